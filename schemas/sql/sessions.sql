@@ -196,12 +196,29 @@ SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.cr
 FROM strandline.policy_change c
 WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
 
+-- name: last_number
+-- The last number that a session has given to a message.
+-- params: shard_key uuid, session_key uuid
+-- row: seq bigint
+SELECT s.next_seq - 1 AS seq FROM strandline.session s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: labelled_messages
+-- The metadata of messages that have labels, in order, from behind a number on.
+-- params: shard_key uuid, session_key uuid, after_seq bigint, through_seq bigint, limit integer
+-- row: seq bigint, metadata text?
+SELECT m.seq, m.metadata::text AS metadata FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s
+    AND m.seq <= %(through_seq)s AND m.labels IS NOT NULL
+ORDER BY m.seq LIMIT %(limit)s
+
 -- name: fork_session
 -- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
--- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?
+-- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint, label_seqs bigint[],
+--     labels text[]
 -- row: status text, through_seq bigint, messages bigint
 SELECT status, through_seq, messages FROM strandline.fork_v1(
-    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s)
+    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s, %(label_seqs)s, %(labels)s)
 
 -- name: session_corrections
 -- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.

@@ -195,3 +195,38 @@ def test_a_fork_of_a_fork_keeps_what_both_take_back(
     twig.reset(derived=True)
     assert not list(twig.facts.list())
     assert verify(database).violations == ()
+
+
+def test_a_fork_has_the_policy_and_the_rows_of_its_source(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory(
+        "trunk",
+        user_id="ana",
+        deliver="turn",
+        token_limit=2_000,
+        max_window_messages=40,
+        message_flush_size=20,
+        idle_seconds=60,
+        memory_blocks=["facts"],
+    )
+    memory.put({**user("kumquat"), "metadata": {"mood": "glad"}})
+    memory.fork("branch")
+    session = "to_jsonb(s) - ARRAY['session_key', 'incarnation', 'session_id', 'created_at']"
+    moments = "ARRAY['last_put_at', 'watched_until', 'overdue_at']"
+    one, other = (
+        rows_of(
+            database_url,
+            f"SELECT {session} - {moments}, s.watched_until - s.last_put_at,"
+            " (SELECT jsonb_agg(to_jsonb(m) - ARRAY['session_key', 'incarnation', 'labels'])"
+            " FROM strandline.message m WHERE m.session_key = s.session_key),"
+            " (SELECT array_agg(w.cause) FROM strandline.watch w WHERE w.session_key = s.session_key)"
+            " FROM strandline.session s WHERE s.session_id = %s",
+            name,
+        )
+        for name in ("trunk", "branch")
+    )
+    assert one == other
+    branch = make_memory("branch", user_id="ana")
+    assert [message.text for message in branch.history(metadata={"mood": "glad"})] == ["kumquat"]
+    assert verify(database).violations == ()

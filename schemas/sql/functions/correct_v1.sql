@@ -183,10 +183,10 @@ BEGIN
             RETURNING m.* INTO old;
         INSERT INTO strandline.message (
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-                answers, created_at)
+                answers, created_at, labels)
             VALUES (
                 p_shard_key, p_session_key, p_from_seq, old.incarnation, old.id, old.role, p_tokens, p_bytes, p_digest,
-                p_envelope::json, old.metadata, old.calls, old.answers, old.created_at);
+                p_envelope::json, old.metadata, old.calls, old.answers, old.created_at, old.labels);
     END IF;
     SELECT coalesce(sum(m.tokens), 0), count(*), coalesce(sum(m.bytes), 0)
         INTO s.window_tokens, s.window_messages, s.window_bytes FROM strandline.message m

@@ -1,5 +1,6 @@
--- fork_v1: begin another session of the same owner with the messages of one, up to p_through_seq (NULL: all).
+-- fork_v1: begin another session of the same owner with the messages of one, up to p_through_seq.
 --
+-- p_labels are the labels of the messages p_label_seqs in the new session, since those of no two sessions are alike.
 -- Messages keep their numbers, ids and times.  Events that lie before the cut are copied, and count as applied where
 -- what they gave is there: facts, and the states of blocks that the owner's sessions share, belong to the owner
 -- already; chunks are copied, and the newest state of each block of the session that lies before the cut.  The rest is
@@ -9,14 +10,15 @@
 --
 -- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
 CREATE FUNCTION strandline.fork_v1(
-    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint
+    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint,
+    p_label_seqs bigint[], p_labels text[]
 ) RETURNS TABLE (status text, through_seq bigint, messages bigint)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     s strandline.session%ROWTYPE;
     life CONSTANT uuid := gen_random_uuid();
-    last_seq bigint;
+    last_seq CONSTANT bigint := p_through_seq;
     old_window_from bigint;
     derived record;
     done_events uuid[];
@@ -30,7 +32,6 @@ BEGIN
         RETURN;
     END IF;
     moment := clock_timestamp();
-    last_seq := coalesce(p_through_seq, s.next_seq - 1);
     through_seq := last_seq;
     messages := 0;
     status := CASE
@@ -51,18 +52,24 @@ BEGIN
     INSERT INTO strandline.session (
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
-            max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines, max_facts, last_put_at)
+            max_window_messages, max_window_bytes, message_flush_size, deliver, idle_seconds, tokenizer, pipelines,
+            max_facts, last_put_at, watched_until)
         VALUES (
             p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
-            s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.idle_seconds, s.tokenizer,
-            s.pipelines, s.max_facts, moment);
+            s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
+            s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, moment,
+            moment + make_interval(secs => s.idle_seconds));
+    INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
+        SELECT p_shard_key, p_new_key, 'idle', moment + make_interval(secs => s.idle_seconds)
+        WHERE s.idle_seconds IS NOT NULL;
     INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-            answers, created_at)
+            answers, created_at, labels)
         SELECT p_shard_key, p_new_key, m.seq, life, m.id, m.role, m.tokens, m.bytes, m.digest, m.envelope,
-            m.metadata, m.calls, m.answers, m.created_at
+            m.metadata, m.calls, m.answers, m.created_at, l.labels::bigint[]
         FROM strandline.message m
+        LEFT JOIN unnest(p_label_seqs, p_labels) AS l (seq, labels) ON l.seq = m.seq
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
           AND m.seq BETWEEN s.log_start_seq AND last_seq;
     GET DIAGNOSTICS messages = ROW_COUNT;

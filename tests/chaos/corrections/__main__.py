@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.corrections``: prints what was found as JSON, and ends with 1 if anything is wrong."""
+"""``python -m tests.chaos.corrections``: prints what was found as JSON; ends with 1 if anything is wrong."""
 
 from __future__ import annotations
 

@@ -102,7 +102,7 @@ class Scene:
     kills: Counter[str] = field(default_factory=Counter)
     messages: int = 0
     _lock: threading.Lock = field(default_factory=threading.Lock)
-    _words: "count[int]" = field(default_factory=count)
+    _words: count[int] = field(default_factory=count)
 
     def word(self) -> str:
         return f"q{next(self._words)}z"
@@ -335,5 +335,3 @@ class Actor:
         )
         for (seq,) in begins:
             self._book.begin_anew(session, seq)
-
-

@@ -23,7 +23,14 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.chaos.corrections.actor import Actor, Scene
-from tests.chaos.corrections.judge import corrections_twice, differing, stuck, wrong_facts, wrong_logs
+from tests.chaos.corrections.judge import (
+    corrections_twice,
+    differing,
+    stuck,
+    wrong_facts,
+    wrong_filters,
+    wrong_logs,
+)
 from tests.chaos.corrections.killed_workers import KilledWorkers
 from tests.chaos.corrections.readers import Reader
 from tests.conftest import nothing_due, rows_of, wait_until
@@ -44,7 +51,7 @@ class Options:
         corrections_per_kill: a worker that dies whenever it happens to be lives for so many, about.
         kill_percent: of the corrections, how many are begun by a process that is killed in the middle.
         looks: how often everything is looked at meanwhile, while nothing is corrected.
-        replays: whether memory is replayed in place meanwhile, and derived by a new generation.
+        replays: how many pipelines are replayed in place meanwhile, and derived by a new generation.
     """
 
     seed: int = 1
@@ -56,7 +63,7 @@ class Options:
     workers: int = 2
     corrections_per_kill: int = 25
     kill_percent: int = 8
-    replays: int = 1
+    replays: int = len(PIPELINES)
     looks: int = 8
 
 
@@ -113,8 +120,8 @@ class Campaign:
         replaying = threading.Thread(target=self._replay, args=(database, settings), name="replays")
         try:
             self._workers.start()
-            for one in (*actors, *readers):
-                one.thread.start()
+            for thread in [one.thread for one in actors] + [one.thread for one in readers]:
+                thread.start()
             if self.options.replays:
                 replaying.start()
             self._look_on(database)
@@ -141,9 +148,7 @@ class Campaign:
         return random.Random(f"{self.options.seed}/{name}")  # noqa: S311
 
     def _settings(self) -> Settings:
-        names = {
-            name.removeprefix("STRANDLINE_").lower(): value for name, value in self._environment.items()
-        }
+        names = {name.removeprefix("STRANDLINE_").lower(): value for name, value in self._environment.items()}
         return load_settings(**names | {"database_url": self._url})
 
     def _open_sessions(self) -> None:
@@ -175,13 +180,13 @@ class Campaign:
         self._settle()
         self._verify(database)
         looked_at = (stuck(self._url), wrong_logs(self.scene), corrections_twice(self._url))
-        for sentences in (*looked_at, wrong_facts(self.scene)):
+        for sentences in (*looked_at, wrong_filters(self.scene), wrong_facts(self.scene)):
             self.scene.wrong += [f"{when}: {sentence}" for sentence in sentences]
 
     def _replay(self, database: Database, settings: Settings) -> None:
-        """Replays beside the corrections: begun in the first third, the middle and the last third."""
-        for number, pipeline in enumerate(PIPELINES, 1):
-            while self.scene.progress() < number * self.options.corrections // 4:
+        """Replays beside the corrections, one after the other."""
+        for number, pipeline in enumerate(PIPELINES[: self.options.replays], 1):
+            while self.scene.progress() < number * self.options.corrections // (self.options.replays + 1):
                 if self.scene.over.wait(0.05):
                     return
             self._verify(database)
@@ -221,7 +226,7 @@ class Campaign:
         self.found.applied = dict(
             rows_of(
                 self._url,
-                "SELECT stage || ', ' || state, count(*) FROM strandline.batch WHERE state <> 'open' GROUP BY 1",
+                "SELECT stage || ', ' || state, count(*) FROM strandline.batch GROUP BY 1",
             )
         )
         self.scene.wrong += differing(self.scene, self._settle)

@@ -17,6 +17,7 @@ from typing import Any, Literal
 import psycopg
 
 from strandline import Memory
+from strandline.producers.writing.correct import Correction
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import wait_until
 from tests.support.processes import forking
@@ -43,7 +44,7 @@ WHERE datname = current_database() AND backend_start > %s AND wait_event_type = 
 """
 
 
-def correct(memory: Memory, order: Mapping[str, Any]) -> Any:
+def correct(memory: Memory, order: Mapping[str, Any]) -> Correction:
     """Carry an order out: {"kind": "rewind" or "replace", "seq", "content", "key"}."""
     if order["kind"] == "rewind":
         return memory.rewind(order["seq"], idempotency_key=order["key"])

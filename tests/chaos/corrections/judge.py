@@ -15,7 +15,7 @@ from tests.support.fresh_session import Derived, derived_of
 def wrong_logs(scene: Scene) -> Iterator[str]:
     """Sessions that do not show their messages as they stand, and refusals that nothing explains."""
     for session in scene.book.sessions.values():
-        shown = {message.seq: message.text for message in session.memory.get_all()}
+        shown = {message.seq or 0: message.text for message in session.memory.get_all()}
         lines = session.lines()
         for seq in lines.keys() - shown.keys():
             yield f"lost: message {seq} of {session.name}, {lines[seq]!r}"
@@ -27,6 +27,16 @@ def wrong_logs(scene: Scene) -> Iterator[str]:
         for seq in session.refusals:
             if seq in lines and seq >= session.begins_at:
                 yield f"message {seq} of {session.name} was not found, and is there"
+
+
+def wrong_filters(scene: Scene) -> Iterator[str]:
+    """Sessions whose history by metadata is not what its messages have as metadata."""
+    for session in scene.book.sessions.values():
+        for mood in "ab":
+            shown = [message.seq for message in session.memory.history(metadata={"mood": mood})]
+            messages = session.memory.get_all()
+            if shown != [message.seq for message in messages if message.metadata.get("mood") == mood]:
+                yield f"history of {session.name} by metadata shows {shown}"
 
 
 def wrong_facts(scene: Scene) -> Iterator[str]:

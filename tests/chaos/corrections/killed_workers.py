@@ -46,12 +46,8 @@ class KilledWorkers:
     ) -> None:
         self.kills: Counter[str] = Counter()
         self.deaths: list[str] = []
-        self._start = lambda fate: launch_worker(
-            url,
-            broker_url,
-            **environment,
-            **({} if fate == "sometime" else {"STRANDLINE_STOP_AT": f"{fate}:SIGKILL"}),
-        )
+        self._url, self._broker_url = url, broker_url
+        self._environment = environment
         self._chance = chance
         self._progress = progress
         self._every = corrections_per_kill
@@ -81,11 +77,18 @@ class KilledWorkers:
             doomed.worker.end()
 
     def _fate(self) -> str:
-        return self._chance.choice((*SOMETIME, "applying", *get_args(StopPoint)))
+        fates: list[str] = [*SOMETIME, "applying", *get_args(StopPoint)]
+        return self._chance.choice(fates)
 
     def _add(self, fate: str) -> None:
         dies_at = self._progress() + self._chance.randint(1, 2 * self._every)
         self._workers.append(Doomed(self._start(fate), fate, dies_at))
+
+    def _start(self, fate: str) -> WorkerProcess:
+        environment = dict(self._environment)
+        if fate != "sometime":
+            environment["STRANDLINE_STOP_AT"] = f"{fate}:SIGKILL"
+        return launch_worker(self._url, self._broker_url, **environment)
 
     def _replace(self, doomed: Doomed, fate: str) -> None:
         self._workers.remove(doomed)

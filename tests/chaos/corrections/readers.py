@@ -5,12 +5,14 @@ from __future__ import annotations
 import random
 import threading
 from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
 
 from strandline.schemas.errors import ConfigurationError
 from tests.chaos.corrections.book import Book, Session, words_of
 
 QUESTION = "boat cat flat tea noted"
 PAUSE_SECONDS = 0.02
+LONG_AGO = datetime(2020, 1, 1, tzinfo=UTC)
 
 
 class Reader:
@@ -40,10 +42,10 @@ class Reader:
         question = self._question(session)
         self._look(session, "get_all", lambda: [str(one) for one in memory.get_all()])
         self._look(session, "history", lambda: [str(one) for one in memory.history(5, 1, ["user"])])
+        self._look(session, "history", lambda: [str(one) for one in memory.history(metadata={"mood": "a"})])
+        self._look(session, "history", lambda: [str(one) for one in memory.history(since=LONG_AGO)])
         self._look(session, "context_window", lambda: [str(one) for one in memory.context_window(2_000)])
-        self._look(
-            session, "search", lambda: [str(hit) for hit in memory.search(question, limit=30)]
-        )
+        self._look(session, "search", lambda: [str(hit) for hit in memory.search(question, limit=30)])
         self._read_context(session, question)
         self._look(None, "facts", lambda: [fact.text for fact in memory.facts.list(limit=1_000)])
         self._look(None, "facts.search", lambda: [str(hit) for hit in memory.facts.search(question)])
