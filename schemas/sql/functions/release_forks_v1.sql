@@ -46,7 +46,7 @@ BEGIN
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
         scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
     SELECT p_shard_key, n.session_key, g.generation_id, g.entry_stage, n.from_seq, n.through_seq,
-        CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE n.session_key END, n.event_id, n.incarnation, n.tokens,
+        CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE n.session_key END, n.event_id, s.incarnation, n.tokens,
         s.namespace, CASE WHEN is_live AND n.cause <> 'import' THEN 0 ELSE 1 END, n.created_at,
         CASE WHEN is_live THEN moment ELSE 'infinity' END
     FROM strandline.flush_event n
