@@ -22,6 +22,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from strandline.wiring.assembly import prepare_stages
 from tests.chaos.corrections.actor import Actor, Scene
 from tests.chaos.corrections.judge import (
     corrections_twice,
@@ -109,9 +110,11 @@ class Campaign:
 
     def run(self) -> Findings:
         """Run it; processes and threads are gone when it returns or raises."""
-        self._open_sessions()
         settings = self._settings()
         database = Database.connect(ConnectionOptions.from_settings(self._url, settings))
+        # Before anything is derived: a fork, too, makes a generation one that is in use.
+        prepare_stages(database, settings)
+        self._open_sessions()
         actors = [Actor(self.scene, self._chance(f"actor {n}")) for n in range(self.options.actors)]
         readers = [
             Reader(self.scene.book, self._chance(f"reader {n}"), self._ended, self.scene.wrong.append)
