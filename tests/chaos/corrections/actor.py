@@ -326,12 +326,16 @@ class Actor:
 
     def _forget(self, session: Session) -> None:
         session.memory.reset(derived=True)
-        keys = identify_session("default", session.name, session.user).keys
-        begins = rows_of(
-            self._scene.url,
-            "SELECT log_start_seq FROM strandline.session WHERE shard_key = %s AND session_key = %s",
-            keys["shard_key"],
-            keys["session_key"],
-        )
-        for (seq,) in begins:
-            self._book.begin_anew(session, seq)
+        self._book.begin_anew(session, log_start(self._scene.url, session))
+
+
+def log_start(url: str, session: Session) -> int:
+    """Where the session's log begins by now; 0 if nothing was put yet."""
+    keys = identify_session("default", session.name, session.user).keys
+    rows = rows_of(
+        url,
+        "SELECT log_start_seq FROM strandline.session WHERE shard_key = %s AND session_key = %s",
+        keys["shard_key"],
+        keys["session_key"],
+    )
+    return int(rows[0][0]) if rows else 0

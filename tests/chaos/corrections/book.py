@@ -53,6 +53,11 @@ class Session:
         """The messages as they stand."""
         return {seq: max(self.versions[seq])[1] for seq in sorted(self.versions)}
 
+    def remembered(self) -> set[str]:
+        """The texts that memory is to hold: of the messages as they stand, and of past lives."""
+        lives = {str(message["content"]) for life in self.past_lives for message in life}
+        return lives | set(self.lines().values())
+
 
 @dataclass
 class Book:
@@ -102,9 +107,12 @@ class Book:
             session.begins_at = max(session.begins_at, begins_at)
             for seq in [seq for seq in session.versions if seq < session.begins_at]:
                 self._lose(session, session.versions.pop(seq))
+            for life in session.past_lives:
+                self._lose(session, [(0, str(message["content"])) for message in life])
+            session.past_lives.clear()
 
     def leave_life(self, session: Session, messages: list[dict[str, Any]], begins_at: int) -> None:
-        """A reset left what was derived of these messages as it is."""
+        """A reset that forgets nothing left what was derived of these messages as it is."""
         with self._lock:
             session.past_lives.append(messages)
             session.versions.clear()

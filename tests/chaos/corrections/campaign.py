@@ -23,7 +23,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
-from tests.chaos.corrections.actor import Actor, Scene
+from tests.chaos.corrections.actor import Actor, Scene, log_start
 from tests.chaos.corrections.judge import (
     corrections_twice,
     differing,
@@ -97,6 +97,7 @@ class Campaign:
         self._environment = environment(server, **QUICK_TAKE_OVER)
         share = options.kill_percent / 100
         self.scene = Scene(url, broker_url, options.corrections, share)
+        self._resets = self._chance("resets")
         self._ended = threading.Event()
         self._workers = KilledWorkers(
             url,
@@ -175,6 +176,16 @@ class Campaign:
                     return
             with self.scene.gate.closed():
                 self._look(database, f"after {self.scene.progress()}")
+                self._reset_plainly()
+
+    def _reset_plainly(self) -> None:
+        """Reset a session without forgetting, whose memory stays as it is; all of it is derived."""
+        book = self.scene.book
+        session = self._resets.choice(book.open_sessions())
+        messages = [message.to_openai() for message in session.memory.get_all()]
+        session.memory.reset()
+        book.leave_life(session, messages, log_start(self.scene.url, session))
+        self.scene.note(self.scene.corrections, "reset without forgetting")
 
     def _look(self, database: Database, when: str) -> None:
         """The log, the facts and all tables, once everything is delivered and derived."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Sequence
+from typing import Any
 from uuid import uuid4
 
 from tests.chaos.corrections.actor import Scene
@@ -46,7 +47,7 @@ def wrong_facts(scene: Scene) -> Iterator[str]:
     for session in scene.book.sessions.values():
         owner = session.user or session.name
         memories[owner] = session.memory
-        lines[owner] |= {text for text in session.lines().values() if text.startswith("my")}
+        lines[owner] |= {text for text in session.remembered() if text.startswith("my")}
     for owner, memory in memories.items():
         facts = {fact.text for fact in memory.facts.list(limit=1_000)}
         if facts != lines[owner]:
@@ -57,7 +58,7 @@ def wrong_facts(scene: Scene) -> Iterator[str]:
 def differing(scene: Scene, settle: Callable[[], None]) -> Iterator[str]:
     """Sessions whose memory is not that of fresh ones into which the messages are put as they stand."""
     sessions = list(scene.book.sessions.values())
-    pairs = [(session, copy) for session, copy in zip(sessions, _copies(scene, sessions), strict=True)]
+    pairs = list(zip(sessions, _copies(scene, sessions, settle), strict=True))
     settle()
     for session, copy in pairs:
         before, after = derived_of(scene.url, session.memory), derived_of(scene.url, copy.memory)
@@ -65,15 +66,22 @@ def differing(scene: Scene, settle: Callable[[], None]) -> Iterator[str]:
             yield f"{session.name} of {session.user}: {_difference(before, after)}"
 
 
-def _copies(scene: Scene, sessions: Sequence[Session]) -> Iterator[Session]:
+def _copies(scene: Scene, sessions: Sequence[Session], settle: Callable[[], None]) -> Iterator[Session]:
     users: dict[str | None, str] = defaultdict(lambda: f"copy-{uuid4().hex[:8]}")
     for session in sessions:
         copy = scene.open_session(session.user and users[session.user])
-        messages = [message.to_openai() for message in session.memory.get_all()]
-        if messages:
-            copy.memory.put_messages(messages)
-            copy.memory.flush(all=True)
+        for life in session.past_lives:
+            _put(copy, life)
+            settle()
+            copy.memory.reset()
+        _put(copy, [message.to_openai() for message in session.memory.get_all()])
         yield copy
+
+
+def _put(session: Session, messages: list[dict[str, Any]]) -> None:
+    if messages:
+        session.memory.put_messages(messages)
+        session.memory.flush(all=True)
 
 
 def _difference(before: Derived, after: Derived) -> str:
