@@ -205,7 +205,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: labelled_messages
 -- The metadata of messages that have labels, in order, from behind a number on.
--- params: shard_key uuid, session_key uuid, after_seq bigint, through_seq bigint, limit integer
+-- params: shard_key uuid, session_key uuid, after_seq bigint, through_seq bigint, limit bigint
 -- row: seq bigint, metadata text?
 SELECT m.seq, m.metadata::text AS metadata FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s
