@@ -82,6 +82,7 @@ FUNCTIONS = (
     "pop_v1",
     "find_window_v1",
     "derive_again_v1",
+    "release_forks_v1",
     "rederive_v1",
     "correct_v1",
     "fork_v1",

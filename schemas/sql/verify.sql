@@ -341,7 +341,10 @@ LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id =
     AND (e.incarnation = x.incarnation OR EXISTS (
         -- Memory from before a reset is derived again as part of the incarnation of that time.
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
-            AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)))
+            AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)
+        UNION ALL
+        SELECT FROM strandline.session now WHERE now.shard_key = x.shard_key AND now.session_key = x.session_key
+            AND now.incarnation = x.incarnation AND e.from_seq < now.log_start_seq))
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage
 CROSS JOIN LATERAL (VALUES

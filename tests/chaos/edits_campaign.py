@@ -32,7 +32,7 @@ from uuid import UUID
 
 import psycopg
 
-from strandline import DeliveredError, Facts, Memory
+from strandline import Facts, Memory
 from strandline.deploy.embedded.stack import start_stack
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.generations.registry import Generation, kept_generations
@@ -72,7 +72,7 @@ WEIGHTS: Mapping[str, float] = {
     "put": 48,
     "put_many": 3,
     "flush": 8,
-    "pop": 1,
+    "pop": 3,
     "read": 3,
     "delete": 4,
     "replace": 2,
@@ -209,8 +209,10 @@ class Actor:
         self._memory().flush(all=True)
 
     def _pop(self) -> None:
-        with contextlib.suppress(DeliveredError):
-            self._memory().pop()
+        """Half of what is popped was delivered, and is taken back by a correction."""
+        if self._chance.random() < 0.5:
+            self._memory().flush(all=True)
+        self._memory().pop()
 
     def _read(self) -> None:
         self._facts().list(limit=5)

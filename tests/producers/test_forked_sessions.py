@@ -147,3 +147,97 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
     with pytest.raises(ConfigurationError, match="no user"):
         alone.fork()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(3,)]
+
+
+@pytest.mark.parametrize("kind", ["rewind", "replace", "pop", "reset"])
+@pytest.mark.parametrize("is_derived", [True, False])
+def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    work: Work,
+    kind: str,
+    *,
+    is_derived: bool,
+) -> None:
+    """A fork is how a conversation keeps what a correction would take away."""
+    memory = make_memory(user_id="ana")
+    work()  # registers the stand-in
+    for number in range(1, 4):
+        memory.put(user(f"event {number}"))
+        memory.flush(all=True)
+    if is_derived:
+        work()
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    match kind:
+        case "rewind":
+            memory.rewind(2)
+        case "replace":
+            memory.replace(2, "event two")
+        case "pop":
+            memory.pop()
+        case _:
+            memory.reset(derived=True)
+    assert verify(database).violations == ()
+    work()
+    facts = {fact.text for fact in branch.facts.list()}
+    assert facts == {"event 1", "event 2", "event 3"} | ({"event two"} if kind == "replace" else set())
+    assert verify(database).violations == ()
+
+
+def test_a_fork_of_a_fork_keeps_what_both_take_back(
+    make_memory: MakeMemory, database: Database, work: Work
+) -> None:
+    memory = make_memory(user_id="ana")
+    for number in range(1, 4):
+        memory.put(user(f"event {number}"))
+        memory.flush(all=True)
+    work()
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    twig = make_memory(branch.fork().session_id, user_id="ana")
+    memory.rewind(2)
+    branch.rewind(3)
+    work()
+    assert {fact.text for fact in twig.facts.list()} == {"event 1", "event 2", "event 3"}
+    branch.reset(derived=True)
+    memory.reset(derived=True)
+    work()
+    assert {fact.text for fact in twig.facts.list()} == {"event 1", "event 2", "event 3"}
+    twig.reset(derived=True)
+    assert not list(twig.facts.list())
+    assert verify(database).violations == ()
+
+
+def test_a_fork_has_the_policy_and_the_rows_of_its_source(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory(
+        "trunk",
+        user_id="ana",
+        deliver="turn",
+        token_limit=2_000,
+        max_window_messages=40,
+        message_flush_size=20,
+        idle_seconds=60,
+        memory_blocks=["facts"],
+    )
+    memory.put({**user("kumquat"), "metadata": {"mood": "glad"}})
+    memory.fork("branch")
+    session = "to_jsonb(s) - ARRAY['session_key', 'incarnation', 'session_id', 'created_at']"
+    moments = "ARRAY['last_put_at', 'watched_until', 'overdue_at']"
+    one, other = (
+        rows_of(
+            database_url,
+            f"SELECT {session} - {moments}, s.watched_until - s.last_put_at,"
+            " (SELECT jsonb_agg(to_jsonb(m) - ARRAY['session_key', 'incarnation', 'labels'])"
+            " FROM strandline.message m WHERE m.session_key = s.session_key),"
+            " (SELECT array_agg(w.cause) FROM strandline.watch w WHERE w.session_key = s.session_key)"
+            " FROM strandline.session s WHERE s.session_id = %s",
+            name,
+        )
+        for name in ("trunk", "branch")
+    )
+    assert one == other
+    branch = make_memory("branch", user_id="ana")
+    assert [message.text for message in branch.history(metadata={"mood": "glad"})] == ["kumquat"]
+    assert verify(database).violations == ()

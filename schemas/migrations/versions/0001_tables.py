@@ -1206,6 +1206,7 @@ def upgrade() -> None:
         "reset_v1",
         "pop_v1",
         "find_window_v1",
+        "release_forks_v1",
         "derive_again_v1",
         "rederive_v1",
         "correct_v1",

@@ -2,7 +2,8 @@
 --
 -- Batches that hold one of the events are void, applied or open, with all of their events: their answers spoke of other
 -- words.  What they made is deleted; of an ordered lane the states from the first fold of such an event on, or of
--- what comes behind it, as in unfold_v1.  Dead letters of the events are made due too, unless a person dropped them.
+-- what comes behind it, as in unfold_v1, which may be of a session that was reset since.  Dead letters of the events
+-- are made due too, unless a person dropped them.
 -- Where the derivation serves the owner, its work is rung for; else it is left to the replay slots (ring_at: infinity).
 -- One that is retired gets no work any more.
 -- The caller has locked the lane and taken it from its holder.
@@ -71,10 +72,12 @@ BEGIN
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
         scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
-        e.event_id, e.incarnation, e.tokens, s.namespace,
+        e.event_id, CASE WHEN gone.was_applied THEN s.incarnation ELSE e.incarnation END, e.tokens, s.namespace,
         CASE WHEN is_live AND e.cause <> 'import' THEN 0 ELSE 1 END, e.created_at,
         CASE WHEN is_live THEN moment ELSE 'infinity' END
-    FROM (SELECT a.event_id FROM applied a UNION ALL SELECT d.event_id FROM dead d) AS gone
+    FROM (
+        SELECT a.event_id, true AS was_applied FROM applied a
+        UNION ALL SELECT d.event_id, false FROM dead d) AS gone
     JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
     JOIN strandline.session s ON s.shard_key = p_shard_key AND s.session_key = e.session_key
     WHERE is_kept;

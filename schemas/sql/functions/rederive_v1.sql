@@ -4,6 +4,7 @@
 -- Of facts, batches of extract count that saw one of the messages as context, or would have if nobody had taken it back
 -- (@lines_before); and since a batch is void as a whole, every event of it, in each derivation.  These events leave the
 -- merges that they were in, which are not repeated, and are merged again once they are extracted.
+-- Forks that stand on what is given up derive their copies of the events for themselves (release_forks_v1).
 -- The caller has locked all lanes of session and owner, and taken them from their holders.
 -- Returns the facts that have other words now, or are live again (forget_facts_v1).
 CREATE FUNCTION strandline.rederive_v1(p_shard_key uuid, p_session_key uuid, p_seqs bigint[]) RETURNS uuid[]
@@ -14,6 +15,7 @@ DECLARE
     extracted uuid[];
     wider uuid[];
     derived record;
+    copies uuid[];
     touched uuid[];
 BEGIN
     SELECT array_agg(e.event_id) INTO concerned FROM strandline.flush_event e
@@ -51,8 +53,13 @@ BEGIN
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END AS scope_key
         FROM strandline.generation g ORDER BY g.generation_id
     LOOP
+        copies := '{}';
+        IF derived.is_of_facts OR derived.scope_key = p_shard_key THEN
+            copies := strandline.release_forks_v1(p_shard_key, derived.generation_id,
+                CASE WHEN derived.is_of_facts THEN extracted ELSE concerned END);
+        END IF;
         PERFORM strandline.derive_again_v1(p_shard_key, derived.scope_key, derived.generation_id, derived.entry_stage,
-            CASE WHEN derived.is_of_facts THEN extracted ELSE concerned END);
+            CASE WHEN derived.is_of_facts THEN extracted ELSE concerned || copies END);
     END LOOP;
 
     DELETE FROM strandline.due d USING strandline.generation g

@@ -80,6 +80,13 @@ BEGIN
         )
         SELECT array_agg(d.event_id), ended || coalesce(array_agg(DISTINCT d.incarnation), '{}')
             INTO events, ended FROM deleted d;
+        -- Forks that stand on what this session gave its owner derive it for themselves.
+        FOR folded IN
+            SELECT g.generation_id FROM strandline.generation g
+            WHERE g.state <> 'retired' AND (g.pipeline = 'facts' OR g.entry_scope = 'owner') ORDER BY g.generation_id
+        LOOP
+            PERFORM strandline.release_forks_v1(p_shard_key, folded.generation_id, events);
+        END LOOP;
         PERFORM FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
             ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;

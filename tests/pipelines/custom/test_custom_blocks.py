@@ -253,6 +253,52 @@ def test_corrected_messages_leave_the_owners_state(
 
 
 @pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("kind", ["replace", "reset"])
+def test_what_a_reset_left_is_folded_again(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, kind: str
+) -> None:
+    """A reset that forgets nothing keeps the owner's state, whatever other sessions have corrected since."""
+    one, two = (make_memory(name, user_id="maren", memory_blocks=["diary"]) for name in ("one", "two"))
+    say(two, "first")
+    say(one, "second")
+    drain(batch_token_budget=1)
+    one.reset()
+    if kind == "replace":
+        two.replace(1, "otherwise")
+    else:
+        two.reset(derived=True)
+    assert sound(database)
+    assert not any("second" in message.text for message in one.get().tail)
+    drain()
+    assert state_of(database_url, "diary") == (["otherwise"] if kind == "replace" else []) + ["second"]
+    assert nothing_due(database_url)
+    assert sound(database)
+
+
+@pytest.mark.usefixtures("registered")
+@pytest.mark.parametrize("kind", ["rewind", "replace", "reset"])
+def test_what_a_fork_keeps_stays_in_the_owners_state(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, kind: str
+) -> None:
+    one = make_memory("one", user_id="maren", memory_blocks=["diary"])
+    say(one, "first", "second", "third")
+    drain(batch_token_budget=1)
+    one.fork("two", through_seq=2)
+    if kind == "rewind":
+        one.rewind(2)
+    elif kind == "replace":
+        one.replace(2, "otherwise")
+    else:
+        one.reset(derived=True)
+    assert sound(database)
+    drain()
+    left = {"rewind": ["first"], "replace": ["first", "otherwise", "third"], "reset": ["first"]}[kind]
+    assert sorted(state_of(database_url, "diary")) == sorted([*left, "second"])
+    assert nothing_due(database_url)
+    assert sound(database)
+
+
+@pytest.mark.usefixtures("registered")
 def test_a_fold_whose_commit_failed_is_not_doubled(
     make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
 ) -> None:

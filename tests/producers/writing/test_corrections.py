@@ -339,3 +339,19 @@ def test_verify_finds_what_contradicts_a_correction(
     assert_sound(database)
     rows_of(database_url, f"{change} RETURNING 1")
     assert kind in {violation.kind for violation in verify(database).violations}
+
+
+def test_a_replaced_message_keeps_all_but_its_content(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages(
+        [{"id": "m1", "role": "user", "content": "kumquat", "metadata": {"mood": "glad", "day": 3}}]
+    )
+    content = "'envelope', 'digest', 'tokens', 'bytes'"
+    kept = f"SELECT to_jsonb(m) - ARRAY[{content}] FROM strandline.message m"
+    before = rows_of(database_url, kept)
+    memory.replace(1, "a fruit")
+    assert rows_of(database_url, kept) == before
+    assert [message.text for message in memory.history(metadata={"mood": "glad"})] == ["a fruit"]
+    assert verify(database).violations == ()
