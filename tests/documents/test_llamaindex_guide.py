@@ -235,6 +235,8 @@ def test_guide_10_the_memory_is_in_a_remote_database(database_url: str) -> None:
 def test_guide_10_what_does_not_apply_is_refused_with_what_does(database_url: str) -> None:
     with pytest.raises(ConfigurationError, match="'table_name': pass schema="):
         Memory.from_defaults("x", async_database_uri=database_url, table_name="memory_table")
+    with pytest.raises(ConfigurationError, match="'image_token_size_estimate': pass part_tokens="):
+        Memory.from_defaults("x", image_token_size_estimate=300)
     with pytest.raises(ConfigurationError, match="Postgres"):
         Memory.from_defaults("x", async_database_uri="sqlite+aiosqlite:///memory.db")
 
