@@ -84,7 +84,7 @@ soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, 
 # one an installation uses, and their digests say whether they are the same.
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url
-EXTRAS := --extra embedded --extra llamaindex --extra agents --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
+EXTRAS := --extra embedded --extra llamaindex --extra agents --extra agno --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
 
 lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that pyproject.toml allows, with digests
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \

@@ -64,13 +64,17 @@ class Wording:
         return {name: value for name, value in fields.items() if value is not None}
 
 
-def add_fact(owner: Owner, wording: Wording, actor: str | None) -> Operation[UUID]:
+def add_fact(
+    owner: Owner, wording: Wording, actor: str | None, *, fact_id: UUID | None = None
+) -> Operation[UUID]:
     """Add a fact; returns its id, or that of an existing fact that says the same.
+
+    ``fact_id`` is the caller's choice of an id; it counts unless a fact of this owner has or had it.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
-    fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor)
+    fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return fact_id
 

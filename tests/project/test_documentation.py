@@ -39,6 +39,7 @@ TEST_NAME = re.compile(r"`(tests/(?:\w+/)*test_\w+\.py)::(test_\w+)`")
 ADAPTER = re.compile(r"^from strandline\.adapters\.(\w+) import", re.MULTILINE)
 ADAPTED = {
     "agents": "agents",
+    "agno": "agno",
     "langchain": "langchain_core",
     "langgraph": "langgraph",
     "llamaindex": "llama_index.core",

@@ -39,23 +39,29 @@ def edit_facts(shard_key: UUID, change: Callable[[], Operation[T]]) -> Operation
 
 
 def add_fact(
-    shard_key: UUID, payload: Mapping[str, Any], actor: str | None, *, instruction: UUID | None = None
+    shard_key: UUID,
+    payload: Mapping[str, Any],
+    actor: str | None,
+    *,
+    instruction: UUID | None = None,
+    fact_id: UUID | None = None,
 ) -> Operation[UUID]:
     """Add a fact; returns its id, or that of an existing fact that says the same.
 
-    ``payload`` is as events store it; ``instruction``: the event of the instruction that asks for it.
+    ``payload`` is as events store it; ``instruction``: the event of the instruction that asks for it;
+    ``fact_id``: the caller's choice of an id, which counts unless a fact of this owner has or had it.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
     fact_sets, serving = yield from lock_registered(shard_key)
     like = yield from fact_like(serving, payload["text"])
-    fact_id = uuid4() if like is None else like
+    id_ = (yield from _free_id(serving, fact_id)) if like is None else like
     event = yield from _record_event(
-        serving, "add", fact_id, payload=payload, actor=actor, instruction=instruction
+        serving, "add", id_, payload=payload, actor=actor, instruction=instruction
     )
     yield from _apply_event(fact_sets, event)
-    return fact_id
+    return id_
 
 
 def replace_fact(
@@ -155,6 +161,12 @@ def lock_registered(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet]]
             " facts; start a worker once."
         )
     return fact_sets, serving
+
+
+def _free_id(serving: FactSet, fact_id: UUID | None) -> Operation[UUID]:
+    if fact_id is None or (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+        return uuid4()
+    return fact_id
 
 
 def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:

@@ -92,13 +92,15 @@ class Conversations:
         )
         return int(count)
 
-    def check(self, last_requests: Mapping[str, Sequence[str]]) -> None:
-        """Check the texts of each user's last model call: the fact is in memory, and nothing of the other."""
+    def check(self, last_requests: Mapping[str, Sequence[str]], form: str = "<fact>{}</fact>") -> None:
+        """Check the texts of each user's last model call: the fact is in memory, and nothing of the other.
+
+        ``form`` is that of a fact in memory.
+        """
         for user, texts in last_requests.items():
             (other,) = set(FIRST) - {user}
-            memory = [text for text in texts if "<fact>" in text]
+            memory = [text for text in texts if form.format(FIRST[user]) in text]
             assert len(memory) == 1
-            assert f"<fact>{FIRST[user]}</fact>" in memory[0]
             assert not [text for text in texts if WORDS[user] in text and text not in memory]
             assert not [text for text in texts if WORDS[other] in text or f"{other} counts" in text]
             assert QUESTION in texts[-1]

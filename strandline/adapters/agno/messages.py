@@ -1,0 +1,190 @@
+"""The messages of an Agno run as ours: what the user and the model said, and tool calls with their results.
+
+What Agno adds for one model call stays out: instructions, its own history, examples (``additional_input``)
+and references put beside the user's words.  The bytes of media stay in Agno's own database.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any
+
+from agno.models.message import Message as AgnoMessage
+from agno.run.agent import RunInput, RunOutput
+from agno.run.team import TeamRunInput, TeamRunOutput
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.message import Content, Message, Role
+
+Run = RunOutput | TeamRunOutput
+Parts = list[dict[str, Any]]
+
+_ROLES: Mapping[str, Role] = {
+    "user": "user",
+    "assistant": "assistant",
+    "model": "assistant",
+    "tool": "tool",
+    "function": "tool",
+}
+# Agno's fields of media, and the kinds of our content parts.
+_MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "document"}
+
+
+def messages_of(run: Run) -> list[Message]:
+    """What was said in a run, in order, with ids that are the same whenever they are made."""
+    said = list(_spoken(run))
+    words = _words_of_input(run.input)
+    messages: list[Message] = []
+    open_calls: list[str] = []
+    for message in said:
+        if message.role in ("tool", "function"):
+            messages += _results(message, open_calls)
+            continue
+        if message.role == "user":
+            messages.append(_user_message(message, words))
+            words = None
+            continue
+        calls = _calls(message)
+        open_calls = [call["id"] for call in calls]
+        messages.append(_answer(message, calls))
+    return messages
+
+
+def query_of(run_input: RunInput | TeamRunInput | None) -> str:
+    """The text that memory is searched for: the user's words; of a list of messages, the last one's."""
+    content = None if run_input is None else run_input.input_content
+    if isinstance(content, list) and content:
+        content = content[-1]
+    if isinstance(content, AgnoMessage):
+        return content.get_content_string()
+    if isinstance(content, Mapping) and isinstance(content.get("content"), str):
+        return str(content["content"])
+    if content is None or isinstance(content, str):
+        return content or ""
+    assert run_input is not None  # noqa: S101  # it had a content
+    return run_input.input_content_string()
+
+
+def plain_messages(text: str | None, messages: Sequence[AgnoMessage] | None) -> list[Message]:
+    """What users and assistants say in messages that are in no conversation; ``text`` is a user's.
+
+    Raises:
+        InvalidMessageError: there is neither.
+    """
+    if text:
+        return [Message("user", text)]
+    if not messages or isinstance(messages, str):
+        raise InvalidMessageError("messages", "is missing; give message= or a list of messages")
+    said = [one for one in messages if _ROLES.get(one.role) in ("user", "assistant") and one.content]
+    if not said:
+        raise InvalidMessageError("messages", "hold nothing that a user or an assistant says")
+    return [Message(_ROLES[one.role], _content(one.content), id=one.id) for one in said]
+
+
+def _spoken(run: Run) -> Iterator[AgnoMessage]:
+    examples = {message.id for message in run.additional_input or ()}
+    for message in run.messages or ():
+        is_own = not message.from_history and not message.temporary and message.id not in examples
+        if is_own and message.role in _ROLES:
+            yield message
+
+
+def _words_of_input(run_input: object) -> str | None:
+    """The user's own words, if the run had text as its input."""
+    content = getattr(run_input, "input_content", None)
+    return content if isinstance(content, str) and content else None
+
+
+def _user_message(message: AgnoMessage, words: str | None) -> Message:
+    content = message.content
+    if words is not None and isinstance(content, str) and content.startswith(words):
+        content = words
+    return Message("user", _with_media(message, _content(content)), **_place(message))
+
+
+def _answer(message: AgnoMessage, calls: Parts) -> Message:
+    thoughts = message.reasoning_content
+    content = _with_media(message, _content(message.content))
+    return Message(
+        "assistant",
+        "" if content is None and not calls else content,
+        tool_calls=calls or None,
+        extra={"reasoning_content": thoughts} if thoughts else {},
+        **_place(message),
+    )
+
+
+def _results(message: AgnoMessage, open_calls: list[str]) -> Iterator[Message]:
+    """The results in a tool's message, each with the call that it answers; one without a call is left out."""
+    combined = message.tool_calls or ()
+    if message.tool_call_id is None and any("tool_call_id" in result for result in combined):
+        for number, result in enumerate(combined):
+            if (call_id := result.get("tool_call_id")) in open_calls:
+                open_calls.remove(call_id)
+                place = {**_place(message), "id": f"{message.id}.{number}"}
+                yield Message("tool", _content(result.get("content")) or "", tool_call_id=call_id, **place)
+        return
+    call_id = message.tool_call_id or (open_calls[0] if open_calls else None)
+    if call_id in open_calls:
+        open_calls.remove(call_id)
+        content = _with_media(message, _content(message.content))
+        yield Message("tool", content or "", tool_call_id=call_id, **_place(message))
+
+
+def _place(message: AgnoMessage) -> dict[str, Any]:
+    fields: dict[str, Any] = {"id": message.id, "created_at": datetime.fromtimestamp(message.created_at, UTC)}
+    if message.name:
+        fields["name"] = message.name
+    return fields
+
+
+def _calls(message: AgnoMessage) -> Parts:
+    """The calls of an answer as OpenAI spells them; an id that is missing follows from the call's place."""
+    calls = []
+    for number, call in enumerate(message.tool_calls or ()):
+        function = call.get("function")
+        named = function if isinstance(function, Mapping) else {}
+        arguments = named.get("arguments", "{}")
+        text = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
+        name = str(named.get("name") or "tool")
+        calls.append(
+            {
+                "id": str(call.get("id") or f"{message.id}.{number}"),
+                "type": "function",
+                "function": {"name": name, "arguments": text},
+            }
+        )
+    return calls
+
+
+def _content(content: object) -> Content:
+    if content is None or isinstance(content, str):
+        return content
+    if isinstance(content, Sequence) and all(_is_part(part) for part in content):
+        return [dict(part) for part in content]
+    return json.dumps(content, ensure_ascii=False, default=str)
+
+
+def _is_part(part: object) -> bool:
+    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+
+
+def _with_media(message: AgnoMessage, content: Content) -> Content:
+    media = [
+        _media_part(kind, item) for field, kind in _MEDIA.items() for item in getattr(message, field) or ()
+    ]
+    if not media:
+        return content
+    text = [{"type": "text", "text": content}] if isinstance(content, str) and content else []
+    return [*(text if content is None or isinstance(content, str) else content), *media]
+
+
+def _media_part(kind: str, item: object) -> dict[str, Any]:
+    """What was given, without its bytes: an image by its URL as OpenAI has it, all else by name."""
+    url = getattr(item, "url", None)
+    if kind == "image" and isinstance(url, str):
+        return {"type": "image_url", "image_url": {"url": url}}
+    place = url or getattr(item, "filepath", None) or getattr(item, "id", None)
+    return {"type": kind, **({} if place is None else {"source": str(place)})}

@@ -1,0 +1,67 @@
+"""Agno's ``SessionSummaryManager`` over the summaries that workers make of conversations."""
+
+from __future__ import annotations
+
+from typing import Any, Self
+
+from agno.session import AgentSession, TeamSession
+from agno.session.summary import SessionSummary, SessionSummaryManager
+
+from strandline.adapters.agno.memories import user_or_default
+from strandline.adapters.agno.runs import MakeMemory
+from strandline.producers.memory import SessionMemory
+from strandline.producers.reading.summary import Summary
+from strandline.schemas.errors import NotFoundError
+
+
+class RollingSummaryManager(SessionSummaryManager):
+    """Gives Agno's sessions the rolling summary of their conversation; no agent's model is asked.
+
+    With ``enable_session_summaries`` Agno calls it after each run.  The summary then is as workers have it:
+    it tells of all runs but the last ones, which the history shows.  ``wait`` makes it wait for them.
+
+    Args:
+        make_memory: makes the memory of a conversation.
+        wait: the longest wait for the workers, in seconds; None: do not wait.
+        fields: ``id``, ``name``, ``owner_id`` and ``owner_type``, as Agno's manager takes them.
+    """
+
+    def __init__(self, make_memory: MakeMemory, *, wait: float | None, **fields: Any) -> None:
+        super().__init__(**fields)
+        self._make_memory = make_memory
+        self._wait = wait
+
+    def __deepcopy__(self, _memo: object) -> Self:
+        """The same object: copies of an agent share it."""
+        return self
+
+    def create_session_summary(
+        self, session: AgentSession | TeamSession, run_metrics: object = None
+    ) -> SessionSummary | None:
+        """Deliver what was said, and give the session its summary; None if there is none yet."""
+        try:
+            summary = self._memory_of(session).summarize(wait=self._wait)
+        except NotFoundError:  # no run of it was kept
+            return None
+        return self._give(session, summary)
+
+    async def acreate_session_summary(
+        self, session: AgentSession | TeamSession, run_metrics: object = None
+    ) -> SessionSummary | None:
+        """Async twin of ``create_session_summary``."""
+        try:
+            summary = await self._memory_of(session).asummarize(wait=self._wait)
+        except NotFoundError:  # no run of it was kept
+            return None
+        return self._give(session, summary)
+
+    def _memory_of(self, session: AgentSession | TeamSession) -> SessionMemory:
+        return self._make_memory(session.session_id, user_or_default(session.user_id), False)
+
+    def _give(self, session: AgentSession | TeamSession, summary: Summary | None) -> SessionSummary | None:
+        if summary is None:
+            return None
+        given = SessionSummary(summary.text, list(summary.topics) or None, summary.created_at)
+        session.summary = given
+        self.summaries_updated = True
+        return given
