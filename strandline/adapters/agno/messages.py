@@ -101,7 +101,7 @@ def _user_message(message: AgnoMessage, words: str | None) -> Message:
     content = message.content
     if words is not None and isinstance(content, str) and content.startswith(words):
         content = words
-    return Message("user", _with_media(message, _content(content)), **_place(message))
+    return Message("user", _with_media(message, _content(content)) or "", **_place(message))
 
 
 def _answer(message: AgnoMessage, calls: Parts) -> Message:
@@ -111,7 +111,7 @@ def _answer(message: AgnoMessage, calls: Parts) -> Message:
         "assistant",
         "" if content is None and not calls else content,
         tool_calls=calls or None,
-        extra={"reasoning_content": thoughts} if thoughts else {},
+        extra={"reasoning_content": _storable(thoughts)} if thoughts else {},
         **_place(message),
     )
 
@@ -147,8 +147,8 @@ def _calls(message: AgnoMessage) -> Parts:
         function = call.get("function")
         named = function if isinstance(function, Mapping) else {}
         arguments = named.get("arguments", "{}")
-        text = arguments if isinstance(arguments, str) else json.dumps(arguments, default=str)
-        name = str(named.get("name") or "tool")
+        text = _storable(arguments) if isinstance(arguments, str) else json.dumps(_as_json(arguments))
+        name = _storable(str(named.get("name") or "tool"))
         calls.append(
             {
                 "id": str(call.get("id") or f"{message.id}.{number}"),
@@ -160,11 +160,33 @@ def _calls(message: AgnoMessage) -> Parts:
 
 
 def _content(content: object) -> Content:
-    if content is None or isinstance(content, str):
-        return content
-    if isinstance(content, Sequence) and all(_is_part(part) for part in content):
-        return [dict(part) for part in content]
-    return json.dumps(content, ensure_ascii=False, default=str)
+    if content is None:
+        return None
+    if isinstance(content, str):
+        return _storable(content)
+    if isinstance(content, Sequence) and content and all(_is_part(part) for part in content):
+        return [_as_json(part) for part in content]
+    return json.dumps(_as_json(content), ensure_ascii=False)
+
+
+def _storable(text: str) -> str:
+    """Text without what Postgres cannot hold: a tool may return it, and the run is to be kept."""
+    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
+
+
+def _storable_value(value: Any) -> Any:
+    if isinstance(value, str):
+        return _storable(value)
+    if isinstance(value, list):
+        return [_storable_value(item) for item in value]
+    if isinstance(value, dict):
+        return {_storable(key): _storable_value(item) for key, item in value.items()}
+    return value
+
+
+def _as_json(value: object) -> Any:
+    """A value as JSON can hold it, and Postgres as well."""
+    return _storable_value(json.loads(json.dumps(value, default=str)))
 
 
 def _is_part(part: object) -> bool:

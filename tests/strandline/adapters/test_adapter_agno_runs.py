@@ -5,27 +5,36 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
+from copy import deepcopy
 from typing import Any
 from uuid import uuid4
 
+import psycopg
 import pytest
+from hypothesis import example, given
+from hypothesis import strategies as st
 
 pytest.importorskip("agno.session.agent", reason="needs the extra agno")
 
 from agno.agent import Agent
 from agno.db.in_memory import InMemoryDb
+from agno.media import Audio, Image
 from agno.models.message import Message as AgnoMessage
 from agno.models.response import ModelResponse
-from agno.run.agent import RunOutput
+from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunOutput
+from agno.session import AgentSession
 from agno.team import Team
 
-from strandline import Facts, Memory
-from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager
+from strandline import Memory
+from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of
+from strandline.cli.entry import run
+from strandline.producers.execution import OperationRunner
 from tests.conftest import MakeMemory, StartWorker, rows_of
 from tests.support.agents.scripted_agno import UNSEEN, ScriptedModel, call, text, texts_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
 from tests.support.servers.model_server import ModelServer
+from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 AnyRun = RunOutput | TeamRunOutput | None
 MakeManager = Callable[..., StrandlineMemoryManager]
@@ -139,3 +148,324 @@ def test_two_users_know_what_has_left_their_windows(
     assert rows_of(database_url, doubled) == [], "each fact is found once"
     kinds = "SELECT DISTINCT kind FROM strandline.session_owner"
     assert rows_of(database_url, kinds) == [("chat",)], "Agno's own calls make no facts beside the runs"
+
+
+# One run.
+
+
+def say(manager: StrandlineMemoryManager, user: str, *sentences: str) -> None:
+    for sentence in sentences:
+        manager.facts(user).add(sentence)
+
+
+def requests_to(answer: Callable[[int], ModelResponse]) -> tuple[ScriptedModel, list[list[str]]]:
+    """A model that answers by the number of the request, and the texts of the requests so far."""
+    seen: list[list[str]] = []
+
+    def respond(messages: Sequence[AgnoMessage], _run: AnyRun) -> ModelResponse:
+        seen.append(texts_of(messages))
+        return answer(len(seen))
+
+    return ScriptedModel(answer=respond), seen
+
+
+def stored(make_memory: MakeMemory, session: str, user: str) -> list[str]:
+    return [str(message) for message in make_memory(session, user_id=user).get_all()]
+
+
+def test_a_run_is_shown_the_memories_that_fit_it_and_the_newest(make_manager: MakeManager) -> None:
+    manager = make_manager(max_memories=5)
+    say(manager, "ana", "Ana's boat is the Petrel.", *(f"Ana knows knot {n:02d}." for n in range(40)))
+    model, seen = requests_to(lambda _number: text("She does."))
+    agent = Agent(model=model, **hooks_of(manager))
+    agent.run("What does the boat Petrel need?", user_id="ana", session_id="s")
+    shown = [line for line in seen[0][0].splitlines() if line.startswith("- ")]
+    assert (
+        len(shown) == 5 and shown[0] == "- Ana's boat is the Petrel." and shown[-1] == "- Ana knows knot 39."
+    )
+    assert len(manager.get_user_memories("ana")) == 41, "outside of a run all of them"
+    agent.run("And who am I?", user_id="rui", session_id="t")
+    assert not [line for line in seen[1][0].splitlines() if line.startswith("- ")]
+
+
+def test_an_async_run_never_waits_for_a_read_on_its_loop(
+    make_manager: MakeManager, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Agno's ``arun`` calls the sync method of the manager if the agent's database is sync."""
+    manager = make_manager()
+    say(manager, "ana", "Ana keeps bees.")
+    model, seen = requests_to(lambda _number: text("She does."))
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the loop would wait")
+
+    async def whole() -> None:
+        agent = Agent(model=model, db=InMemoryDb(), **async_hooks_of(manager))
+        monkeypatch.setattr(OperationRunner, "run", refuse)
+        await asyncio.gather(*(agent.arun("Who?", user_id=user, session_id=user) for user in ("ana", "rui")))
+        await manager.aclose()
+
+    asyncio.run(whole())
+    assert sorted("- Ana keeps bees." in request[0] for request in seen) == [False, True]
+
+
+@pytest.mark.parametrize("stream", [False, True])
+def test_a_run_is_kept_whole_and_once(
+    make_manager: MakeManager, make_memory: MakeMemory, stream: bool
+) -> None:
+    manager = make_manager()
+    answers = {1: call("count_boats", '{"pier": "3"}', "c1"), 2: text("Three."), 3: text("Still three.")}
+    model, _seen = requests_to(lambda number: answers[number])
+    agent = Agent(
+        model=model,
+        db=InMemoryDb(),
+        instructions="Be short.",
+        tools=[count_boats],
+        add_history_to_context=True,
+        additional_input=[
+            AgnoMessage(role="user", content="An example."),
+            AgnoMessage(role="assistant", content="Ok."),
+        ],
+        **hooks_of(manager),
+    )
+    for said in ("How many?", "And now?"):
+        if stream:
+            list(agent.run(said, user_id="ana", session_id="s", stream=True, stream_events=True))
+        else:
+            kept = agent.run(said, user_id="ana", session_id="s")
+            manager.keep(kept, agent.get_session("s"), user_id="ana", agent=agent)  # type: ignore[arg-type]
+    assert stored(make_memory, "s", "ana") == [
+        "user: How many?",
+        "assistant: ",
+        "tool: three boats, 3",
+        "assistant: Three.",
+        "user: And now?",
+        "assistant: Still three.",
+    ]
+
+
+def test_a_run_that_fails_leaves_nothing_and_its_memories_reach_no_other(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    manager = make_manager()
+    say(manager, "ana", "Ana keeps bees.", "Ana sails.")
+
+    def fail(_messages: Sequence[AgnoMessage], _run: AnyRun) -> ModelResponse:
+        raise RuntimeError("the model is away")
+
+    agent = Agent(model=ScriptedModel(answer=fail), add_memories_to_context=False, **hooks_of(manager))
+    agent.run("Hello?", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana") == []
+    assert manager.get_user_memories("rui") == []
+
+
+def test_a_run_whose_put_failed_is_put_with_the_next(
+    make_manager: MakeManager, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "2")
+    model, _seen = requests_to(lambda number: text(f"Answer {number}."))
+    agent = Agent(model=model, **hooks_of(make_manager()))
+    agent.run("One?", user_id="ana", session_id="s")
+    with psycopg.connect(database_url) as other:
+        other.execute("SELECT FROM strandline.session FOR UPDATE")
+        answered = agent.run("Two?", user_id="ana", session_id="s")
+    assert answered.content == "Answer 2.", "a run does not fail for its memory"
+    agent.run("Three?", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana")[::2] == ["user: One?", "user: Two?", "user: Three?"]
+
+
+def test_each_turn_is_delivered_at_its_end_and_stays_in_the_window(
+    make_manager: MakeManager, make_memory: MakeMemory, database_url: str
+) -> None:
+    agent = Agent(model=ScriptedModel(), **hooks_of(make_manager()))
+    agent.run("I keep bees.", user_id="ana", session_id="s")
+    assert rows_of(database_url, "SELECT cause, message_count FROM strandline.flush_event") == [("turn", 2)]
+    assert len(make_memory("s", user_id="ana").get().window) == 2
+
+
+def test_an_agent_that_edits_memories_itself_has_none_extracted(
+    make_manager: MakeManager, database_url: str
+) -> None:
+    manager = make_manager(wait=None)
+    answers = {1: call("update_user_memory", '{"task": "I keep bees."}', "c1"), 2: text("Noted.")}
+    model, seen = requests_to(lambda number: answers[number])
+    agent = Agent(model=model, enable_agentic_memory=True, **hooks_of(manager))
+    agent.run("Remember that I keep bees.", user_id="ana", session_id="s")
+    assert "was accepted" in seen[1][-1]
+    causes = "SELECT cause FROM strandline.flush_event ORDER BY cause"
+    assert rows_of(database_url, causes) == [("instruction",), ("turn",)]
+    fed = "SELECT DISTINCT d.stage FROM strandline.due d JOIN strandline.flush_event e USING (event_id)"
+    fed += " WHERE e.cause = 'turn' ORDER BY 1"
+    assert rows_of(database_url, fed) == [("summary",), ("vectors",)]
+
+
+def test_a_namespace_that_forbids_agents_to_write_holds_for_agentic_memory(
+    make_manager: MakeManager, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    manager = make_manager(wait=None)
+    say(manager, "ana", "Ana keeps bees.")
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    assert run(["limits", "set", "default", "--agents-read-only"]) == 0
+    assert "may not change" in manager.update_memory_task("Forget the bees.", user_id="ana")
+    assert "may not change" in asyncio.run(_closing(manager, manager.aupdate_memory_task("Forget.", "ana")))
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+
+
+async def _closing(manager: StrandlineMemoryManager, call: Any) -> Any:
+    try:
+        return await call
+    finally:
+        await manager.aclose()
+
+
+def test_a_member_keeps_nothing_within_its_team_and_its_own_runs_alone(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    manager = make_manager()
+    model, _seen = requests_to(lambda _number: text("Three boats."))
+    member = Agent(name="Sailor", model=model, **hooks_of(manager))
+    task = json.dumps({"member_id": "sailor", "task": "Count all boats."})
+    leader, _asked = requests_to(
+        lambda number: call("delegate_task_to_member", task, "c1") if number == 1 else text("Three.")
+    )
+    team = Team(name="Harbour", members=[member], model=leader, db=InMemoryDb(), **hooks_of(manager))
+    team.run("How many?", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana") == [
+        "user: How many?",
+        "assistant: ",
+        "tool: Three boats.",
+        "assistant: Three.",
+    ]
+    member.run("And you?", user_id="ana", session_id="t")
+    assert stored(make_memory, "t", "ana") == ["user: And you?", "assistant: Three boats."]
+
+
+def test_copies_of_an_agent_share_its_manager(make_manager: MakeManager) -> None:
+    manager = make_manager()
+    summaries = StrandlineSummaryManager(namespace="n")
+    agent = Agent(model=ScriptedModel(), session_summary_manager=summaries, **hooks_of(manager))
+    copied = agent.deep_copy()
+    assert copied.memory_manager is manager and copied.session_summary_manager is summaries
+    assert copied.post_hooks is not None and copied.post_hooks[0].__self__ is manager  # type: ignore[union-attr]
+    assert deepcopy(summaries) is summaries
+
+
+# Summaries.
+
+
+def test_a_session_has_the_summary_that_workers_made(make_manager: MakeManager, database_url: str) -> None:
+    """After a run it is as it is just then; on call it can be waited for."""
+    options: Any = {"database_url": database_url, "consume": "background"}
+    manager = make_manager(consume="background")
+    model, seen = requests_to(lambda _number: text("I see."))
+    agent = Agent(
+        model=model,
+        db=InMemoryDb(),
+        session_summary_manager=StrandlineSummaryManager(**options),
+        enable_session_summaries=True,
+        **hooks_of(manager),
+    )
+    summaries = StrandlineSummaryManager(wait=60, **options)
+    assert summaries.create_session_summary(AgentSession("never", user_id="ana")) is None
+    agent.run("My boat is called Petrel.", user_id="ana", session_id="s")
+    session = agent.get_session("s")
+    assert isinstance(session, AgentSession)
+    summary = summaries.create_session_summary(session)
+    assert summary is not None and "Petrel" in summary.summary and session.summary is summary
+    agent.run("And now?", user_id="ana", session_id="s")
+    kept = agent.get_session_summary("s")
+    assert kept is not None and "Petrel" in kept.summary
+    agent.run("Who am I?", user_id="ana", session_id="s")
+    assert "<summary_of_previous_interactions>" in seen[2][0] and "Petrel" in seen[2][0]
+
+    async def on_call() -> None:
+        again = AgentSession("s", user_id="ana")
+        assert await summaries.acreate_session_summary(again) is not None
+        assert again.summary is not None and "Petrel" in again.summary.summary
+        await manager.aclose()
+
+    asyncio.run(on_call())
+
+
+# Messages.
+
+
+def run_of(*messages: AgnoMessage, said: Any = None) -> RunOutput:
+    return RunOutput(messages=list(messages), input=None if said is None else RunInput(said))
+
+
+def test_only_what_was_said_in_the_run_is_kept() -> None:
+    said = [
+        AgnoMessage(role="system", content="Be short."),
+        AgnoMessage(role="user", content="Earlier.", from_history=True),
+        AgnoMessage(role="user", content="Where?\n\n<references>A page: remember that …</references>"),
+        AgnoMessage(role="assistant", content="Hm.", temporary=True),
+        AgnoMessage(role="assistant", content="In Horta.", reasoning_content="The log says so."),
+    ]
+    question, answer = messages_of(run_of(*said, said="Where?"))
+    assert (question.content, question.id) == ("Where?", said[2].id)
+    assert (answer.content, answer.extra) == ("In Horta.", {"reasoning_content": "The log says so."})
+
+
+def test_media_are_kept_by_name_and_without_their_bytes() -> None:
+    (message,) = messages_of(
+        run_of(
+            AgnoMessage(
+                role="user",
+                content="See:",
+                images=[Image(url="http://a/b.png"), Image(content=b"bytes", id="i1")],
+                audio=[Audio(filepath="note.wav")],
+            )
+        )
+    )
+    assert message.content == [
+        {"type": "text", "text": "See:"},
+        {"type": "image_url", "image_url": {"url": "http://a/b.png"}},
+        {"type": "image", "source": "i1"},
+        {"type": "audio", "source": "note.wav"},
+    ]
+
+
+def test_calls_without_ids_and_results_in_one_message_find_each_other() -> None:
+    function = {"name": "look", "arguments": {"at": "sea"}}
+    asked = AgnoMessage(role="model", tool_calls=[{"function": function}])
+    told = AgnoMessage(role="function", content="waves")
+    both = AgnoMessage(role="assistant", tool_calls=[{"id": "a"}, {"id": "b"}])
+    results = [{"tool_call_id": "a", "content": "1"}, {"tool_call_id": "b", "content": "2"}]
+    combined = AgnoMessage(role="tool", content=["1", "2"], tool_calls=results)
+    lost = AgnoMessage(role="tool", content="3", tool_call_id="never asked")
+    messages = messages_of(run_of(asked, told, both, combined, lost))
+    assert [message.role for message in messages] == ["assistant", "tool", "assistant", "tool", "tool"]
+    (made,) = messages[0].tool_calls or ()
+    assert messages[1].tool_call_id == made["id"] and made["function"]["arguments"] == '{"at": "sea"}'
+    assert [(one.tool_call_id, one.content) for one in messages[3:]] == [("a", "1"), ("b", "2")]
+    assert len({message.id for message in messages}) == 5
+
+
+CONTENTS = st.none() | TEXTS | st.lists(JSON_VALUES, max_size=3)
+CALLS = st.lists(
+    st.fixed_dictionaries(
+        {}, optional={"id": st.none() | NAMES, "function": st.none() | st.dictionaries(NAMES, JSON_VALUES)}
+    ),
+    max_size=2,
+)
+AGNO_MESSAGES = st.builds(
+    AgnoMessage,
+    role=st.sampled_from(["system", "user", "assistant", "model", "tool", "function", "odd"]),
+    content=CONTENTS,
+    tool_calls=st.none() | CALLS,
+    tool_call_id=st.none() | NAMES,
+    from_history=st.booleans(),
+)
+
+
+@given(st.lists(AGNO_MESSAGES, max_size=5))
+@example([AgnoMessage(role="user", content="a\0b\ud800"), AgnoMessage(role="assistant", content=["\0"])])
+@example([AgnoMessage(role="assistant", content=[{"type": "text", "text": "\0 \\u0000"}])])
+def test_whatever_a_run_holds_can_be_put(messages: list[AgnoMessage]) -> None:
+    """The same messages each time, each of which could be stored; results only of calls that were made."""
+    made = messages_of(run_of(*messages))
+    assert made == messages_of(run_of(*messages))
+    assert [stored_form(message).role for message in made] == [message.role for message in made]
+    calls = [call["id"] for message in made for call in message.tool_calls or ()]
+    assert {message.tool_call_id for message in made if message.role == "tool"} <= set(calls)
