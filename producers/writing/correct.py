@@ -109,6 +109,27 @@ def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bo
     raise _busy(identity)
 
 
+def rewind_unchanged(
+    identity: SessionIdentity, from_seq: int, id_: UUID, *, newest: int | None, corrections: int
+) -> Operation[Correction | None]:
+    """Take back every message from ``from_seq`` on; None if the log has another end, or was corrected since.
+
+    Args:
+        newest: the number of the newest message there is to be.
+        corrections: how often the log was corrected.
+
+    Raises: as ``rewind``.
+    """
+    asked = _request(identity, id_, "rewind", from_seq, None, newest=newest, corrections=corrections)
+    for _attempt in range(MAX_ATTEMPTS):
+        row = yield from _correct(identity, asked)
+        if row.status == "changed":
+            return None
+        if row.status != "again":
+            return _read(identity, "rewind", from_seq, row)
+    raise _busy(identity)
+
+
 def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | None) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on.
 
@@ -161,6 +182,7 @@ def _request(
     actor: str | None,
     *,
     newest: int | None = None,
+    corrections: int | None = None,
 ) -> Correct:
     return Correct(
         **identity.keys,
@@ -168,6 +190,7 @@ def _request(
         kind=kind,
         from_seq=seq,
         newest=newest,
+        corrections=corrections,
         actor=actor,
         content=None,
         expected=None,
@@ -194,6 +217,7 @@ def _replacement_request(
         kind="replace",
         from_seq=replacement.seq,
         newest=None,
+        corrections=None,
         actor=actor,
         content=content,
         expected=row.digest,

@@ -30,6 +30,7 @@ _FILES = (
     "dead_letters.sql",
     "generations.sql",
     "replay.sql",
+    "runs.sql",
     "sharing.sql",
     "items.sql",
     "verify.sql",

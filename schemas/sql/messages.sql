@@ -254,14 +254,14 @@ WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
 
 -- name: correct
 -- Take back the messages from a number on, or give one other content (correct_v1).
--- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?, content
---     bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens integer?, bytes integer?
+-- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?,
+--     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens integer?, bytes integer?
 -- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
 --     is_shared boolean, touched uuid[]
 -- repeatable
 SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
-    %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(content)s, %(actor)s,
-    %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
+    %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(corrections)s,
+    %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
 
 -- name: known_messages
 -- How many of these ids exist in the session's current incarnation.

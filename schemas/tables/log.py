@@ -22,7 +22,7 @@ from sqlalchemy import (
 from sqlalchemy.dialects.postgresql import JSONB
 
 from strandline.schemas.tables.base import SCHEMA, key, metadata, moment, personal
-from strandline.schemas.values.message import ROLES
+from strandline.schemas.values.message import ROLES, RUN_STATUSES
 
 session_owner = Table(
     "session_owner",
@@ -185,6 +185,25 @@ superseded = Table(
     Column("tokens", Integer, nullable=False),
     Column("was_delivered", Boolean, nullable=False),
     comment="Each message that a correction took back or replaced, without content",
+)
+
+session_run = Table(
+    "session_run",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    personal("run_id", Text, primary_key=True),
+    Column("number", Integer, nullable=False),
+    Column("status", Text, nullable=False),
+    personal("agent_id", Text),
+    personal("team_id", Text),
+    Column("seqs", ARRAY(BigInteger), nullable=False),
+    moment("created_at", default=True),
+    moment("changed_at", default=True),
+    Index("session_run_by_number", "shard_key", "session_key", "number", unique=True),
+    CheckConstraint(f"status IN ({', '.join(repr(status) for status in RUN_STATUSES)})", name="status"),
+    CheckConstraint("number >= 1", name="number"),
+    comment="The runs of agents in a session: which messages each of them brought, and how it ended",
 )
 
 flush_event = Table(

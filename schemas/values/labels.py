@@ -1,8 +1,9 @@
 """Labels: what a message's metadata says, as numbers that an index leads from to the message.
 
-A label is a digest of (session, key, value).  Filters by metadata compare labels and never the metadata, so
-they work in the same way when the metadata is stored as ciphertext, and the digest is made with a secret.
-They differ from session to session, so the index leads to messages of one session alone.
+A label is a digest of key and value, combined with a number of the session.  Filters by metadata compare
+labels and never the metadata, so they work in the same way when the metadata is stored as ciphertext, and the
+digest is made with a secret.  They differ from session to session, so the index leads to messages of one
+session alone; and a fork makes those of its messages from them (``fork_v1``), without reading the metadata.
 """
 
 from __future__ import annotations
@@ -39,8 +40,13 @@ def label_array(session_key: UUID, metadata: str | None) -> str | None:
 def label_of(session_key: UUID, key: str, value: Scalar) -> int:
     """The label of one value of metadata, a signed number of 64 bits."""
     text = f"{json.dumps(key)}:{json.dumps(comparable(value))}"
-    digest = blake2b(text.encode(), digest_size=8, key=session_key.bytes).digest()
-    return int.from_bytes(digest, "big", signed=True)
+    digest = blake2b(text.encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "big", signed=True) ^ _session_number(session_key)
+
+
+def _session_number(session_key: UUID) -> int:
+    """The last 64 bits of the key, as ``fork_v1`` takes them."""
+    return int.from_bytes(session_key.bytes[8:], "big", signed=True)
 
 
 def comparable(value: Scalar) -> Scalar:

@@ -20,6 +20,10 @@ Role = Literal["system", "developer", "user", "assistant", "tool"]
 ROLES: tuple[str, ...] = get_args(Role)
 HEAD_ROLES = ("system", "developer")
 
+# How an agent's run ended, whose messages a session keeps.
+RunStatus = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
+RUN_STATUSES: tuple[str, ...] = get_args(RunStatus)
+
 Content = str | Sequence[Mapping[str, Any]] | None
 
 

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, ConflictError, Memory, NotFoundError, OwnerError
+from strandline.pipelines.inspect.sessions import show_session
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -119,6 +120,16 @@ def test_an_event_that_is_cut_is_delivered_again(
     work()
     assert len(branch.facts.list()) == 6, "the user's facts, each once"
     assert verify(database).violations == ()
+
+
+def test_a_fork_has_the_whole_policy_of_its_source(make_memory: MakeMemory, database: Database) -> None:
+    limits = {"token_limit": 2_000, "max_window_messages": 9, "message_flush_size": 4, "idle_seconds": 60}
+    memory = make_memory("trunk", user_id="ana", memory_blocks=["facts"], deliver="turn", **limits)
+    memory.put(user("one"))
+    memory.fork("branch")
+    source, branch = (show_session(database, name).session.policy for name in ("trunk", "branch"))
+    assert (branch.deliver, branch.message_flush_size) == ("turn", 4)
+    assert branch == source
 
 
 def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memory, database_url: str) -> None:

@@ -19,7 +19,7 @@ ROOMS = {
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts replay text vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
-    " reading/searching search tools writing",
+    " reading/searching runs search tools writing",
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/agno adapters/langchain adapters/langgraph adapters/llamaindex"

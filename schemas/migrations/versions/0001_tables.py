@@ -42,6 +42,7 @@ WITHOUT_STATISTICS = {
     "replay": ("selection",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
+    "session_run": ("run_id", "agent_id", "team_id"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
     "store_item": ("path", "key", "value", "vectors"),
@@ -1000,6 +1001,44 @@ def upgrade() -> None:
         "session_owner",
         ["namespace", "user_id", "session_id"],
         unique=False,
+        schema=schema,
+    )
+    op.create_table(
+        "session_run",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("run_id", sa.Text(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column("status", sa.Text(), nullable=False),
+        sa.Column("agent_id", sa.Text(), nullable=True),
+        sa.Column("team_id", sa.Text(), nullable=True),
+        sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "changed_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "status IN ('pending', 'running', 'paused', 'completed', 'cancelled', 'error')",
+            name=op.f("session_run_status_check"),
+        ),
+        sa.CheckConstraint("number >= 1", name=op.f("session_run_number_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "run_id", name=op.f("session_run_pkey")),
+        schema=schema,
+        comment="The runs of agents in a session: which messages each of them brought, and how it ended",
+    )
+    op.create_index(
+        "session_run_by_number",
+        "session_run",
+        ["shard_key", "session_key", "number"],
+        unique=True,
         schema=schema,
     )
     op.create_table(

@@ -9,3 +9,7 @@
     AND {message}.seq < (
         SELECT logging.next_seq FROM strandline.session logging
         WHERE logging.shard_key = {shard_key} AND logging.session_key = {session_key}))
+
+-- fragment: session_number(session_key)
+-- The last 64 bits of a session's key, which each label of its messages holds.
+('x' || translate(right({session_key}::text, 17), '-', ''))::bit(64)::bigint

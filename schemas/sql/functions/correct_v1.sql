@@ -2,14 +2,14 @@
 --
 -- p_correction_id names the correction, so that it can be sent again: the same one again changes nothing.  p_content is
 -- a digest of what a replacement was asked for, by which a correction with the same id is known to be the same.
--- p_newest: only if that is the newest message (NULL: whatever is).
+-- p_newest, p_corrections: only if that is the newest message, and the number of corrections (NULL: whatever is).
 -- p_expected is the digest of the message that the replacement was made from; the other values are the new row's.
 -- Where something superseded was delivered, the lanes of the session and its owner are locked first and taken from
 -- their holders, as in reset_v1, and what was derived is given up (rederive_v1); the session row is locked last.
 --
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
--- message has other content by now, or another one is the newest); 'missing' (no such message); 'head' (it is in the
+-- message has other content by now, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
 -- pinned head, behind which something was delivered).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.
 -- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
@@ -21,6 +21,7 @@ CREATE FUNCTION strandline.correct_v1(
     p_kind text,
     p_from_seq bigint,
     p_newest bigint,
+    p_corrections integer,
     p_content bytea,
     p_actor text,
     p_expected bytea,
@@ -119,6 +120,7 @@ BEGIN
         WHEN p_newest <> (
             SELECT max(m.seq) FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key) THEN 'changed'
+        WHEN p_corrections <> s.corrections THEN 'changed'
         WHEN p_kind = 'rewind' AND p_from_seq <= s.pinned_through AND s.flushed_through > s.pinned_through THEN 'head'
         ELSE 'ok' END;
     IF status <> 'ok' THEN
@@ -183,10 +185,10 @@ BEGIN
             RETURNING m.* INTO old;
         INSERT INTO strandline.message (
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-                answers, created_at)
+                answers, created_at, labels)
             VALUES (
                 p_shard_key, p_session_key, p_from_seq, old.incarnation, old.id, old.role, p_tokens, p_bytes, p_digest,
-                p_envelope::json, old.metadata, old.calls, old.answers, old.created_at);
+                p_envelope::json, old.metadata, old.calls, old.answers, old.created_at, old.labels);
     END IF;
     SELECT coalesce(sum(m.tokens), 0), count(*), coalesce(sum(m.bytes), 0)
         INTO s.window_tokens, s.window_messages, s.window_bytes FROM strandline.message m

@@ -23,6 +23,8 @@ DECLARE
     state_through bigint;
     this_batch uuid;
     moment timestamptz;
+    -- From labels of the one session to those of the other: both hold a number of the session (values/labels.py).
+    relabel CONSTANT bigint := @session_number(p_session_key) # @session_number(p_new_key);
 BEGIN
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -51,17 +53,19 @@ BEGIN
     INSERT INTO strandline.session (
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
-            max_window_messages, max_window_bytes, idle_seconds, tokenizer, pipelines, max_facts, last_put_at)
+            max_window_messages, max_window_bytes, message_flush_size, deliver, idle_seconds, tokenizer, pipelines,
+            max_facts, last_put_at)
         VALUES (
             p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
-            s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.idle_seconds, s.tokenizer,
-            s.pipelines, s.max_facts, moment);
+            s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
+            s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, moment);
     INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-            answers, created_at)
+            answers, created_at, labels)
         SELECT p_shard_key, p_new_key, m.seq, life, m.id, m.role, m.tokens, m.bytes, m.digest, m.envelope,
-            m.metadata, m.calls, m.answers, m.created_at
+            m.metadata, m.calls, m.answers, m.created_at, CASE WHEN m.labels IS NOT NULL THEN ARRAY(
+                SELECT label # relabel FROM unnest(m.labels) AS labelled (label)) END
         FROM strandline.message m
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
           AND m.seq BETWEEN s.log_start_seq AND last_seq;
@@ -70,6 +74,15 @@ BEGIN
         SELECT p_shard_key, p_new_key, p.seq, p.pop_id, p.popped_at FROM strandline.popped p
         WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key
           AND p.seq BETWEEN s.log_start_seq AND last_seq;
+    INSERT INTO strandline.session_run (
+            shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, created_at, changed_at)
+        SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, r.created_at,
+            r.changed_at
+        FROM strandline.session_run r
+        CROSS JOIN LATERAL (
+            SELECT array_agg(o.seq ORDER BY o.place) AS seqs FROM unnest(r.seqs) WITH ORDINALITY AS o (seq, place)
+            WHERE o.seq <= last_seq) AS taken
+        WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key AND taken.seqs IS NOT NULL;
     INSERT INTO strandline.flush_event (
             shard_key, session_key, from_seq, through_seq, event_id, incarnation, cause, message_count, tokens,
             version, created_at)

@@ -17,6 +17,9 @@ DECLARE
     folded record;
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
+    -- First of all, since whoever adds a run again holds its row before it takes the lanes.
+    PERFORM FROM strandline.session_run r
+        WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key ORDER BY r.number FOR UPDATE;
     IF p_derived THEN
         @lock_lanes(p_shard_key, p_session_key);
         -- Also lanes that no worker has opened yet: a merge that begins now waits.  After the others, since an
@@ -67,6 +70,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN;
     END IF;
+    DELETE FROM strandline.session_run r WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
     IF p_derived THEN
         -- Events before all rows that name them: each statement sees the commits up to the end of the one before it.
         WITH deleted AS (

@@ -256,6 +256,7 @@ def test_copies_that_a_correction_could_not_remove_go_later(
             kind="rewind",
             from_seq=2,
             newest=None,
+            corrections=None,
             content=None,
             actor=None,
             expected=None,

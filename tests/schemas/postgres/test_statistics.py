@@ -44,6 +44,7 @@ OPERATORS_OWN = {
     "replay": {"kind", "pipeline", "state", "outcome", "counts", "reason"},
     "scope_generation": {"pipeline"},
     "session_owner": {"kind"},
+    "session_run": {"status"},
     "session": {"tokenizer", "pipelines", "deliver"},
     "shared_message": {"role"},
     "watch": {"cause"},

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from strandline import ConfigurationError, InvalidMessageError, Memory, Message, OwnerError
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.reading.history import newest
+from strandline.schemas.values.labels import Scalar
 from tests.support.servers.databases import temporary_database
 
 MakeMemory = Callable[..., Memory]
@@ -207,3 +208,18 @@ def test_a_text_that_no_metadata_can_have_is_refused(make_memory: MakeMemory) ->
     for metadata in ({"a": "\x00"}, {"\ud800": 1}):
         with pytest.raises(InvalidMessageError):
             make_memory("s", memory_blocks=[]).history(metadata=metadata)
+
+
+def test_messages_that_were_replaced_or_forked_are_found_by_their_metadata(make_memory: MakeMemory) -> None:
+    own: dict[str, Scalar] = {"agent": "writer", "round": 1}
+    memory = make_memory("s", memory_blocks=[], user_id="u")
+    memory.put_messages([{"role": "user", "content": text, "metadata": own} for text in ("one", "two")])
+    memory.put({"role": "user", "content": "of no agent"})
+    memory.replace(2, "other")
+    branch = make_memory(memory.fork().session_id, memory_blocks=[], user_id="u")
+    for one in (memory, branch):
+        assert [message.text for message in one.history(metadata=own)] == ["one", "other"]
+        assert one.history(metadata={"agent": "analyst"}) == []
+    with pytest.MonkeyPatch.context() as patch:  # by the index as well
+        patch.setattr(newest, "RECENT_MESSAGES", 1)
+        assert [message.text for message in branch.history(1, metadata={"round": 1.0}, offset=1)] == ["one"]

@@ -1,0 +1,172 @@
+"""The methods of a session's memory for the runs of agents, sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from strandline.producers.arguments import check_count, listed_messages
+from strandline.producers.memory_parts.corrections import MemoryCorrections
+from strandline.producers.memory_parts.delivery import MemoryDelivery
+from strandline.producers.runs.add import AddedRun, RunRequest, add_run, name_messages
+from strandline.producers.runs.history import RunHistoryRequest, run_history
+from strandline.producers.runs.run import (
+    DEFAULT_LAST_RUNS,
+    UNFINISHED,
+    RunRecord,
+    SessionRun,
+    check_roles,
+    check_statuses,
+)
+from strandline.producers.writing.correct import Replacement
+from strandline.producers.writing.put import PutRequest
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.message import Message, Role, RunStatus
+
+
+class MemoryRuns(MemoryCorrections, MemoryDelivery):
+    """The methods of ``SessionMemory`` for runs: what one run of an agent brought, under an id."""
+
+    def add_run(
+        self,
+        run_id: str,
+        messages: Sequence[object],
+        *,
+        status: RunStatus = "completed",
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        connection: object | None = None,
+    ) -> SessionRun:
+        """Put the messages of an agent's run, as ``put_messages`` does, and keep which they are.
+
+        The same id again replaces the run: messages that are as they were stay, the others are taken back as
+        by ``rewind`` if the run is the last, or given other content as by ``replace`` if it is not.  If a run
+        in the middle has other calls or roles, or another number of messages, the log is taken back up to the
+        first of these, and what stood behind is put again behind the run, under new numbers.  All or nothing.
+
+        A system message without an id is stored once, whichever runs bring it.  Other messages without an
+        id get one of the run's id and their place, so a repeated call adds nothing.
+
+        Args:
+            run_id: names the run in its session; at most 512 bytes.
+            messages: all messages of the run, in order; at most as many as one put takes.
+            status: ``pending``, ``running``, ``paused``, ``completed``, ``cancelled`` or ``error``.
+            agent_id, team_id: who ran, for ``run_history``.
+
+        Raises:
+            InvalidMessageError: a message or an id cannot be stored as given.
+            ConfigurationError: ``status`` is unknown.
+            ConflictError: a message's id was already used with different content; or the run has other
+                messages now, and too many were put behind it.
+            DeliveredError: a message of the pinned head would have to go, and others were delivered.
+            OwnerError, UnknownPipelineError, DatabaseUnavailableError: as ``put``.
+        """
+        added = self._runner.run(self._add_run(run_id, messages, status, agent_id, team_id), connection)
+        self._announce_flush(added.flushed, connection)
+        return added.run
+
+    async def aadd_run(
+        self,
+        run_id: str,
+        messages: Sequence[object],
+        *,
+        status: RunStatus = "completed",
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        connection: object | None = None,
+    ) -> SessionRun:
+        """Async twin of ``add_run``."""
+        operation = self._add_run(run_id, messages, status, agent_id, team_id)
+        added = await self._runner.arun(operation, connection)
+        self._announce_flush(added.flushed, connection)
+        return added.run
+
+    def run_history(
+        self,
+        last_n: int | None = DEFAULT_LAST_RUNS,
+        *,
+        skip_roles: Sequence[Role] = (),
+        skip_statuses: Sequence[RunStatus] = UNFINISHED,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        connection: object | None = None,
+    ) -> list[Message]:
+        """The messages of the last runs, in the order of the runs.
+
+        A message that several runs brought is given once, and so is the system message: the first of these
+        runs.  Messages that were put without a run are in ``history``, and not here.
+
+        Args:
+            last_n: number of runs, of those that pass the filters and have messages left; 0: none, None: all.
+            skip_roles: roles whose messages are left out.
+            skip_statuses: statuses of runs that are left out; by default those that came to no end.
+            agent_id, team_id: only runs of these.
+
+        Raises:
+            ConfigurationError: an argument is not one of these; the error names it.
+            OwnerError, DatabaseUnavailableError: as ``get``.
+        """
+        request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
+        return self._runner.run(run_history(request), connection)
+
+    async def arun_history(
+        self,
+        last_n: int | None = DEFAULT_LAST_RUNS,
+        *,
+        skip_roles: Sequence[Role] = (),
+        skip_statuses: Sequence[RunStatus] = UNFINISHED,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        connection: object | None = None,
+    ) -> list[Message]:
+        """Async twin of ``run_history``."""
+        request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
+        return await self._runner.arun(run_history(request), connection)
+
+    def _add_run(
+        self,
+        run_id: str,
+        messages: Sequence[object],
+        status: RunStatus,
+        agent_id: str | None,
+        team_id: str | None,
+    ) -> Operation[AddedRun]:
+        record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
+        sources = listed_messages(messages)
+        named = list(name_messages(self._identity, record.run_id, sources, self._put_limits))
+        put = self._check_run(named)
+        return add_run(
+            RunRequest(
+                record=record,
+                messages=tuple(put.messages[place] for place in put.places),
+                check=self._check_run,
+                replacement=self._replacement,
+                max_messages=self._resources.settings.max_messages_per_put,
+            )
+        )
+
+    def _check_run(self, messages: Sequence[Message]) -> PutRequest:
+        return self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+
+    def _replacement(self, seq: int, message: Message) -> Replacement:
+        return Replacement(seq, message.content, self._count_text, self._part_tokens, self._put_limits)
+
+    def _run_history_request(
+        self,
+        last_n: int | None,
+        skip_roles: Sequence[Role],
+        skip_statuses: Sequence[RunStatus],
+        agent_id: str | None,
+        team_id: str | None,
+    ) -> RunHistoryRequest:
+        return RunHistoryRequest(
+            self._identity,
+            None if last_n is None else check_count("last_n", last_n),
+            check_roles(skip_roles),
+            check_statuses(skip_statuses),
+            None if agent_id is None else check_name("agent_id", agent_id),
+            None if team_id is None else check_name("team_id", team_id),
+        )
+
+    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+        raise NotImplementedError

@@ -1,0 +1,346 @@
+"""Adding a run by its id; the same id again replaces what the run brought.
+
+Messages that are as they were stay.  What is to go at the end of the log is taken back (``rewind``).  If
+something was put behind the run, messages of which only the content differs are given the other content in
+their places (``replace``); else the log is taken back up to the first difference, and what stood behind the
+run is put again behind it.  All of it happens in one transaction.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from uuid import uuid4, uuid5
+
+from strandline.pipelines.flush.flush import Flushed
+from strandline.producers.runs.run import RunRecord, SessionRun
+from strandline.producers.sessions import check_unowned
+from strandline.producers.writing.accepting import put_whole
+from strandline.producers.writing.correct import (
+    MAX_ATTEMPTS,
+    Correction,
+    Replacement,
+    replace_content,
+    rewind_unchanged,
+)
+from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.conversation.runs import (
+    AddRun,
+    ChangeRun,
+    LockFirstRun,
+    LockRun,
+    LogMarks,
+    LogMarksRow,
+    MessagesBehind,
+    RenumberRuns,
+    RunIsKnown,
+    RunRows,
+    RunRowsRow,
+)
+from strandline.schemas.values.identity import SessionIdentity, SessionKeys
+from strandline.schemas.values.message import HEAD_ROLES, Message, RunStatus, read_rows
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """A run to be added.
+
+    Attributes:
+        messages: as they would be stored, in the order of the run.
+        check: checks messages for a put.
+        replacement: other content for a message, by its number.
+        max_messages: number of messages in one put.
+    """
+
+    record: RunRecord
+    messages: tuple[PreparedMessage, ...]
+    check: Callable[[Sequence[Message]], PutRequest]
+    replacement: Callable[[int, Message], Replacement]
+    max_messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class AddedRun:
+    """A run as it is stored, and what its messages flushed."""
+
+    run: SessionRun
+    flushed: Flushed | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Outcome:
+    """The numbers of a run's messages, what was taken for them, and what they flushed."""
+
+    seqs: list[int]
+    corrections: tuple[Correction, ...] = ()
+    flushed: Flushed | None = None
+
+
+class _Fields(SessionKeys):
+    """A run as parameters of statements."""
+
+    run_id: str
+    status: RunStatus
+    agent_id: str | None
+    team_id: str | None
+    seqs: list[int]
+
+
+@dataclass(frozen=True, slots=True)
+class _Difference:
+    """How a run that is known differs from what is given now: the first ``kept`` messages are the same."""
+
+    old: tuple[RunRowsRow, ...]
+    new: tuple[PreparedMessage, ...]
+    kept: int
+
+    @property
+    def kept_seqs(self) -> list[int]:
+        return [row.seq for row in self.old[: self.kept]]
+
+    @property
+    def former_seqs(self) -> list[int]:
+        """The numbers of messages that are no longer the run's; what another run has as well stays."""
+        return sorted({row.seq for row in self.old[self.kept :] if not row.is_shared} - set(self.kept_seqs))
+
+    @property
+    def additions(self) -> tuple[PreparedMessage, ...]:
+        return self.new[self.kept :]
+
+    @property
+    def start(self) -> int | None:
+        """The first number behind what is kept; None if all of its messages are other runs' as well."""
+        own = [row.seq for row in self.old if not row.is_shared]
+        return (self.former_seqs[0] if self.former_seqs else max(own) + 1) if own else None
+
+    def replaceable(self) -> list[tuple[int, Message]] | None:
+        """The other contents by number, if that is all the difference."""
+        pairs = list(zip(self.old, self.new, strict=False))[self.kept :]
+        differing = [(row, message) for row, message in pairs if row.digest != message.digest]
+        if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
+            return None
+        return [(row.seq, message.source) for row, message in differing]
+
+
+def name_messages(
+    identity: SessionIdentity, run_id: str, sources: Sequence[object], limits: PutLimits
+) -> Iterator[Message]:
+    """The messages of a run with ids, by which a repeated call is the same.
+
+    A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
+
+    Raises:
+        InvalidMessageError: one of them is not a message.
+    """
+    for index, source in enumerate(sources):
+        where = f"messages[{index}]"
+        message = Message.from_openai(source, where=where)
+        if message.id is not None:
+            yield message
+        elif message.role in HEAD_ROLES:
+            digest = prepare(message, where, limits).digest
+            yield replace(message, id=uuid5(identity.session_key, f"system {digest.hex()}").hex)
+        else:
+            name = f"run {len(run_id)} {run_id} {index}"
+            yield replace(message, id=uuid5(identity.session_key, name).hex)
+
+
+def add_run(request: RunRequest) -> Operation[AddedRun]:
+    """Store a run, or replace it if its id is known.
+
+    Raises:
+        ConflictError: it was replaced, and what stands behind it cannot be put again; or a message's id was
+            already used with different content.
+        OwnerError: the session belongs to another owner.
+    """
+    added: AddedRun
+    try:
+        added = yield Atomic(partial(_add_once, request))
+    except _AddedMeanwhileError:
+        added = yield Atomic(partial(_add_again, request))
+    return added
+
+
+class _AddedMeanwhileError(StrandlineError):
+    """Another caller has just added the run, so it is to be replaced.
+
+    That takes a new transaction: this one holds the session's row, which is locked after the run's.
+    """
+
+
+def _add_once(request: RunRequest) -> Operation[AddedRun]:
+    if (yield from _is_known(request)):
+        return (yield from _add_again(request))
+    try:
+        result = yield from _put(request, [])
+    except ConflictError:
+        # The ids of its messages follow from the run's.
+        if (yield from _is_known(request)):
+            raise _AddedMeanwhileError from None
+        raise
+    if not (yield from fetch(AddRun(**_fields(request, result.seqs)))):
+        raise _AddedMeanwhileError
+    return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
+
+
+def _add_again(request: RunRequest) -> Operation[AddedRun]:
+    record = request.record
+    yield from fetch(LockFirstRun(**record.identity.keys))
+    known = yield from fetch(LockRun(**record.identity.keys, run_id=record.run_id))
+    seqs = known[0].seqs if known else []
+    for _attempt in range(MAX_ATTEMPTS):
+        marks = yield from fetch(LogMarks(**record.identity.keys))
+        difference = yield from _compare(request, seqs)
+        outcome = yield from _change(request, difference, marks[0] if marks else None)
+        if outcome is not None:
+            fields = _fields(request, outcome.seqs)
+            yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
+            return _stored_run(request, outcome)
+    raise ConflictError(
+        f"Session {quote(record.identity.session_id)} changed {MAX_ATTEMPTS} times while run"
+        f" {quote(record.run_id)} was being replaced; nothing was changed. Add it again when fewer callers"
+        " are putting to the session."
+    )
+
+
+def _change(
+    request: RunRequest, difference: _Difference, marks: LogMarksRow | None
+) -> Operation[_Outcome | None]:
+    """Make the difference; None if the log changed meanwhile, and nothing was done."""
+    if not difference.additions and not difference.former_seqs:
+        return _Outcome(difference.kept_seqs)
+    behind = yield from _messages_behind(request, difference)
+    replaceable = difference.replaceable()
+    if behind and replaceable is not None:
+        return (yield from _replace_each(request, difference, replaceable))
+    if marks is None or difference.start is None or not (difference.former_seqs or behind):
+        return (yield from _put_difference(request, difference, (), ()))
+    try:
+        taken = yield from rewind_unchanged(
+            request.record.identity,
+            difference.start,
+            uuid4(),
+            newest=marks.newest,
+            corrections=marks.corrections,
+        )
+    except DeliveredError:  # it begins in the pinned head
+        if replaceable is None:
+            raise
+        return (yield from _replace_each(request, difference, replaceable))
+    return None if taken is None else (yield from _put_difference(request, difference, behind, (taken,)))
+
+
+def _put_difference(
+    request: RunRequest,
+    difference: _Difference,
+    behind: Sequence[Message],
+    corrections: tuple[Correction, ...],
+) -> Operation[_Outcome]:
+    """Put what the run has now, and what stood behind it, and lead other runs to the new numbers."""
+    result = yield from _put(replace(request, messages=difference.additions), behind)
+    added, again = result.seqs[: len(difference.additions)], result.seqs[len(difference.additions) :]
+    moved = dict(zip([message.seq or 0 for message in behind], again, strict=True))
+    if moved:
+        yield from fetch(
+            RenumberRuns(**request.record.identity.keys, seqs=list(moved), new_seqs=list(moved.values()))
+        )
+    kept = [moved.get(seq, seq) for seq in difference.kept_seqs]
+    return _Outcome([*kept, *added], corrections, result.flushed)
+
+
+def _replace_each(
+    request: RunRequest, difference: _Difference, replaceable: Sequence[tuple[int, Message]]
+) -> Operation[_Outcome | None]:
+    corrections: list[Correction] = []
+    for seq, message in replaceable:
+        other = request.replacement(seq, message)
+        try:
+            taken = yield from replace_content(request.record.identity, other, uuid4(), None)
+        except NotFoundError:  # it was taken back meanwhile
+            return None
+        corrections.append(taken)
+    return _Outcome([row.seq for row in difference.old], tuple(corrections))
+
+
+def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:
+    """What was put behind the place where the run changes, and has to be behind it again."""
+    if difference.start is None:
+        return []
+    limit = request.max_messages - len(difference.additions)
+    rows = yield from fetch(
+        MessagesBehind(
+            **request.record.identity.keys,
+            from_seq=difference.start,
+            without=difference.former_seqs,
+            limit=limit + 1,
+        )
+    )
+    if len(rows) > limit and difference.replaceable() is None:
+        raise ConflictError(
+            f"Run {quote(request.record.run_id)} has other messages now, and more than {limit:,} were put"
+            " behind it, which cannot all be put again; nothing was changed. Raise"
+            " STRANDLINE_MAX_MESSAGES_PER_PUT, or rewind() the session and add the runs again."
+        )
+    return read_rows(rows)
+
+
+def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
+    record, new = request.record, request.messages
+    stored = yield from fetch(RunRows(**record.identity.keys, seqs=seqs, run_id=record.run_id))
+    rows = {row.seq: row for row in stored}
+    old = tuple(rows[seq] for seq in seqs if seq in rows)
+    pairs = enumerate(zip(old, new, strict=False))
+    differing = (n for n, (row, message) in pairs if row.digest != message.digest)
+    return _Difference(old, new, next(differing, min(len(old), len(new))))
+
+
+def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
+    old, new = (json.loads(envelope) for envelope in (row.envelope, message.envelope))
+    is_alike = {**old, "content": None} == {**new, "content": None}
+    return not row.is_shared and is_alike and (row.role, row.metadata) == (message.role, message.metadata)
+
+
+def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]:
+    messages = [replace(message.source, id=message.id) for message in request.messages] + list(behind)
+    if not messages:
+        yield from check_unowned(request.record.identity)
+        return PutResult([], None)
+    put = request.check(messages)
+    return (yield from put_messages(put, put_whole, in_callers_transaction=True))
+
+
+def _is_known(request: RunRequest) -> Operation[bool]:
+    record = request.record
+    (row,) = yield from fetch(RunIsKnown(**record.identity.keys, run_id=record.run_id))
+    return row.known
+
+
+def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
+    record = request.record
+    return {
+        **record.identity.keys,
+        "run_id": record.run_id,
+        "status": record.status,
+        "agent_id": record.agent_id,
+        "team_id": record.team_id,
+        "seqs": seqs,
+    }
+
+
+def _stored_run(request: RunRequest, outcome: _Outcome) -> AddedRun:
+    record = request.record
+    run = SessionRun(
+        record.run_id,
+        record.status,
+        tuple(outcome.seqs),
+        record.agent_id,
+        record.team_id,
+        outcome.corrections,
+    )
+    return AddedRun(run, outcome.flushed)

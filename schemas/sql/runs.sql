@@ -1,0 +1,123 @@
+-- Runs: which messages an agent's run brought, by the id that the caller gave it.
+
+-- name: run_is_known
+-- Whether there is a run of this id.
+-- params: shard_key uuid, session_key uuid, run_id text
+-- row: known boolean
+-- repeatable
+SELECT EXISTS (
+    SELECT FROM strandline.session_run r
+    WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s) AS known
+
+-- name: lock_first_run
+-- Hold the first run of a session: whoever changes one takes this first, and may then lead others to new numbers.
+-- params: shard_key uuid, session_key uuid
+-- row: number integer
+-- repeatable
+SELECT r.number FROM strandline.session_run r
+WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
+ORDER BY r.number LIMIT 1
+FOR UPDATE
+
+-- name: lock_run
+-- A run by its id, held until the transaction ends.
+-- params: shard_key uuid, session_key uuid, run_id text
+-- row: number integer, seqs bigint[]
+-- repeatable
+SELECT r.number, r.seqs FROM strandline.session_run r
+WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s
+FOR UPDATE
+
+-- name: add_run
+-- Write a new run, behind those there are. No row: another caller has just added one with this id.
+-- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[]
+-- row: number integer
+-- repeatable
+INSERT INTO strandline.session_run (
+    shard_key, session_key, run_id, number, status, agent_id, team_id, seqs)
+SELECT %(shard_key)s, %(session_key)s, %(run_id)s, 1 + coalesce((
+        SELECT max(r.number) FROM strandline.session_run r
+        WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s), 0),
+    %(status)s, %(agent_id)s, %(team_id)s, %(seqs)s::bigint[]
+ON CONFLICT (shard_key, session_key, run_id) DO NOTHING
+RETURNING number
+
+-- name: change_run
+-- Give a run other messages and another status. If it comes again after all of its messages were taken back
+-- (is_behind), it is the newest.
+-- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[],
+--     is_behind boolean
+-- repeatable
+UPDATE strandline.session_run t SET status = %(status)s, agent_id = %(agent_id)s, team_id = %(team_id)s,
+    seqs = %(seqs)s::bigint[], changed_at = statement_timestamp(),
+    number = CASE WHEN %(is_behind)s THEN 1 + (
+        SELECT max(r.number) FROM strandline.session_run r
+        WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s) ELSE t.number END
+WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.run_id = %(run_id)s
+
+-- name: log_marks
+-- By which it is known that a session's log is as it was: its newest message, and how often it was corrected.
+-- params: shard_key uuid, session_key uuid
+-- row: newest bigint?, corrections integer
+-- repeatable
+SELECT (
+        SELECT max(m.seq) FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s) AS newest, s.corrections
+FROM strandline.session s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: run_rows
+-- Messages of a session by their numbers, with what tells whether two are equal, and whether another run has them too.
+-- params: shard_key uuid, session_key uuid, seqs bigint[], run_id text
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
+--     bytea, is_shared boolean
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest, EXISTS (
+        SELECT FROM strandline.session_run r
+        WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id <> %(run_id)s
+            AND m.seq = ANY (r.seqs)) AS is_shared
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
+ORDER BY m.seq
+
+-- name: messages_behind
+-- The messages from a number on, without some, as many as are asked for.
+-- params: shard_key uuid, session_key uuid, from_seq bigint, without bigint[], limit bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= %(from_seq)s
+    AND m.seq <> ALL (%(without)s::bigint[])
+ORDER BY m.seq LIMIT %(limit)s
+
+-- name: renumber_runs
+-- Lead runs to messages that were put again, under other numbers.
+-- params: shard_key uuid, session_key uuid, seqs bigint[], new_seqs bigint[]
+-- repeatable
+UPDATE strandline.session_run t SET seqs = (
+        SELECT array_agg(coalesce(moved.new_seq, o.seq) ORDER BY o.place)
+        FROM unnest(t.seqs) WITH ORDINALITY AS o (seq, place)
+        LEFT JOIN unnest(%(seqs)s::bigint[], %(new_seqs)s::bigint[]) AS moved (seq, new_seq) ON moved.seq = o.seq)
+WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs && %(seqs)s::bigint[]
+
+-- name: messages_of_runs
+-- The messages of the last runs that have any and are none of some statuses, in the order of the runs.
+-- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- repeatable
+WITH chosen AS MATERIALIZED (
+    SELECT r.number, r.seqs FROM strandline.session_run r
+    WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
+        AND r.status <> ALL (%(skip_statuses)s::text[])
+        AND (%(agent_id)s::text IS NULL OR r.agent_id = %(agent_id)s)
+        AND (%(team_id)s::text IS NULL OR r.team_id = %(team_id)s)
+        AND EXISTS (
+            SELECT FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs))
+    ORDER BY r.number DESC LIMIT %(last_n)s
+)
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+ORDER BY c.number, o.place
