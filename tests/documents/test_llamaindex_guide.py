@@ -200,7 +200,7 @@ def test_guide_05_to_08_what_left_the_window_is_known_by_three_blocks(
 
 
 def test_guide_05_static_content_may_be_blocks(configured: str) -> None:
-    content = [TextBlock(text="The harbour:"), ImageBlock(url="https://example.org/harbour.png")]
+    content: list[Any] = [TextBlock(text="The harbour:"), ImageBlock(url="https://example.org/harbour.png")]
     memory = Memory.from_defaults(
         "pictures", memory_blocks=[StaticMemoryBlock(name="core_info", static_content=content, priority=0)]
     )
