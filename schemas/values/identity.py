@@ -123,6 +123,16 @@ def item_store_key(namespace: str) -> UUID:
     return _digest("item-store", check_name("namespace", namespace))
 
 
+@lru_cache(maxsize=4_096)
+def adapter_items_key(namespace: str, adapter: str) -> UUID:
+    """The ``shard_key`` of what an adapter keeps for itself in a namespace, apart from the namespace's items.
+
+    Raises:
+        InvalidMessageError: the namespace is not a valid name.
+    """
+    return _digest("adapter-items", adapter, check_name("namespace", namespace))
+
+
 @lru_cache(maxsize=4096)
 def key_text(key: UUID) -> str:
     """A key as text, cached: a session's keys come with each of its messages."""

@@ -7,6 +7,7 @@ arguments, environment, working directory and streams, and through the interpret
 
 from __future__ import annotations
 
+import contextlib
 import gc
 import importlib
 import io
@@ -24,6 +25,9 @@ MAX_ORDER_BYTES = 160_000
 
 # Adapters need frameworks that no command needs; the others are programs, which Alembic or Python runs.
 LEFT_OUT = ("strandline.adapters", "strandline.__main__", "strandline.schemas.migrations.env")
+
+# Needs a newer `mcp` than TFrameX bears; no worker needs it.
+NEEDS_MCP = "strandline.producers.tools.mcp_server"
 
 # What workers and commands import only once they run.
 IMPORTED_LATE = (
@@ -56,7 +60,10 @@ def import_everything() -> None:
 def import_package(name: str) -> None:
     package = importlib.import_module(name)
     for module in pkgutil.iter_modules(package.__path__, f"{name}."):
-        if not module.name.startswith(LEFT_OUT):
+        if module.name == NEEDS_MCP:
+            with contextlib.suppress(ModuleNotFoundError):
+                importlib.import_module(module.name)
+        elif not module.name.startswith(LEFT_OUT):
             load = import_package if module.ispkg else importlib.import_module
             load(module.name)
 

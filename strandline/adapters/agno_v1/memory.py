@@ -1,0 +1,441 @@
+"""Agno 1's ``Memory`` over Strandline: what agents and teams read, write and ask of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from functools import partial
+from threading import Lock
+from typing import Any
+
+from agno.memory.v2.memory import Memory as AgnoMemory
+from agno.memory.v2.memory import Message as AgnoMessage
+from agno.memory.v2.memory import TeamContext
+from agno.memory.v2.schema import SessionSummary, UserMemory
+
+from strandline.adapters.agno_v1.fact_making import RunTexts, change_sentence, conversation_of
+from strandline.adapters.agno_v1.fact_searching import search_memories
+from strandline.adapters.agno_v1.memory_db import FactDb
+from strandline.adapters.agno_v1.messages import message_of
+from strandline.adapters.agno_v1.runs import Run, StoredRun, put_run, read_runs, within_tokens
+from strandline.adapters.agno_v1.session_users import SessionUsers, UserOf
+from strandline.adapters.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
+from strandline.adapters.agno_v1.user_memories import UserMemories, check_memory
+from strandline.adapters.agno_v1.views import LiveView
+from strandline.producers.arguments import check_timeout
+from strandline.producers.facts.listing import MAX_LIMIT, check_count
+from strandline.producers.memory import SessionMemory
+from strandline.schemas.errors import ConfigurationError, NotFoundError
+
+DEFAULT_RUNS = 5
+DEFAULT_MEMORIES = 50
+
+# The memory of a session of a user; of a scope of it, if one is named, which feeds no pipeline.
+OpenSession = Callable[[str, str, str | None], SessionMemory]
+
+
+class RunMemory(AgnoMemory):
+    """A memory of Agno 1 whose runs, facts, summaries and team contexts are Strandline's.
+
+    Runs are also kept in ``runs``, in this process, where agents and teams look for those of their own.
+
+    Args:
+        open_session: gives the memory of a session.
+        db: the facts of the namespace.
+        user_id: the one user whom the memory serves, or a function of the session's id.
+        max_memories: maximum number of facts in a prompt, the newest ones.
+        wait_seconds: how long a call waits for workers, if it asks them for something; None: not at all.
+    """
+
+    def __init__(
+        self,
+        open_session: OpenSession,
+        db: FactDb,
+        *,
+        user_id: str | UserOf | None,
+        max_memories: int = DEFAULT_MEMORIES,
+        wait_seconds: float | None = None,
+        debug_mode: bool = False,
+    ) -> None:
+        self._open = open_session
+        self._users = SessionUsers(user_id)
+        self._max_memories = check_count("max_memories", max_memories, MAX_LIMIT)
+        self._wait_seconds = None if wait_seconds is None else check_timeout(wait_seconds)
+        self._texts = RunTexts()
+        self._hidden: dict[tuple[str, str], int] = {}
+        self._lock = Lock()
+        super().__init__(db=db, debug_mode=debug_mode)
+
+    @property
+    def user_memories(self) -> UserMemories:
+        memories: UserMemories = self.db.memories
+        return memories
+
+    def session_memory(self, session_id: str) -> SessionMemory:
+        """The memory of a session itself, for operations that Agno lacks: ``facts``, ``search``, …"""
+        return self._open(session_id, self._users.of_session(session_id), None)
+
+    # What agents and teams read of its attributes.
+
+    @property
+    def memories(self) -> Mapping[str, dict[str, UserMemory]]:
+        """The memories of each user by id, as they are now."""
+        return LiveView(self._memories_by_id, self._known_users, bool)
+
+    @memories.setter
+    def memories(self, _memories: object) -> None:
+        """Agents give back what they stored: facts are in Postgres."""
+
+    @property
+    def summaries(self) -> Mapping[str, Mapping[str, SessionSummary]]:
+        """The summaries of each user by session, as they are now."""
+        return LiveView(self._summaries_of, self._known_users, lambda summaries: len(summaries) > 0)
+
+    @summaries.setter
+    def summaries(self, _summaries: object) -> None:
+        """As for ``memories``."""
+
+    @property
+    def team_context(self) -> Mapping[str, TeamContext]:
+        """The team contexts by session, as they are now."""
+        return LiveView(self._team_context, lambda: [session for session, _user in self._users.sessions])
+
+    @team_context.setter
+    def team_context(self, _contexts: object) -> None:
+        """As for ``memories``."""
+
+    def initialize(self, user_id: str | None = None) -> None:
+        """Serve this user, if the memory was made without one."""
+        self.set_log_level()
+        if user_id is not None:
+            self._users.bind(user_id)
+
+    def set_model(self, model: Any) -> None:
+        """Keep the model that an agent gives; facts and summaries are made by the models of the workers."""
+        self.model = model
+
+    def refresh_from_db(self, user_id: str | None = None) -> None:
+        """Do nothing: every call reads what is stored."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """What agents keep in a storage of Agno's: the runs of this process, and nothing that is derived.
+
+        A copy of facts and summaries elsewhere would outlive what deletes them here.
+        """
+        runs = {session: [run.to_dict() for run in runs] for session, runs in (self.runs or {}).items()}
+        return {"runs": runs}
+
+    # User memories.
+
+    def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
+        """The newest facts of a user, at most ``max_memories``, oldest first."""
+        user = self._users.of_call(user_id)
+        return self.user_memories.page(user, limit=self._max_memories)[::-1]
+
+    def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
+        """A fact of a user; None if this user has none with this id."""
+        return self.user_memories.get(self._users.of_call(user_id), memory_id)
+
+    def add_user_memory(
+        self, memory: UserMemory, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> str:
+        """Add a fact by hand and return its id: the memory's own, if it has one.
+
+        Raises:
+            OwnerError: another user has a memory with this id.
+            InvalidMessageError: it cannot be stored.
+        """
+        stored_id = self.user_memories.put(self._users.of_call(user_id), check_memory(memory))
+        memory.memory_id = stored_id
+        return stored_id
+
+    def replace_user_memory(
+        self, memory_id: str, memory: UserMemory, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> str | None:
+        """Give a fact other words; None if this user has none with this id."""
+        user = self._users.of_call(user_id)
+        if self.user_memories.get(user, memory_id) is None:
+            return None
+        check_memory(memory).memory_id = memory_id
+        return self.user_memories.put(user, memory)
+
+    def delete_user_memory(
+        self, memory_id: str, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> None:
+        """Delete a fact of a user for good; nothing happens if this user has none with this id."""
+        self.user_memories.delete(memory_id, self._users.of_call(user_id))
+
+    def search_user_memories(
+        self,
+        query: str | None = None,
+        limit: int | None = None,
+        retrieval_method: str | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> list[UserMemory]:
+        """Facts of a user: ``last_n``, ``first_n``, ``agentic`` (a model chooses), ``semantic`` (a search).
+
+        Raises:
+            ConfigurationError: the method is another one, or needs a query, or no model is configured.
+            ModelError: the model did not answer.
+        """
+        user = self._users.of_call(user_id)
+        facts = search_memories(self.user_memories.facts_of(user), query, limit, retrieval_method)
+        return self.user_memories.of_facts(user, facts)
+
+    def create_user_memories(
+        self,
+        message: str | None = None,
+        messages: list[AgnoMessage] | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> str:
+        """Have facts made of messages; those of a run that was added are made from the run, and only once.
+
+        Raises:
+            InvalidMessageError: there is no message, or one cannot be stored.
+        """
+        user = self._users.of_call(user_id)
+        conversation = conversation_of(message, messages)
+        if self._texts.take(user, conversation):
+            return "Memories are made from the run itself."
+        sources = [message_of(one) for one in conversation]
+        return change_sentence(
+            self.user_memories.facts_of(user).create_from(sources, wait=self._wait_seconds)
+        )
+
+    async def acreate_user_memories(
+        self,
+        message: str | None = None,
+        messages: list[AgnoMessage] | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> str:
+        """Async twin of ``create_user_memories``."""
+        return await asyncio.to_thread(self.create_user_memories, message, messages, user_id)
+
+    def update_memory_task(self, task: str, user_id: str | None = None) -> str:
+        """Have the facts of this user changed as ``task`` asks for, such as "forget my address"."""
+        facts = self.user_memories.facts_of(self._users.of_call(user_id))
+        return change_sentence(facts.instruct(task, wait=self._wait_seconds))
+
+    async def aupdate_memory_task(self, task: str, user_id: str | None = None) -> str:
+        """Async twin of ``update_memory_task``."""
+        return await asyncio.to_thread(self.update_memory_task, task, user_id)
+
+    # Summaries.
+
+    def get_session_summary(self, session_id: str, user_id: str | None = None) -> SessionSummary | None:
+        """The summary of a session, as far as workers have made it; None if there is none."""
+        user = self._users.check_session(session_id, user_id)
+        return self._read_summary(user, session_id, None)
+
+    def get_session_summaries(self, user_id: str | None = None) -> list[SessionSummary]:
+        """The summaries of the sessions of a user that this memory has served."""
+        return list(self._summaries_of(self._users.of_call(user_id)).values())
+
+    def create_session_summary(self, session_id: str, user_id: str | None = None) -> SessionSummary | None:
+        """The summary of a session, once workers have told of all of it, or after ``wait_seconds``."""
+        user = self._users.check_session(session_id, user_id)
+        self._hidden.pop((user, session_id), None)
+        return self._read_summary(user, session_id, self._wait_seconds)
+
+    async def acreate_session_summary(
+        self, session_id: str, user_id: str | None = None
+    ) -> SessionSummary | None:
+        """Async twin of ``create_session_summary``."""
+        return await asyncio.to_thread(self.create_session_summary, session_id, user_id)
+
+    def delete_session_summary(self, user_id: str, session_id: str) -> None:
+        """Show no summary of a session until there is a newer one; ``reset(derived=True)`` deletes it."""
+        user = self._users.check_session(session_id, user_id)
+        summary = self._summarize(user, session_id, None)
+        if summary is not None:
+            self._hidden[(user, session_id)] = summary.through_seq
+
+    # Runs.
+
+    def add_run(self, session_id: str, run: Run) -> None:
+        """Keep a run: its own messages in the session's log, where it replaces a run with the same id.
+
+        Raises:
+            ConfigurationError: whose session it is was not said.
+            ConflictError: the run changed its form, and other runs are behind it.
+            InvalidMessageError: a message cannot be stored.
+        """
+        user = self._users.of_session(session_id)
+        is_again = any(run.run_id and known.run_id == run.run_id for known in self._runs_here(session_id))
+        own = put_run(self._open(session_id, user, _member_scope(run)), run, may_be_shorter=is_again)
+        self._texts.add(user, own)
+        with self._lock:
+            super().add_run(session_id, run)
+
+    def get_runs(self, session_id: str) -> list[Run]:
+        """The runs of a session: those of this process, else those of the log."""
+        if known := self._runs_here(session_id):
+            return known
+        return [run.as_response(session_id) for run in read_runs(self.session_memory(session_id))]
+
+    def get_messages_from_last_n_runs(
+        self,
+        session_id: str,
+        agent_id: str | None = None,
+        team_id: str | None = None,
+        last_n: int | None = DEFAULT_RUNS,
+        skip_role: str | None = None,
+        skip_status: list[Any] | None = None,
+        skip_history_messages: bool = True,
+    ) -> list[AgnoMessage]:
+        """The messages of the newest runs that fit the session's token limit, in order; from its log.
+
+        Args:
+            session_id: the session.
+            agent_id, team_id: only runs of this agent or team; of a member of a team, its own.
+            last_n: maximum number of runs; 0: none; None: all that fit.
+            skip_role, skip_status: leave out messages of this role, and runs of these statuses; default:
+                runs that are paused, cancelled or failed.
+            skip_history_messages: has no meaning here: a run's log has the run's own messages alone.
+        """
+        runs = self._newest_runs(session_id, agent_id, team_id, last_n, skip_status)
+        shown: Any = _in_memory(session_id, runs)
+        messages: list[AgnoMessage] = shown.get_messages_from_last_n_runs(
+            session_id, skip_role=skip_role, skip_status=[]
+        )
+        return messages
+
+    def get_messages_for_session(
+        self,
+        session_id: str,
+        user_role: str = "user",
+        assistant_role: list[str] | None = None,
+        skip_history_messages: bool = True,
+    ) -> list[AgnoMessage]:
+        """Of each run of a session the user's message and the last answer, in order; from its log."""
+        shown: Any = _in_memory(session_id, read_runs(self.session_memory(session_id)))
+        pairs: list[AgnoMessage] = shown.get_messages_for_session(session_id, user_role, assistant_role)
+        return pairs
+
+    def get_tool_calls(self, session_id: str, num_calls: int | None = None) -> list[dict[str, Any]]:
+        """The tool calls of a session, those of the newest run first; from its log."""
+        shown: Any = _in_memory(session_id, read_runs(self.session_memory(session_id)))
+        calls: list[dict[str, Any]] = shown.get_tool_calls(session_id, num_calls)
+        return calls
+
+    def clear(self) -> None:
+        """Delete the facts of the users whom this memory serves, and its sessions with what they gave.
+
+        Other users, and sessions that this object has not used, stay.
+        """
+        for session_id, user in self._users.sessions:
+            self._open(session_id, user, None).reset(derived=True)
+            self._open(session_id, user, SCOPE).reset(derived=True)
+        for user in self._known_users():
+            self.user_memories.facts_of(user).clear(actor="agno")
+        self.runs: dict[str, list[Run]] = {}
+        self._hidden.clear()
+
+    # Team context.
+
+    def add_interaction_to_team_context(
+        self, session_id: str, member_name: str, task: str, run_response: Run
+    ) -> None:
+        """Keep what a member of the team was asked and answered."""
+        keep_interaction(self._context_log(session_id), member_name, task, run_response)
+
+    def set_team_context_text(self, session_id: str, text: dict[str, Any] | str) -> None:
+        """Set the text that the team shares; a dict changes these fields of it."""
+        keep_text(self._context_log(session_id), text)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> RunMemory:
+        """The memory of a member of a team: it shares all but the runs of this process."""
+        copied: RunMemory = self.__class__.__new__(self.__class__)
+        memo[id(self)] = copied
+        copied.__dict__.update(self.__dict__)
+        copied.runs = {session: list(runs) for session, runs in (self.runs or {}).items()}
+        return copied
+
+    def _runs_here(self, session_id: str) -> list[Run]:
+        return list((self.runs or {}).get(session_id, ()))
+
+    def _newest_runs(
+        self,
+        session_id: str,
+        agent_id: str | None,
+        team_id: str | None,
+        last_n: int | None,
+        skip_status: list[Any] | None,
+    ) -> list[StoredRun]:
+        accept = partial(_is_shown, agent_id=agent_id, team_id=team_id, skip_status=skip_status)
+        user = self._users.of_session(session_id)
+        runs: list[StoredRun] = []
+        for scope in ([agent_id or team_id] if agent_id or team_id else []) + [None]:
+            memory = self._open(session_id, user, scope)
+            runs = within_tokens(read_runs(memory, last_n, accept=accept), memory.token_limit)
+            if runs:
+                break
+        return runs
+
+    def _context_log(self, session_id: str) -> SessionMemory:
+        return self._open(session_id, self._users.of_session(session_id), SCOPE)
+
+    def _team_context(self, session_id: str) -> TeamContext | None:
+        return read_context(self._context_log(session_id))
+
+    def _known_users(self) -> list[str]:
+        known = {user: None for _session, user in self._users.sessions}
+        return list(known) or [self._users.of_call(None)]
+
+    def _memories_by_id(self, user_id: str) -> dict[str, UserMemory]:
+        memories = self.user_memories.page(self._users.of_call(user_id), limit=MAX_LIMIT)
+        return {str(memory.memory_id): memory for memory in reversed(memories)}
+
+    def _summaries_of(self, user_id: str) -> Mapping[str, SessionSummary]:
+        user = self._users.of_call(user_id)
+        return LiveView(
+            partial(self._summary_of_user, user),
+            lambda: [session for session, owner in self._users.sessions if owner == user],
+        )
+
+    def _summary_of_user(self, user: str, session_id: str) -> SessionSummary | None:
+        is_own = self._users.of_session(session_id) == user
+        return self._read_summary(user, session_id, None) if is_own else None
+
+    def _read_summary(self, user: str, session_id: str, wait_seconds: float | None) -> SessionSummary | None:
+        summary = self._summarize(user, session_id, wait_seconds)
+        if summary is None or summary.through_seq <= self._hidden.get((user, session_id), 0):
+            return None
+        return SessionSummary(
+            summary=summary.text, topics=list(summary.topics), last_updated=summary.created_at
+        )
+
+    def _summarize(self, user: str, session_id: str, wait_seconds: float | None) -> Any:
+        memory = self._open(session_id, user, None)
+        try:
+            return memory.summarize(wait=wait_seconds)
+        except NotFoundError:  # nothing was said yet
+            return None
+        except ConfigurationError:  # its blocks make no summary
+            return None
+
+
+def _is_shown(
+    run: StoredRun, *, agent_id: str | None, team_id: str | None, skip_status: list[Any] | None
+) -> bool:
+    if agent_id and run.note.agent_id != agent_id:
+        return False
+    if team_id and run.note.team_id != team_id:
+        return False
+    skipped = ["PAUSED", "CANCELLED", "ERROR"] if skip_status is None else skip_status
+    return run.status not in skipped and run.status.value not in skipped
+
+
+def _member_scope(run: Run) -> str | None:
+    """The scope of a run by a member of a team: its own; the team's conversation has its answer."""
+    if not getattr(run, "team_session_id", None):
+        return None
+    return getattr(run, "agent_id", None) or getattr(run, "team_id", None)
+
+
+def _in_memory(session_id: str, runs: list[StoredRun]) -> AgnoMemory:
+    """Runs of the log in a memory of Agno's own, which picks messages from them."""
+    return AgnoMemory(runs={session_id: [run.as_response(session_id) for run in runs]})

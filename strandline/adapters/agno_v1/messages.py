@@ -1,0 +1,153 @@
+"""Maps messages of Agno 1 to ours and back, in the form in which Agno's own storage keeps them.
+
+Text, content parts, calls and results go into the fields of a ``Message``, the rest beside it.  What is kept
+beside a message may change the form in which it comes back, but never its text or its speaker.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from typing import Any
+
+from agno.memory.v2.memory import Message as AgnoMessage
+
+from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.message import Content, Message, Role
+
+LIBRARY = "agno_1"
+# Identifies a result if the model gave its call no id.
+NO_ID = "no-id"
+# A system prompt is made anew for each run, and has memory in it.
+PROMPT_ROLES = ("system", "developer")
+
+_SPEAKERS: Mapping[str, Role] = {"user": "user", "assistant": "assistant", "tool": "tool"}
+_IN_MESSAGE = frozenset(
+    {"role", "content", "name", "tool_call_id", "tool_calls", "created_at", "from_history", "metrics"}
+)
+
+
+@dataclass(frozen=True, slots=True)
+class RunNote:
+    """What is kept with each message of a run: whose run it is."""
+
+    run_id: str | None = None
+    agent_id: str | None = None
+    team_id: str | None = None
+    status: str | None = None
+
+    def as_json(self) -> dict[str, str]:
+        fields = {name: getattr(self, name) for name in self.__slots__}
+        return {name: str(value) for name, value in fields.items() if value is not None}
+
+    @classmethod
+    def from_json(cls, stored: object) -> RunNote | None:
+        """None if it is not a note of ours."""
+        if not isinstance(stored, Mapping) or not all(isinstance(value, str) for value in stored.values()):
+            return None
+        return cls(**{name: stored.get(name) for name in cls.__slots__})
+
+
+def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
+    """The stored message for one of Agno's.
+
+    Raises:
+        InvalidMessageError: it is a system prompt, or holds what JSON cannot express.
+    """
+    if original.role in PROMPT_ROLES:
+        raise InvalidMessageError("message", "is a system prompt, which Agno makes anew for each run")
+    role = _SPEAKERS.get(original.role, "assistant")
+    content = _content(original)
+    message = Message(
+        role,
+        content,
+        name=original.name,
+        tool_calls=original.tool_calls or None if role == "assistant" else None,
+        tool_call_id=(original.tool_call_id or NO_ID) if role == "tool" else None,
+        created_at=datetime.fromtimestamp(original.created_at, UTC),
+    )
+    left: dict[str, Any] = {}
+    if note is not None and (fields := note.as_json()):
+        left["run"] = fields
+    if beside := _beside(original, message):
+        left["fields"] = beside
+    return with_leftovers(message, LIBRARY, left)
+
+
+def agno_message_of(message: Message) -> AgnoMessage:
+    """The message that this one was stored from; for one of another origin, an equivalent message."""
+    plain, left = without_leftovers(message, LIBRARY)
+    fields: object = left.get("fields", {})
+    if isinstance(fields, Mapping):
+        try:
+            restored = _restore_message(plain, fields)
+            if as_said(message_of(restored, note_of(message))) == replace(as_said(message), extra={}):
+                return restored
+        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
+            pass  # what is kept beside it is not ours
+    return _restore_message(plain, {})
+
+
+def note_of(message: Message) -> RunNote | None:
+    """Whose run a stored message belongs to; None if it was put by something else."""
+    _plain, left = without_leftovers(message, LIBRARY)
+    return RunNote.from_json(left.get("run"))
+
+
+def _content(original: AgnoMessage) -> Content:
+    content = original.content
+    if content is None:
+        return None if original.tool_calls and original.role not in ("user", "tool") else ""
+    if isinstance(content, str):
+        return content
+    return list(content) if _are_parts(content) else str(original.get_content_string())
+
+
+def _are_parts(content: Sequence[object]) -> bool:
+    return all(
+        isinstance(part, Mapping)
+        and isinstance(part.get("type"), str)
+        and part["type"] != LIBRARY
+        and (part["type"] != "text" or isinstance(part.get("text"), str))
+        for part in content
+    )
+
+
+def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:
+    """The fields that a ``Message`` lacks, as Agno's own storage has them."""
+    whole: dict[str, Any] = original.to_dict()
+    beside = {key: value for key, value in whole.items() if key not in _IN_MESSAGE and value is not False}
+    if original.role != message.role:
+        beside["role"] = original.role
+    for name in ("content", "tool_calls", "tool_call_id"):
+        if (getattr(original, name) or None) != (_plain(getattr(message, name)) or None):
+            beside[name] = getattr(original, name)
+    if message.content == "" and original.content is None:
+        beside["content"] = None
+    stored: dict[str, Any] = json.loads(json.dumps(beside, ensure_ascii=False, default=str))
+    return stored
+
+
+def _restore_message(message: Message, fields: Mapping[str, Any]) -> AgnoMessage:
+    usual: dict[str, Any] = {
+        "role": message.role,
+        "content": _plain(message.content),
+        "name": message.name,
+        "tool_calls": _plain(message.tool_calls),
+        "tool_call_id": message.tool_call_id,
+    }
+    if message.created_at is not None:
+        usual["created_at"] = int(message.created_at.timestamp())
+    return AgnoMessage.model_validate({**usual, **fields})
+
+
+def _plain(value: Any) -> Any:
+    """In lists and dicts of one's own, which whoever gets them may change."""
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return [_plain(item) for item in value]
+    return value

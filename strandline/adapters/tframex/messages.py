@@ -1,0 +1,95 @@
+"""Maps messages of TFrameX to ours and back, without loss."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tframex.models.primitives import Message as FrameMessage
+
+from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.message import Message
+
+LIBRARY = "tframex"
+# Identifies a result that names no call.
+NO_ID = "no-id"
+
+_ROLES = {"developer": "system"}
+
+
+def message_of(
+    original: object, *, metadata: Mapping[str, Any] | None = None, name: str | None = None
+) -> Message:
+    """The stored message for one of TFrameX's, for one of ours, or for an OpenAI dict.
+
+    Args:
+        original: the message.
+        metadata: to be found by.
+        name: the agent that spoke, if the message is an assistant's and names none.
+
+    Raises:
+        InvalidMessageError: it is none of these.
+    """
+    message = (
+        _frame_message(original) if isinstance(original, FrameMessage) else Message.from_openai(original)
+    )
+    if name is not None and message.role == "assistant" and message.name is None:
+        message = replace(message, name=name)
+    return replace(message, metadata={**message.metadata, **metadata}) if metadata else message
+
+
+def frame_message_of(message: Message) -> FrameMessage:
+    """The message that this one was stored from; for one of another origin, an equivalent message."""
+    plain, left = without_leftovers(message, LIBRARY)
+    if left:
+        try:
+            restored = _restore_message(plain, left)
+            stored = replace(message_of(restored), metadata={**plain.metadata, LIBRARY: left})
+            if as_said(stored) == replace(as_said(message), extra={}):
+                return restored
+        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
+            pass  # what is kept beside it is not ours
+    return _restore_message(plain, {})
+
+
+def _frame_message(original: FrameMessage) -> Message:
+    calls = [call.model_dump() for call in original.tool_calls or ()]
+    is_result = original.role == "tool"
+    message = Message(
+        original.role,
+        "" if original.content is None and not (calls and original.role == "assistant") else original.content,
+        name=original.name,
+        tool_calls=calls or None if original.role == "assistant" else None,
+        tool_call_id=(original.tool_call_id or NO_ID) if is_result else None,
+    )
+    left: dict[str, Any] = {}
+    if message.content != original.content:
+        left["content"] = original.content
+    if calls and message.tool_calls is None:
+        left["tool_calls"] = calls
+    if message.tool_call_id != original.tool_call_id:
+        left["tool_call_id"] = original.tool_call_id
+    return with_leftovers(message, LIBRARY, left)
+
+
+def _restore_message(message: Message, left: Mapping[str, Any]) -> FrameMessage:
+    content = message.text if isinstance(message.content, Sequence) else message.content
+    fields: dict[str, Any] = {
+        "role": _ROLES.get(message.role, message.role),
+        "content": content,
+        "name": message.name,
+        "tool_calls": [_call(call) for call in message.tool_calls or ()] or None,
+        "tool_call_id": message.tool_call_id,
+    }
+    return FrameMessage.model_validate({**fields, **left})
+
+
+def _call(call: Mapping[str, Any]) -> dict[str, Any]:
+    function = call.get("function")
+    fields = function if isinstance(function, Mapping) else {}
+    return {
+        "id": str(call.get("id") or NO_ID),
+        "function": {"name": str(fields.get("name", "")), "arguments": str(fields.get("arguments", ""))},
+    }

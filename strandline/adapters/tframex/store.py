@@ -1,0 +1,199 @@
+"""A memory store of TFrameX over a session's memory: the four methods that its agents know, and more.
+
+It has no ``__len__``: TFrameX takes a store that is false for none, and keeps messages in RAM instead.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from copy import copy
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from typing import Any, Self
+
+from tframex.models.primitives import Message as FrameMessage
+from tframex.util.memory import BaseMemoryStore
+
+from strandline.adapters.tframex.handed_on import HandedOn
+from strandline.adapters.tframex.messages import frame_message_of, message_of
+from strandline.producers.arguments import check_count
+from strandline.producers.blocks.render import Section, render_memory
+from strandline.producers.memory import SessionMemory
+from strandline.producers.reading.context import MemoryContext
+from strandline.schemas.values.labels import Scalar
+from strandline.schemas.values.message import Message
+
+DEFAULT_SCOPE = "default"
+DEFAULT_CONTEXT_TOKENS = 4_000
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What a store shows of its log at most: messages, and tokens; None: all."""
+
+    messages: int | None = None
+    tokens: int | None = None
+
+
+class MessageStore(BaseMemoryStore):
+    """A session's memory as a memory store of TFrameX.
+
+    Safe to share between agents, tasks and processes; nothing is lost, and the order is kept.
+
+    Args:
+        memory: the session.
+        bounds: what ``get_history`` gives at most.
+    """
+
+    def __init__(self, memory: SessionMemory, bounds: Bounds) -> None:
+        self.memory = memory
+        self._bounds = bounds
+        self._agent: str | None = None
+        self._scope_stores: dict[str, Self] = {}
+        self._handed_on = HandedOn()
+
+    @property
+    def session_id(self) -> str:
+        return self.memory.session_id
+
+    async def add_message(
+        self,
+        message: FrameMessage | Message | Mapping[str, Any],
+        scope: str = DEFAULT_SCOPE,
+        *,
+        metadata: Mapping[str, Scalar] | None = None,
+    ) -> None:
+        """Accept a message: one round trip to Postgres.
+
+        A message that a flow hands on from one agent to another is the same object, and is stored once if
+        both share the store.
+
+        Args:
+            message: TFrameX's, one of ours, or an OpenAI dict.
+            scope: a scope of the store; default: the store itself.
+            metadata: to be found by (``get_messages_by_metadata``).
+
+        Raises:
+            InvalidMessageError: it cannot be stored as given.
+            OwnerError: the session belongs to another owner.
+        """
+        if scope != DEFAULT_SCOPE:
+            await self.get_scope(scope).add_message(message, metadata=metadata)
+            return
+        store = partial(self.memory.aput, message_of(message, metadata=metadata, name=self._agent))
+        await self._handed_on.store_once(message, self._agent, store)
+
+    async def get_history(
+        self, limit: int | None = None, offset: int = 0, roles: Sequence[str] | None = None
+    ) -> list[FrameMessage]:
+        """Memory, and the newest messages within the store's bounds, in order.
+
+        Memory (facts, summary, earlier messages that fit the latest ones) is one system message at the front,
+        outside of ``limit``, which is not stored. It is left out if ``roles`` are given, or an ``offset``.
+
+        Args:
+            limit: maximum number of messages; None: as many as the bounds allow.
+            offset: how many of the newest to leave out.
+            roles: only messages of these roles, and no memory.
+
+        Raises:
+            ConfigurationError: an argument is not one of these.
+        """
+        messages = await self._messages(limit, offset, list(roles) if roles else None)
+        if roles or offset:
+            return [frame_message_of(message) for message in messages]
+        shown = [frame_message_of(message) for message in _without_lost_calls(messages)]
+        memory = memory_text(await self.memory.aget())
+        return [FrameMessage(role="system", content=memory), *shown] if memory else shown
+
+    async def get_context_window(self, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> list[FrameMessage]:
+        """The newest messages that fit ``max_tokens``, in order, calls with their results; no memory."""
+        return [frame_message_of(message) for message in await self.memory.acontext_window(max_tokens)]
+
+    async def clear(self) -> None:
+        """Start the session over; its scopes and the user's facts stay (``memory.areset(derived=True)``)."""
+        await self.memory.areset()
+        self._handed_on.forget()
+
+    async def search(self, query: str, top_k: int = 5) -> list[FrameMessage]:
+        """The messages of the session that match ``query`` best, best first."""
+        hits = await self.memory.asearch(query, limit=top_k)
+        return [frame_message_of(hit.message) for hit in hits]
+
+    async def get_messages_by_metadata(self, **filters: Scalar) -> list[FrameMessage]:
+        """The messages whose metadata has each of these keys with this value, in order."""
+        return [frame_message_of(message) for message in await self.memory.ahistory(metadata=filters)]
+
+    async def get_messages_by_date_range(
+        self, start_date: datetime, end_date: datetime
+    ) -> list[FrameMessage]:
+        """The messages from ``start_date`` to ``end_date``, both included and with a time zone, in order."""
+        messages = await self.memory.ahistory(since=start_date, until=end_date)
+        return [frame_message_of(message) for message in messages]
+
+    def get_scope(self, scope_name: str) -> Self:
+        """The store of a scope: a session of its own, with its own facts unless the store has a user.
+
+        Raises:
+            InvalidMessageError: ``scope_name`` is not a valid name.
+        """
+        if scope_name == DEFAULT_SCOPE:
+            return self
+        if scope_name not in self._scope_stores:
+            scoped = copy(self)
+            scoped.memory = self.memory.get_scope(scope_name)
+            scoped._scope_stores = {}
+            scoped._handed_on = HandedOn()
+            self._scope_stores[scope_name] = scoped
+        return self._scope_stores[scope_name]
+
+    def for_agent(self, name: str) -> Self:
+        """The same store for one of several agents, whose answers carry its name."""
+        named = copy(self)
+        named._agent = name
+        return named
+
+    async def aclose(self) -> None:
+        """Close the resources that this process shares, on the event loop that used the store."""
+        await self.memory.aclose()
+
+    async def _messages(self, limit: int | None, offset: int, roles: list[str] | None) -> list[Message]:
+        """Within the bounds first, then by role, then the newest: as if the store had no more."""
+        if self._bounds == Bounds():
+            return await self.memory.ahistory(limit, offset, roles)
+        most = check_count("limit", limit) if limit is not None else None
+        first = check_count("offset", offset)
+        messages = await self.memory.ahistory(limit=self._bounds.messages)
+        if self._bounds.tokens is not None:
+            messages = _newest_within(messages, self._bounds.tokens)
+        chosen = [message for message in messages if roles is None or message.role in roles]
+        chosen = chosen[: max(0, len(chosen) - first)]
+        return chosen if most is None else chosen[max(0, len(chosen) - most) :]
+
+
+def memory_text(context: MemoryContext) -> str:
+    """The memory that a read inserted, without messages; empty if there is none."""
+    first = next(iter(context.messages), None)
+    if first is not None and first.seq is None and isinstance(first.content, str):
+        return first.content
+    return render_memory([Section(section.name, section.text) for section in context.memory.sections])
+
+
+def _newest_within(messages: Sequence[Message], tokens: int) -> list[Message]:
+    """The newest that fit together; the last one in any case."""
+    first = len(messages)
+    left = tokens
+    for place in range(len(messages) - 1, -1, -1):
+        left -= messages[place].tokens or 0
+        if left < 0 and first < len(messages):
+            break
+        first = place
+    return list(messages[first:])
+
+
+def _without_lost_calls(messages: Sequence[Message]) -> list[Message]:
+    """Without results at the front whose calls are cut off, which a provider would refuse."""
+    calls = {str(call.get("id")) for message in messages for call in message.tool_calls or ()}
+    first = next((n for n, one in enumerate(messages) if one.role != "tool" or one.tool_call_id in calls), 0)
+    return [replace(message) for message in messages[first:]]
