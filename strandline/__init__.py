@@ -21,6 +21,7 @@ from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary
 from strandline.producers.reading.summary import Summary
+from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import SessionRun
 from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
@@ -86,6 +87,7 @@ __all__ = [
     "ImagePart",
     "InsertMethod",
     "InvalidMessageError",
+    "LatestSummary",
     "Memory",
     "MemoryContext",
     "Message",
