@@ -61,7 +61,8 @@ def asking_for_the_depth(messages: Any) -> ChatMessage:
 
 
 async def _example_1() -> None:
-    llm, tools = ScriptedModel(asking_for_the_depth), [depth]
+    llm = ScriptedModel(asking_for_the_depth)
+    tools: list[Any] = [depth]
     memory = Memory.from_defaults(session_id="my_session", token_limit=40000)
     agent = FunctionAgent(llm=llm, tools=tools, streaming=False)  # changed: it does not stream
     response = await agent.run("How deep is Faro?", memory=memory)
