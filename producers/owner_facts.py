@@ -26,7 +26,7 @@ from strandline.producers.facts.listing import (
     get_fact,
     list_facts,
 )
-from strandline.producers.search.facts import FoundFact, search_facts
+from strandline.producers.search.facts import FoundFact, search_end, search_facts
 from strandline.schemas.postgres.operations import Operation
 
 T = TypeVar("T")
@@ -129,13 +129,23 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         agent_id: str | None = None,
         team_id: str | None = None,
+        first_n: int | None = None,
+        last_n: int | None = None,
     ) -> Sequence[FoundFact]:
         """The live facts that match ``query`` best, best first, by their words and their sources.
 
         If vectors are available and the query can be embedded, the meaning of the conversation that a fact
         came from counts as much as its words; otherwise only the words count.
+
+        Args:
+            query: words or a question; of a long text, only the end is used.
+            limit: maximum number of facts, up to 1,000.
+            topics, agent_id, team_id: as for ``list``.
+            first_n, last_n: instead of ``limit``, of the facts that match, up to 1,000, those said first or
+                last, so many of them, in the order in which they were said; 0 gives none.
         """
-        return self._runner.run(self._search_operation(query, limit, topics, agent_id, team_id))
+        filters = FactFilter.check(topics, agent_id, team_id)
+        return self._runner.run(self._search_operation(query, limit, first_n, last_n, filters))
 
     async def asearch(
         self,
@@ -145,9 +155,12 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         agent_id: str | None = None,
         team_id: str | None = None,
+        first_n: int | None = None,
+        last_n: int | None = None,
     ) -> Sequence[FoundFact]:
         """Async twin of ``search``."""
-        return await self._runner.arun(self._search_operation(query, limit, topics, agent_id, team_id))
+        filters = FactFilter.check(topics, agent_id, team_id)
+        return await self._runner.arun(self._search_operation(query, limit, first_n, last_n, filters))
 
     def add(
         self,
@@ -256,10 +269,13 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         return list_facts(self._owner, page, filters)
 
     def _search_operation(
-        self, query: str, limit: int, topics: Sequence[str] | None, agent_id: str | None, team_id: str | None
+        self, query: str, limit: int, first_n: int | None, last_n: int | None, filters: FactFilter
     ) -> Operation[Sequence[FoundFact]]:
-        filters = FactFilter.check(topics, agent_id, team_id)
-        return search_facts(self._owner, query, checked_limit(limit), filters, self._resources.embed_query)
+        number, embed_query = checked_limit(limit), self._resources.embed_query
+        if first_n is None and last_n is None:
+            return search_facts(self._owner, query, number, filters, embed_query)
+        end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
+        return search_end(self._owner, query, end, filters, embed_query)
 
     def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
         return edit_facts(self._owner.shard_key, change)

@@ -78,7 +78,7 @@ class MemorySummaries(MemorySearch):
                 identity=self._identity,
                 messages=None if messages is None else _message_count(messages),
                 runs=None if runs is None else check_count("runs", runs),
-                instructions=Capture(summary_instructions=instructions).summary_instructions,
+                instructions=Capture(summary_instructions=instructions).check().summary_instructions,
                 max_tokens=settings.summary_max_tokens,
                 ask_model=partial(self._resources.ask_model, model=name),
             )

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
 
-from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.facts.listing import MAX_LIMIT, Fact, FactFilter, PageRequest, list_facts
 from strandline.producers.search.hits import Hit, HitKind
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS, EmbedQuery, prepare_query
 from strandline.producers.search.ranking import facts_generation, ranked_facts, serving_vectors
@@ -62,6 +62,17 @@ def search_facts(
         for hit in hits
         if hit.fact is not None and (fact := facts.get(hit.fact.fact_id)) is not None
     ]
+
+
+def search_end(
+    owner: Owner, query: str, end: PageRequest, filters: FactFilter, embed_query: EmbedQuery
+) -> Operation[list[FoundFact]]:
+    """Of the facts that match, those at one end of the order in which they were said, in that order."""
+    if not end.limit:
+        return []
+    matches = yield from search_facts(owner, query, MAX_LIMIT, filters, embed_query)
+    ordered = sorted(matches, key=lambda match: (match.fact.said_at, match.fact.fact_id))
+    return ordered[-end.limit :] if end.is_turned else ordered[: end.limit]
 
 
 def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:

@@ -50,6 +50,30 @@ def test_the_first_and_the_last_are_given_in_the_order_in_which_they_were_said(f
             facts.list(**wrong)
 
 
+def test_of_the_facts_that_match_the_first_or_the_last_are_given(facts_of: MakeFacts) -> None:
+    facts = facts_of()
+    for number in range(6):
+        facts.add(f"boat {number}", topics=["even"] if number % 2 == 0 else None)
+        facts.add(f"house {number}")
+    assert [fact.text for fact in facts.search("boat", last_n=2)] == ["boat 4", "boat 5"]
+    assert [fact.text for fact in facts.search("boat", first_n=2)] == ["boat 0", "boat 1"]
+    assert [fact.text for fact in facts.search("boat", last_n=2, topics=["even"])] == ["boat 2", "boat 4"]
+    assert [fact.text for fact in facts.search("boat", limit=1, last_n=100)] == [
+        f"boat {n}" for n in range(6)
+    ]
+    assert (
+        facts.search("boat", last_n=0)
+        == facts.search("boat", first_n=0)
+        == facts.search("car", last_n=5)
+        == []
+    )
+    assert asyncio.run(facts.asearch("boat", first_n=1))[0].text == "boat 0"
+    wrong: dict[str, Any]
+    for wrong in ({"last_n": 1, "first_n": 1}, {"last_n": -1}, {"first_n": 1_001}):
+        with pytest.raises(InvalidMessageError, match=next(iter(wrong))):
+            facts.search("boat", **wrong)
+
+
 def test_topics_are_counted_over_live_facts_of_one_owner(facts_of: MakeFacts) -> None:
     facts = facts_of()
     facts.add("one", topics=["boats", "home"])
