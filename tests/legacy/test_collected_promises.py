@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.support.promises import uncollected
+from tests.documents.promises import uncollected
 
 
 def test_every_proof_of_this_environment_is_collected(request: pytest.FixtureRequest) -> None:

@@ -8,7 +8,7 @@ from functools import cache
 
 import pytest
 
-from tests.support.promises import ROOT, rows, uncollected
+from tests.documents.promises import ROOT, rows, uncollected
 
 # What the five documents have of code examples; those that chain up count one by one.
 EXAMPLES = {"guide": 13, "notebook": 15, "introduction": 3, "agno": 4, "tframex": 19}
