@@ -105,9 +105,12 @@ class StrandlineMemory(RunMemory):
         if agentic:
             options.setdefault("memory_blocks", [SummaryMemoryBlock(), VectorMemoryBlock()])
         Memory.from_defaults(**options)  # options that cannot be used are refused now, not in the first run
+        open_session = lru_cache(MAX_READY)(partial(_open_session, options))
         super().__init__(
-            lru_cache(MAX_READY)(partial(_open_session, options)),
+            open_session,
             rows,
+            # By the memory's own resources, which consume events if its options say so.
+            rows.memories.with_facts(lambda user: open_session("facts", user, None).facts),
             user_id=user_id,
             max_memories=max_memories,
             wait_seconds=wait_seconds,

@@ -41,7 +41,8 @@ class RunMemory(AgnoMemory):
 
     Args:
         open_session: gives the memory of a session.
-        db: the facts of the namespace.
+        db: the facts of the namespace, as rows.
+        user_memories: the same facts.
         user_id: the one user whom the memory serves, or a function of the session's id.
         max_memories: maximum number of facts in a prompt, the newest ones.
         wait_seconds: how long a call waits for workers, if it asks them for something; None: not at all.
@@ -51,6 +52,7 @@ class RunMemory(AgnoMemory):
         self,
         open_session: OpenSession,
         db: FactDb,
+        user_memories: UserMemories,
         *,
         user_id: str | UserOf | None,
         max_memories: int = DEFAULT_MEMORIES,
@@ -58,6 +60,7 @@ class RunMemory(AgnoMemory):
         debug_mode: bool = False,
     ) -> None:
         self._open = open_session
+        self.user_memories = user_memories
         self._users = SessionUsers(user_id)
         self._max_memories = check_count("max_memories", max_memories, MAX_LIMIT)
         self._wait_seconds = None if wait_seconds is None else check_timeout(wait_seconds)
@@ -65,11 +68,6 @@ class RunMemory(AgnoMemory):
         self._hidden: dict[tuple[str, str], int] = {}
         self._lock = Lock()
         super().__init__(db=db, debug_mode=debug_mode)
-
-    @property
-    def user_memories(self) -> UserMemories:
-        memories: UserMemories = self.db.memories
-        return memories
 
     def session_memory(self, session_id: str) -> SessionMemory:
         """The memory of a session itself, for operations that Agno lacks: ``facts``, ``search``, …"""

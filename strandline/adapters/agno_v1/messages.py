@@ -65,7 +65,7 @@ def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
         role,
         content,
         name=original.name,
-        tool_calls=original.tool_calls or None if role == "assistant" else None,
+        tool_calls=_named_calls(original.tool_calls) if role == "assistant" else None,
         tool_call_id=(original.tool_call_id or NO_ID) if role == "tool" else None,
         created_at=datetime.fromtimestamp(original.created_at, UTC),
     )
@@ -106,6 +106,10 @@ def _content(original: AgnoMessage) -> Content:
     return list(content) if _are_parts(content) else str(original.get_content_string())
 
 
+def _named_calls(calls: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
+    return [{**call, "id": call.get("id") or NO_ID} for call in calls or ()] or None
+
+
 def _are_parts(content: Sequence[object]) -> bool:
     return all(
         isinstance(part, Mapping)
@@ -141,7 +145,7 @@ def _restore_message(message: Message, fields: Mapping[str, Any]) -> AgnoMessage
     }
     if message.created_at is not None:
         usual["created_at"] = int(message.created_at.timestamp())
-    return AgnoMessage.model_validate({**usual, **fields})
+    return AgnoMessage.model_validate({**usual, **_plain(fields)})
 
 
 def _plain(value: Any) -> Any:

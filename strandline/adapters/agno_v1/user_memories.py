@@ -33,6 +33,10 @@ class UserMemories:
         self._ids = ids
         self._shown: OrderedDict[str, Place] = OrderedDict()
 
+    def with_facts(self, facts_of: Callable[[str], OwnerFacts]) -> UserMemories:
+        """The same memories, with the facts of users from elsewhere."""
+        return UserMemories(facts_of, self._ids)
+
     def page(self, user_id: str, *, limit: int | None, is_oldest_first: bool = False) -> list[UserMemory]:
         """A user's memories; None: all."""
         facts: list[Fact] = []

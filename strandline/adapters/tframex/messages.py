@@ -56,18 +56,18 @@ def frame_message_of(message: Message) -> FrameMessage:
 
 def _frame_message(original: FrameMessage) -> Message:
     calls = [call.model_dump() for call in original.tool_calls or ()]
-    is_result = original.role == "tool"
+    is_result, is_answer = original.role == "tool", original.role == "assistant"
     message = Message(
         original.role,
-        "" if original.content is None and not (calls and original.role == "assistant") else original.content,
+        "" if original.content is None and not (calls and is_answer) else original.content,
         name=original.name,
-        tool_calls=calls or None if original.role == "assistant" else None,
+        tool_calls=[{**one, "id": one["id"] or NO_ID} for one in calls] or None if is_answer else None,
         tool_call_id=(original.tool_call_id or NO_ID) if is_result else None,
     )
     left: dict[str, Any] = {}
     if message.content != original.content:
         left["content"] = original.content
-    if calls and message.tool_calls is None:
+    if calls and message.tool_calls != calls:
         left["tool_calls"] = calls
     if message.tool_call_id != original.tool_call_id:
         left["tool_call_id"] = original.tool_call_id
