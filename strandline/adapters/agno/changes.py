@@ -18,7 +18,7 @@ def changes_text(changes: FactChanges) -> str:
     if not changes.is_complete:
         return "The request was accepted; memories follow from it in the background."
     sentences = [
-        f"{verb}: {'; '.join(fact.text for fact in facts[:_MAX_NAMED])}"
+        f"{verb}: {'; '.join(fact.text.rstrip('.') for fact in facts[:_MAX_NAMED])}"
         for verb, facts in (("Added", changes.added), ("Updated", changes.updated))
         if facts
     ]

@@ -30,7 +30,7 @@ from strandline import Memory
 from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of
 from strandline.cli.entry import run
 from strandline.producers.execution import OperationRunner
-from tests.conftest import MakeMemory, StartWorker, rows_of
+from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.agents.scripted_agno import UNSEEN, ScriptedModel, call, text, texts_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
 from tests.support.servers.model_server import ModelServer
@@ -281,6 +281,16 @@ def test_each_turn_is_delivered_at_its_end_and_stays_in_the_window(
     agent.run("I keep bees.", user_id="ana", session_id="s")
     assert rows_of(database_url, "SELECT cause, message_count FROM strandline.flush_event") == [("turn", 2)]
     assert len(make_memory("s", user_id="ana").get().window) == 2
+
+
+def test_what_one_session_hears_the_next_is_shown(make_manager: MakeManager, database_url: str) -> None:
+    manager = make_manager(consume="background")
+    model, seen = requests_to(lambda _number: text("I see."))
+    agent = Agent(model=model, db=InMemoryDb(), **hooks_of(manager))
+    agent.run("My boat is called Petrel.", user_id="ana", session_id="monday")
+    wait_until(lambda: nothing_due(database_url), timeout=30, what="the facts of a turn")
+    agent.run("What is my boat called?", user_id="ana", session_id="tuesday")
+    assert "- My boat is called Petrel." in seen[1][0]
 
 
 def test_an_agent_that_edits_memories_itself_has_none_extracted(
