@@ -38,7 +38,8 @@ def _checked_prefix(text: str) -> str:
     return text
 
 
-Backend = Literal["auto", "local", "openai"]
+Backend = Literal["auto", "local", "openai", "installed"]
+BackendKind = Literal["local", "openai", "installed"]
 # Every text is embedded with its prefix; models are given a word or a sentence.
 MAX_PREFIX_CHARACTERS = 500
 Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
@@ -177,14 +178,14 @@ class Settings(BaseSettings):
         return self.openai_api_key is not None or self.openai_base_url is not None
 
     @property
-    def text_model_kind(self) -> Literal["local", "openai"]:
+    def text_model_kind(self) -> BackendKind:
         """The backend that extracts, merges and summarises: the chosen one, else the configured one."""
         if self.text_backend != "auto":
             return self.text_backend
         return "openai" if self.has_openai else "local"
 
     @property
-    def embedder_kind(self) -> Literal["local", "openai"]:
+    def embedder_kind(self) -> BackendKind:
         """The backend that embeds: the chosen one, else the configured one."""
         if self.embedding_backend != "auto":
             return self.embedding_backend

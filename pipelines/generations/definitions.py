@@ -146,9 +146,11 @@ def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStage
 def _record_vectors(settings: Settings) -> Config:
     if settings.embedder_kind == "local":
         return {"embedder": EMBEDDER, "dimensions": EMBEDDER_DIMENSIONS}
+    is_installed = settings.embedder_kind == "installed"
     return {
+        **({"backend": "installed"} if is_installed else {}),
         "embedder": settings.embedding_model,
-        "dimensions": settings.embedding_dimensions,
+        "dimensions": build_embedder(settings).dimensions if is_installed else settings.embedding_dimensions,
         **Prefixes.of_settings(settings).as_config(),
     }
 

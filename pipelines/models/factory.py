@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
 from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
+from strandline.pipelines.models.installed import load_embedder, load_text_model
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.schemas.errors import ConfigurationError
@@ -28,27 +29,35 @@ def build_text_model(
     purpose: TextPurpose,
     prompts: Mapping[TaskName, str] | None = None,
 ) -> TextModel:
-    """The text model for facts (extract and merge) or summaries: a server's, or the local stand-in.
+    """The text model for facts (extract and merge) or summaries: a server's, an installed one, or the local
+    stand-in.
 
     ``prompts`` holds instructions that replace the shipped ones, by task.
 
     Raises:
-        ConfigurationError: a server is chosen, and key or base URL are missing or unusable.
+        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or an installed
+            one, and there is none of that name.
     """
     if settings.text_model_kind == "local":
         return LocalTextModel()
+    if settings.text_model_kind == "installed":
+        name = settings.facts_model if purpose == "facts" else settings.summary_model
+        return load_text_model(name, settings.model_timeout_seconds, prompts)
     model = _text_model_of_server(settings, purpose, prompts)
     return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
 
 
 def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
-    """Ask the configured text model for one word; the local stand-in needs no asking.
+    """Ask the configured text model for one word; what runs in this process needs no asking.
 
     Raises:
         ModelError: it does not answer; the sentence says why, and which setting to look at.
         ConfigurationError: as for ``build_text_model``.
     """
     if settings.text_model_kind == "local":
+        return
+    if settings.text_model_kind == "installed":
+        build_text_model(settings, purpose=purpose)
         return
     model = _text_model_of_server(settings, purpose)
     try:
@@ -66,6 +75,8 @@ def build_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
+    if settings.embedder_kind == "installed":
+        return load_embedder(settings.embedding_model)
     embedder = _embedder_of_server(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, embedder.probe))
 
@@ -78,6 +89,8 @@ def build_query_embedder(settings: Settings) -> Embedder:
     """
     if settings.embedder_kind == "local":
         return _local_embedder()
+    if settings.embedder_kind == "installed":
+        return load_embedder(settings.embedding_model)
     embedder = _embedder_of_server(settings)
     return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
 
@@ -88,7 +101,7 @@ def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Set
     update: dict[str, Any] = {name: config[key] for name, key in recorded.items() if key in config}
     if "embedding_model" in update:
         is_local = is_local_embedder(str(update["embedding_model"]))
-        update["embedding_backend"] = "local" if is_local else "openai"
+        update["embedding_backend"] = config.get("backend", "local" if is_local else "openai")
         update |= Prefixes.of_config(config).as_settings()
     return settings.model_copy(update=update)
 

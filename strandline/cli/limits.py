@@ -236,8 +236,8 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
 
 def _unpriced_models(settings: Settings) -> list[str]:
     """The models of these settings that cost something and have no price."""
-    text = () if settings.text_model_kind == "local" else (settings.facts_model, settings.summary_model)
-    embedding = () if settings.embedder_kind == "local" else (settings.embedding_model,)
+    text = (settings.facts_model, settings.summary_model) if settings.text_model_kind == "openai" else ()
+    embedding = (settings.embedding_model,) if settings.embedder_kind == "openai" else ()
     sizes = {"input_tokens": 1, "output_tokens": 1}
     return [
         model

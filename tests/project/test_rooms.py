@@ -33,7 +33,7 @@ COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
-IMPORTS_BY_NAME = {"pipelines/custom/loading.py"}
+IMPORTS_BY_NAME = {"pipelines/custom/loading.py", "pipelines/models/installed.py"}
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
 LOADERS = set(
     "import_module __import__ __loader__ resolve_name run_module run_path entry_points load_module"

@@ -68,8 +68,8 @@ def test_of_the_facts_that_match_the_first_or_the_last_are_given(facts_of: MakeF
         == []
     )
     assert asyncio.run(facts.asearch("boat", first_n=1))[0].text == "boat 0"
-    wrong: dict[str, Any]
-    for wrong in ({"last_n": 1, "first_n": 1}, {"last_n": -1}, {"first_n": 1_001}):
+    wrong_ones: tuple[dict[str, Any], ...] = ({"last_n": 1, "first_n": 1}, {"last_n": -1}, {"first_n": 1_001})
+    for wrong in wrong_ones:
         with pytest.raises(InvalidMessageError, match=next(iter(wrong))):
             facts.search("boat", **wrong)
 
