@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
 from functools import partial
-from typing import Self
+from typing import Any, Self
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
@@ -20,6 +20,7 @@ from strandline.producers.arguments import (
     read_query,
 )
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
@@ -202,6 +203,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         initial_token_count: int = 0,
         wait_for: int | None = None,
         timeout: float | None = None,
+        block_arguments: Mapping[str, Any] | None = None,
         connection: object | None = None,
     ) -> MemoryContext:
         """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
@@ -215,15 +217,20 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             wait_for: wait until this ``seq`` has been put and, if it was flushed, derived memory covers it.
                 ``.caught_up`` says whether it does.
             timeout: the longest wait, in seconds; default 10.
+            block_arguments: what your own blocks are told of this read, by name (``BlockReading``).
 
         Raises:
-            ConfigurationError: ``initial_token_count`` is not a number of tokens.
+            ConfigurationError: ``initial_token_count`` is not a number of tokens; no block takes arguments.
             InvalidMessageError: ``input`` or one of ``messages`` is not a message.
             OwnerError: the session belongs to another owner.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._runner.run(
-            read(self._read_request(input, messages, initial_token_count, wait_for, timeout, connection)),
+            read(
+                self._read_request(
+                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                )
+            ),
             connection,
         )
 
@@ -235,11 +242,16 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         initial_token_count: int = 0,
         wait_for: int | None = None,
         timeout: float | None = None,
+        block_arguments: Mapping[str, Any] | None = None,
         connection: object | None = None,
     ) -> MemoryContext:
         """Async twin of ``get``."""
         return await self._runner.arun(
-            read(self._read_request(input, messages, initial_token_count, wait_for, timeout, connection)),
+            read(
+                self._read_request(
+                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                )
+            ),
             connection,
         )
 
@@ -344,6 +356,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         wait_for: int | None,
         timeout: float | None,
         connection: object | None,
+        block_arguments: Mapping[str, Any] | None = None,
     ) -> ReadRequest:
         return ReadRequest(
             identity=self._identity,
@@ -362,6 +375,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             part_tokens=self._part_tokens,
             initial_token_count=check_token_count("initial_token_count", initial_token_count),
             shared_key=self._shared_key,
+            block_arguments=check_block_arguments(self._blocks, block_arguments),
         )
 
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:

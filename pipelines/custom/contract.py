@@ -28,12 +28,31 @@ _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 _TAKEN = frozenset({*PIPELINES, *STAGES, "default"})
 
 
+@dataclass(frozen=True, slots=True)
+class BlockReading:
+    """What a read tells a custom block that renders for it.
+
+    Attributes:
+        query: the text or message that the read searches for; None: the messages.
+        messages: the pinned head and the window.
+        arguments: the ``block_arguments`` of the read.
+    """
+
+    session_id: str
+    query: str | Message | None
+    messages: tuple[Message, ...]
+    arguments: Mapping[str, Any]
+
+
 class CustomBlock(Protocol):
     """The interface of a custom block.
 
     Optional attributes: ``scope`` (``"session"``, the default, or ``"owner"``: one state for all sessions of
     a user), ``priority`` (default 0: always kept), and ``truncate(content, tokens)``, which gives ``content``
     shortened by that many tokens, or None to be left out entirely (the default).
+
+    A block with ``render_for(state, reading)`` is rendered by that, and sees what the read is about
+    (``BlockReading``).
 
     Attributes:
         name: the name of the block, its pipeline, its queue and its section in the prompt.

@@ -15,7 +15,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, ClassVar
 
-from strandline.pipelines.custom.contract import check_block_name
+from strandline.pipelines.custom.contract import BlockReading, check_block_name
 from strandline.producers.blocks.render import escaped, fact_line
 from strandline.producers.search.hits import Hit
 from strandline.schemas.display.shown_text import quote
@@ -54,11 +54,13 @@ class Material:
         facts: the owner's facts, oldest first.
         states: the JSON state by pipeline, for pipelines that fold one (the summary, custom ones).
         hits: by block name, the hits of its search, best first.
+        reading: what the read is about, for custom blocks.
     """
 
     facts: Sequence[str] = ()
     states: Mapping[str, Any] = field(default_factory=lambda: MappingProxyType({}))
     hits: Mapping[str, Sequence[Hit]] = field(default_factory=lambda: MappingProxyType({}))
+    reading: BlockReading | None = None
 
 
 @dataclass(frozen=True, slots=True)

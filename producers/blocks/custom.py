@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import html
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.producers.blocks.base import BaseMemoryBlock, CountText, Material, Rendered, split_content
 from strandline.producers.blocks.render import escaped
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
 
 
 @dataclass(frozen=True, init=False)
@@ -23,10 +26,19 @@ class CustomMemoryBlock(BaseMemoryBlock):
         super().__init__(name=definition.name, priority=definition.priority)
         self._set(definition=definition)
 
+    @property
+    def has_reading(self) -> bool:
+        """Whether its code is told what a read is about."""
+        return callable(getattr(self.definition.code, "render_for", None))
+
     def render(self, material: Material) -> str | Rendered | None:
         code = self.definition.code
         state = material.states.get(self.definition.name)
-        shown = code.render(code.initial() if state is None else state)
+        state = code.initial() if state is None else state
+        if self.has_reading and material.reading is not None:
+            shown = code.render_for(state, material.reading)  # type: ignore[attr-defined]
+        else:
+            shown = code.render(state)
         return None if shown is None else split_content(shown, f"render() of block {self.name!r}")
 
     def truncate(self, content: str, tokens_to_cut: int, count: CountText) -> str | None:
@@ -34,3 +46,22 @@ class CustomMemoryBlock(BaseMemoryBlock):
         shorten = getattr(self.definition.code, "truncate", None)
         shorter = None if shorten is None else shorten(html.unescape(content), tokens_to_cut)
         return escaped(shorter) if shorter else None
+
+
+def check_block_arguments(blocks: Sequence[BaseMemoryBlock], arguments: object) -> Mapping[str, Any]:
+    """The arguments that a read hands to custom blocks.
+
+    Raises:
+        ConfigurationError: they are no mapping with names, or no block takes any.
+    """
+    if arguments is None:
+        return {}
+    if not isinstance(arguments, Mapping) or not all(isinstance(name, str) for name in arguments):
+        raise ConfigurationError(f"block_arguments is {quote(arguments)}; it must be a mapping of names.")
+    takes_any = any(isinstance(block, CustomMemoryBlock) and block.has_reading for block in blocks)
+    if arguments and not takes_any:
+        raise ConfigurationError(
+            f"No memory block takes {', '.join(map(quote, arguments))}: a block of your own that has"
+            " render_for() does. Leave the argument out, or add such a block to memory_blocks."
+        )
+    return dict(arguments)

@@ -31,6 +31,7 @@ from strandline.producers.reading.searching.gather import NEWEST_FACTS
 from strandline.producers.reading.searching.read_search import (
     by_place,
     gather_filling,
+    reading_of,
     search_for_read,
 )
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
@@ -67,7 +68,7 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
         yield from check_unowned(request.identity)
     request, snapshot, omissions = _narrow(request, snapshot)
     hits, facts, failed_searches = yield from search_for_read(request, snapshot)
-    material = Material(facts=snapshot.facts, states=snapshot.states, hits=hits)
+    material = Material(snapshot.facts, snapshot.states, hits, reading_of(request, snapshot))
     filling = yield from gather_filling(request, snapshot, material, facts)
     fitted, failures = yield from _render_and_fit(request, snapshot, material, filling)
     memory = yield from account_for(request, snapshot, material, fitted)

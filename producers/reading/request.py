@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 from uuid import UUID
 
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
@@ -34,6 +35,7 @@ class ReadRequest:
             (``embedder``, ``dimensions``, ``query_prefix``); None if the stored vectors are of another model.
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
+        block_arguments: what custom blocks are told beside the query.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
@@ -56,6 +58,7 @@ class ReadRequest:
     latest_tokens: int | None = None
     shared_key: UUID | None = None
     windows: WindowCache | None = None
+    block_arguments: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def measure(self) -> Measure:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from strandline.pipelines.custom.contract import BlockReading
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -141,7 +142,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
         return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
-        always, Material(facts=snapshot.facts, states=snapshot.states)
+        always, Material(snapshot.facts, snapshot.states, reading=reading_of(request, snapshot))
     )
     reserve = partial(
         reserved_tail,
@@ -200,3 +201,16 @@ def gather_filling(
 def by_place(request: ReadRequest, messages: Sequence[Message]) -> dict[Place, Message]:
     session_key = request.identity.session_key
     return {place_of(session_key, message.seq): message for message in messages}
+
+
+def reading_of(request: ReadRequest, snapshot: Snapshot) -> BlockReading:
+    """What custom blocks are told of the read."""
+    query = request.query
+    if query is None and request.messages:
+        query = request.messages[-1]
+    return BlockReading(
+        session_id=request.identity.session_id,
+        query=query,
+        messages=(*snapshot.pinned, *snapshot.window),
+        arguments=request.block_arguments,
+    )

@@ -17,6 +17,7 @@ from strandline.adapters.llamaindex.declarations import (
     restored_blocks,
 )
 from strandline.adapters.llamaindex.memory import ChatMemory
+from strandline.adapters.llamaindex.own_blocks import LlamaIndexBlock
 from strandline.memory import Memory
 from strandline.producers.memory import new_session_id
 from strandline.schemas.errors import ConfigurationError
@@ -30,7 +31,7 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_MESSAGES,
 )
 
-__all__ = ["StrandlineMemory"]
+__all__ = ["LlamaIndexBlock", "StrandlineMemory"]
 
 
 class StrandlineMemory(ChatMemory):

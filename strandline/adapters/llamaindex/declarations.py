@@ -19,6 +19,7 @@ from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, TextNode
 
 from strandline.adapters.llamaindex.content_blocks import part_of
+from strandline.adapters.llamaindex.own_blocks import LlamaIndexBlock
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -44,7 +45,7 @@ def own_block(block: object) -> Any:
     """The Strandline block that corresponds to one of LlamaIndex's; anything else is returned as it is.
 
     Raises:
-        ConfigurationError: the block runs its own code, which a worker would have to run here.
+        ConfigurationError: the block has code of its own, and a field that cannot be kept as JSON.
     """
     if not isinstance(block, TheirBlock):
         return block
@@ -65,11 +66,7 @@ def own_block(block: object) -> Any:
                 if not isinstance(one, SimilarityPostprocessor)
             ],
         )
-    raise ConfigurationError(
-        f"The memory block {block.name!r} ({type(block).__name__}) runs in the agent's process, but here"
-        " workers feed the blocks. Leave it out, or register a custom block in the workers and name it in"
-        " memory_blocks."
-    )
+    return LlamaIndexBlock(block)
 
 
 def carried_blocks(blocks: Sequence[BaseMemoryBlock]) -> list[dict[str, Any]] | None:

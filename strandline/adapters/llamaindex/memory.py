@@ -53,7 +53,8 @@ class ChatMemory(BaseMemory):
         Args:
             input: the text to search memory for; default: the latest messages.
             kwargs: ``messages`` (the same as a list), ``initial_token_count``, ``wait_for`` and ``timeout``
-                as in ``Memory.get``.  Others, which engines pass to LlamaIndex's memories, are ignored.
+                as in ``Memory.get``.  Others are for blocks of your own, whose ``aget`` gets them; without
+                such a block they are refused.
         """
         return self._show(self.session_memory.get(_query(input), **_reading(kwargs)))
 
@@ -134,6 +135,8 @@ def _query(query: str | ChatMessage | None) -> str | Message | None:
 def _reading(kwargs: dict[str, Any]) -> dict[str, Any]:
     known = ("initial_token_count", "wait_for", "timeout")
     reading: dict[str, Any] = {key: kwargs[key] for key in known if key in kwargs}
+    for_blocks = {key: value for key, value in kwargs.items() if key not in (*known, "messages")}
+    reading["block_arguments"] = for_blocks or None
     if (messages := kwargs.get("messages")) is not None:
         reading["messages"] = [message_of(message) for message in messages]
     return reading

@@ -20,8 +20,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import PIPELINES, SUMMARY_STAGE, VECTORS_STAGE
 from tests.conftest import rows_of
-from tests.support.workers.own_models import Scribe
 from tests.support.workers.draining import drain_everything
+from tests.support.workers.own_models import Scribe
 
 TASK = SummaryTask("", (TranscriptLine(1, "user", None, "A boat.", datetime(2026, 1, 1, tzinfo=UTC)),), 100)
 POINTS = (

@@ -23,7 +23,6 @@ from llama_index.core.memory import FactExtractionMemoryBlock as TheirFacts
 from llama_index.core.memory import InsertMethod as TheirInsertMethod
 from llama_index.core.memory import StaticMemoryBlock as TheirStatic
 from llama_index.core.memory import VectorMemoryBlock as TheirVectors
-from llama_index.core.memory.memory import BaseMemoryBlock as TheirBlock
 from llama_index.core.postprocessor import SimilarityPostprocessor
 from llama_index.core.postprocessor.types import BaseNodePostprocessor
 from llama_index.core.schema import NodeWithScore, QueryBundle
@@ -270,20 +269,6 @@ def test_their_postprocessors_choose_among_the_hits(
     )
     assert memory.not_carried == ["memory_blocks"], "a context carries no code"
     memory.session_memory.close()
-
-
-def test_a_block_with_code_of_its_own_is_refused() -> None:
-    class MentionCounter(TheirBlock[str]):
-        async def _aget(self, messages: Any = None, **_options: Any) -> str:
-            return ""
-
-        async def _aput(self, messages: Any) -> None:
-            pass
-
-    with pytest.raises(
-        ConfigurationError, match="'mentions' \\(MentionCounter\\) runs in the agent's process"
-    ):
-        StrandlineMemory.from_defaults("x", memory_blocks=[MentionCounter(name="mentions")])
 
 
 @pytest.mark.parametrize("method", ["system", "user"])
