@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from agno.agent import Agent
 from agno.db.schemas import UserMemory
+from agno.run import RunContext
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 from agno.session import AgentSession, TeamSession
@@ -40,27 +41,29 @@ class RunHooks:
     def recall(
         self,
         run_input: RunInput | TeamRunInput,
-        session: AnySession,
+        run_context: RunContext,
         user_id: str | None = None,
         agent: Agent | None = None,
         team: Team | None = None,
     ) -> None:
         """A pre-hook: look up the memories that fit the run's input, for its system message."""
-        self._keeper.begin(session.session_id, _runner(agent, team))
         user = user_or_default(user_id)
+        self._keeper.begin(run_context.run_id, _runner(agent, team))
+        self._keeper.remember(user, [])  # what a run is shown if the look-up fails
         self._keeper.remember(user, self._runner.run(self._relevant(user, run_input)))
 
     async def arecall(
         self,
         run_input: RunInput | TeamRunInput,
-        session: AnySession,
+        run_context: RunContext,
         user_id: str | None = None,
         agent: Agent | None = None,
         team: Team | None = None,
     ) -> None:
         """Async twin of ``recall``, for ``arun``."""
-        self._keeper.begin(session.session_id, _runner(agent, team))
         user = user_or_default(user_id)
+        self._keeper.begin(run_context.run_id, _runner(agent, team))
+        self._keeper.remember(user, [])
         self._keeper.remember(user, await self._runner.arun(self._relevant(user, run_input)))
 
     def keep(

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 
 from agno.agent import Agent
 from agno.db.schemas import UserMemory
+from agno.run.cancel import aget_member_run_ids, get_member_run_ids
 from agno.team import Team
 
-from strandline.adapters.agno.memories import DEFAULT_USER
 from strandline.adapters.agno.messages import Run, messages_of
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import DatabaseUnavailableError
@@ -39,8 +39,9 @@ class _Recalled:
 
 
 _recalled: ContextVar[_Recalled | None] = ContextVar("strandline_agno_recalled", default=None)
-# The conversation of the team's run that this context is in.
-_team_session: ContextVar[str | None] = ContextVar("strandline_agno_team_session", default=None)
+# The runs of teams that this context is in, the innermost last; of one that failed the id stays, unused.
+_team_runs: ContextVar[tuple[str, ...]] = ContextVar("strandline_agno_team_runs", default=())
+_MAX_TEAM_RUNS = 16
 
 
 class RunKeeper:
@@ -55,15 +56,15 @@ class RunKeeper:
         self._make_memory = make_memory
         self._is_kept_by = is_kept_by
         self._kept: set[str] = set()
-        self._held: dict[tuple[str, str], list[Message]] = {}
+        self._held: dict[tuple[str, str], list[list[Message]]] = {}
 
-    def begin(self, session_id: str, runner: Agent | Team) -> None:
+    def begin(self, run_id: str, runner: Agent | Team) -> None:
         """Note that a run begins."""
         _recalled.set(None)
         if any(self._is_kept_by(hook) for hook in runner.post_hooks or ()):
             self._kept.add(str(runner.id))
-        if isinstance(runner, Team) and runner.parent_team_id is None:
-            _team_session.set(session_id)
+        if isinstance(runner, Team):
+            _team_runs.set((*_team_runs.get(), run_id)[-_MAX_TEAM_RUNS:])
 
     def remember(self, user_id: str, memories: list[UserMemory]) -> None:
         """Hold the memories of the run for the next ``take_recalled``."""
@@ -88,50 +89,53 @@ class RunKeeper:
             StrandlineError: they could not be stored.  If Postgres could not be reached, the next run of
                 this conversation puts them first.
         """
-        if self._is_of_member(session_id, runner, run):
-            return
+        team_runs = self._end(run, runner)
+        if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
+            return  # the team's run has the task and the answer in its own messages
         memory = self._make_memory(session_id, user_id, bool(runner.enable_agentic_memory))
-        messages = self._take_held(memory) + messages_of(run)
+        runs = [*self._held.pop((session_id, user_id), ()), messages_of(run)]
         try:
-            for part in _parts(messages):
-                memory.put_messages(part)
-            if _is_open(messages):
-                memory.deliver()
+            while runs:
+                for part in _parts(runs[0]):
+                    memory.put_messages(part)
+                if _is_open(runs.pop(0)):
+                    memory.deliver()
         except DatabaseUnavailableError:
-            self._hold(memory, messages)
+            self._hold((session_id, user_id), runs)
             raise
 
     async def akeep(self, run: Run, session_id: str, user_id: str, runner: Agent | Team) -> None:
         """Async twin of ``keep``."""
-        if self._is_of_member(session_id, runner, run):
-            return
+        team_runs = self._end(run, runner)
+        for team_run in team_runs:
+            if run.run_id in await aget_member_run_ids(team_run):
+                return
         memory = self._make_memory(session_id, user_id, bool(runner.enable_agentic_memory))
-        messages = self._take_held(memory) + messages_of(run)
+        runs = [*self._held.pop((session_id, user_id), ()), messages_of(run)]
         try:
-            for part in _parts(messages):
-                await memory.aput_messages(part)
-            if _is_open(messages):
-                await memory.adeliver()
+            while runs:
+                for part in _parts(runs[0]):
+                    await memory.aput_messages(part)
+                if _is_open(runs.pop(0)):
+                    await memory.adeliver()
         except DatabaseUnavailableError:
-            self._hold(memory, messages)
+            self._hold((session_id, user_id), runs)
             raise
 
-    def _is_of_member(self, session_id: str, runner: Agent | Team, run: Run) -> bool:
-        """Whether the run is a part of a team's, which has the task and the answer in its own messages."""
+    def _end(self, run: Run, runner: Agent | Team) -> tuple[str, ...]:
+        """Note that a run ended; returns the runs of teams around it."""
         self._kept.add(str(runner.id))
         _recalled.set(None)
-        if isinstance(runner, Team) and runner.parent_team_id is None:
-            _team_session.set(None)
-            return False
-        team_id = runner.parent_team_id if isinstance(runner, Team) else runner.team_id
-        return run.parent_run_id is not None or (team_id is not None and _team_session.get() == session_id)
+        around = tuple(team_run for team_run in _team_runs.get() if team_run != run.run_id)
+        if isinstance(runner, Team):
+            _team_runs.set(around)
+        return around
 
-    def _take_held(self, memory: SessionMemory) -> list[Message]:
-        return self._held.pop((memory.session_id, memory.user_id or DEFAULT_USER), [])
-
-    def _hold(self, memory: SessionMemory, messages: list[Message]) -> None:
-        if sum(map(len, self._held.values())) + len(messages) <= MAX_HELD_MESSAGES:
-            self._held[memory.session_id, memory.user_id or DEFAULT_USER] = messages
+    def _hold(self, conversation: tuple[str, str], runs: list[list[Message]]) -> None:
+        """Keep runs until the next one of their conversation, as far as there is room."""
+        held = sum(len(messages) for waiting in self._held.values() for messages in waiting)
+        if held + sum(map(len, runs)) <= MAX_HELD_MESSAGES:
+            self._held[conversation] = runs
 
 
 def _parts(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:

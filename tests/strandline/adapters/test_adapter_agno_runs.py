@@ -267,7 +267,7 @@ def test_a_run_whose_put_failed_is_put_with_the_next(
     agent = Agent(model=model, **hooks_of(make_manager()))
     agent.run("One?", user_id="ana", session_id="s")
     with psycopg.connect(database_url) as other:
-        other.execute("SELECT FROM strandline.session FOR UPDATE")
+        other.execute("LOCK TABLE strandline.fact, strandline.session")  # neither read nor written
         answered = agent.run("Two?", user_id="ana", session_id="s")
     assert answered.content == "Answer 2.", "a run does not fail for its memory"
     agent.run("Three?", user_id="ana", session_id="s")
@@ -290,7 +290,7 @@ def test_what_one_session_hears_the_next_is_shown(make_manager: MakeManager, dat
     agent.run("My boat is called Petrel.", user_id="ana", session_id="monday")
     wait_until(lambda: nothing_due(database_url), timeout=30, what="the facts of a turn")
     agent.run("What is my boat called?", user_id="ana", session_id="tuesday")
-    assert "- My boat is called Petrel." in seen[1][0]
+    assert "My boat is called Petrel." in seen[1][0]
 
 
 def test_an_agent_that_edits_memories_itself_has_none_extracted(
@@ -348,6 +348,44 @@ def test_a_member_keeps_nothing_within_its_team_and_its_own_runs_alone(
     ]
     member.run("And you?", user_id="ana", session_id="t")
     assert stored(make_memory, "t", "ana") == ["user: And you?", "assistant: Three boats."]
+
+
+def test_a_member_of_a_team_that_failed_keeps_its_next_run(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    manager = make_manager()
+
+    def fail(_messages: Sequence[AgnoMessage], _run: AnyRun) -> ModelResponse:
+        raise RuntimeError("the model is away")
+
+    member = Agent(name="Sailor", model=ScriptedModel(), **hooks_of(manager))
+    team = Team(name="Harbour", members=[member], model=ScriptedModel(answer=fail), **hooks_of(manager))
+    team.run("How many?", user_id="ana", session_id="s")
+    member.run("And you?", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana") == ["user: And you?", "assistant: Noted."]
+
+
+def test_what_members_of_a_team_within_a_team_say_is_kept_by_the_outer_one(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    manager = make_manager()
+    hooks = hooks_of(manager)
+
+    def leader(member: str) -> ScriptedModel:
+        task = json.dumps({"member_id": member, "task": "Count all boats."})
+        answers = {1: call("delegate_task_to_member", task, uuid4().hex), 2: text(f"Asked {member}.")}
+        return requests_to(lambda number: answers[number])[0]
+
+    sailor = Agent(name="Sailor", model=ScriptedModel(), **hooks)
+    crew = Team(name="Crew", members=[sailor], model=leader("sailor"), **hooks)
+    harbour = Team(name="Harbour", members=[crew], model=leader("crew"), **hooks)
+    harbour.run("How many?", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana") == [
+        "user: How many?",
+        "assistant: ",
+        "tool: Asked sailor.",
+        "assistant: Asked crew.",
+    ]
 
 
 def test_copies_of_an_agent_share_its_manager(make_manager: MakeManager) -> None:
