@@ -40,10 +40,12 @@ ADAPTER = re.compile(r"^from strandline\.adapters\.(\w+) import", re.MULTILINE)
 ADAPTED = {
     "agents": "agents",
     "agno": "agno",
+    "agno_v1": "agno.memory.v2",
     "langchain": "langchain_core",
     "langgraph": "langgraph",
     "llamaindex": "llama_index.core",
     "pydantic_ai": "pydantic_ai",
+    "tframex": "tframex",
 }
 FEATURE_ROWS = [
     f"{part}{n}" for part, count in zip("ABCD", (16, 12, 11, 11), strict=True) for n in range(1, count + 1)

@@ -103,7 +103,16 @@ def _content(original: AgnoMessage) -> Content:
         return None if original.tool_calls and original.role not in ("user", "tool") else ""
     if isinstance(content, str):
         return content
-    return list(content) if _are_parts(content) else str(original.get_content_string())
+    return list(content) if _are_parts(content) else "\n".join(map(_piece, content))
+
+
+def _piece(part: object) -> str:
+    """The text of what is no content part; the same for what differs in the order of its keys alone."""
+    if isinstance(part, str):
+        return part
+    if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
+        return text
+    return json.dumps(part, ensure_ascii=False, sort_keys=True, default=str)
 
 
 def _named_calls(calls: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
