@@ -50,6 +50,10 @@ _ELSEWHERE = {
     "llm": "models run in the workers; set STRANDLINE_FACTS_MODEL and STRANDLINE_SUMMARY_MODEL there",
     "embed_model": "models run in the workers; set STRANDLINE_EMBEDDING_MODEL there",
     "vector_store": "vectors live in the same Postgres; leave it out",
+    "chat_store": "messages live in Postgres; leave it out",
+    "image_token_size_estimate": "pass part_tokens={'image': …}",
+    "audio_token_size_estimate": "pass part_tokens={'audio': …}",
+    "video_token_size_estimate": "pass part_tokens={'video': …}",
 }
 # Values that a session keeps from its first put on, and why.
 _FIXED = {

@@ -64,7 +64,7 @@ SLOW = (
     "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_side_by_side.py",
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
     "schemas/postgres/test_isolation.py", "schemas/postgres/test_plans.py", "schemas/test_errors_carried.py",
-    "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "strandline/adapters",
+    "schemas/test_fork_safety.py", "schemas/values/test_linear_work.py", "documents", "strandline/adapters",
     "strandline/chat_import", "strandline/cli", "strandline/test_import_cost.py", "strandline/wiring",
 )  # fmt: skip
 _SLOW_PATHS = tuple(str(TESTS / part) for part in SLOW)

@@ -18,9 +18,7 @@ import sqlalchemy.ext.asyncio as sqlalchemy_asyncio
 from llama_index.core import MockEmbedding
 from llama_index.core.agent.workflow import AgentWorkflow, FunctionAgent, ReActAgent
 from llama_index.core.base.llms.types import ChatMessage, ImageBlock, TextBlock, ToolCallBlock
-from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.chat_engine import SimpleChatEngine
-from llama_index.core.llms.mock import MockFunctionCallingLLM
 from llama_index.core.memory import FactExtractionMemoryBlock as TheirFacts
 from llama_index.core.memory import InsertMethod as TheirInsertMethod
 from llama_index.core.memory import StaticMemoryBlock as TheirStatic
@@ -42,38 +40,10 @@ from strandline.adapters.llamaindex.declarations import own_block
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import StartWorker, rows_of, wait_until
+from tests.support.agents.llamaindex_model import ScriptedModel, echo, saying, shown, user
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
-
-Answer = Callable[[Sequence[ChatMessage]], ChatMessage]
-
-
-class ScriptedModel(MockFunctionCallingLLM):
-    """A function-calling model that answers as it is told, and notes what it was sent."""
-
-    _requests: list[list[ChatMessage]] = PrivateAttr(default_factory=list)
-
-    def __init__(self, answer: Answer, **fields: Any) -> None:
-        super().__init__(is_chat_model=True, **fields)
-
-        def respond(messages: Sequence[ChatMessage], **_options: Any) -> ChatMessage:
-            self._requests.append([message.model_copy(deep=True) for message in messages])
-            return answer(messages)
-
-        self.response_generator = respond
-
-    @property
-    def requests(self) -> list[list[ChatMessage]]:
-        return self._requests
-
-
-def saying(text: str) -> Answer:
-    return lambda _messages: ChatMessage(role="assistant", content=text)
-
-
-def echo(messages: Sequence[ChatMessage]) -> ChatMessage:
-    return ChatMessage(role="assistant", content=f"You said: {messages[-1].content}")
 
 
 def looking_up(messages: Sequence[ChatMessage]) -> ChatMessage:
@@ -94,10 +64,6 @@ def tide(place: str) -> str:
     return f"high tide at {place}"
 
 
-def user(text: str) -> ChatMessage:
-    return ChatMessage(role="user", content=text)
-
-
 @pytest.fixture
 def configured(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
     """The environment of an application that has set its database there."""
@@ -107,10 +73,6 @@ def configured(database_url: str, monkeypatch: pytest.MonkeyPatch) -> str:
 
 async def ended(memory: StrandlineMemory) -> None:
     await memory.session_memory.aclose()
-
-
-def shown(messages: Sequence[ChatMessage]) -> list[str]:
-    return [str(message) for message in messages]
 
 
 # The interface.

@@ -1,4 +1,4 @@
-"""LlamaIndex's deprecated memory types, each as the form that takes its place, as in docs/recipes.md."""
+"""LlamaIndex's deprecated memory types, each in its new form (docs/adapters/llamaindex.md has the table)."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import pytest
 pytest.importorskip("llama_index.core", reason="needs the extra llamaindex")
 
 from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.llms import MockLLM
 from llama_index.core.memory import ChatMemoryBuffer
 
 from strandline import VectorMemoryBlock
@@ -57,6 +58,15 @@ def test_a_chat_memory_buffer_is_a_memory_without_blocks(url: str) -> None:
     assert [m.content for m in ours.get_all()] == [m.content for m in theirs.get_all()] == LINES
     assert len(ours.get(initial_token_count=14)) < len(newest)
     ours.session_memory.close()
+
+
+def test_a_history_and_a_models_window_are_taken_as_a_buffer_takes_them(url: str) -> None:
+    model = MockLLM()  # of 3,900 tokens
+    history = chat(["question: ahoy?", "answer: ahoy."])
+    memory = StrandlineMemory.from_defaults("begun", history, model, database_url=url)
+    assert memory.get() == memory.get_all() == history
+    assert memory.token_limit == model.metadata.context_window * 3 // 4
+    memory.session_memory.close()
 
 
 def test_a_summary_buffer_is_a_summary_block(url: str, derive: Any) -> None:

@@ -1,0 +1,154 @@
+"""The stores that TFrameX's page on memory writes by hand, each as an option or a call of a memory.
+
+The page's code is a class each time; what is left of it is run here, and a line that differs from the page's
+ends with ``# changed``.  What is said in it, and what stands around it, is ours.  Its agents run in
+``tests/legacy``.  `docs/promises.md` lists all of its examples.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import UTC, datetime, timedelta
+
+from strandline import Memory, Message, SummaryMemoryBlock, sliding_window, summary_window
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from tests.conftest import MakeMemory
+from tests.support.workers.draining import drain_everything
+
+
+def said(number: int) -> Message:
+    return Message(role="user", content=f"Message {number}")
+
+
+def texts(messages: object) -> list[str]:
+    assert isinstance(messages, list)
+    return [message.text for message in messages]
+
+
+async def _example_4(memory: Memory) -> None:
+    for number in range(4):
+        await memory.aput(  # changed: add_message
+            Message(
+                role="user" if number % 2 == 0 else "assistant", content=f"{number}", metadata={"n": number}
+            )
+        )
+    assert texts(await memory.ahistory(limit=2)) == ["2", "3"]  # changed: get_history
+    assert texts(await memory.ahistory(limit=1, offset=1, roles=["user"])) == ["0"]  # changed: get_history
+    assert [dict(message.metadata) for message in await memory.ahistory(limit=1)] == [{"n": 3}]  # changed
+    await memory.aclose()
+
+
+def test_tframex_04_a_store_in_postgres(database_url: str) -> None:
+    memory = Memory.from_defaults("session", database_url=database_url, memory_blocks=[])  # changed: no class
+    asyncio.run(_example_4(memory))
+
+
+def test_tframex_05_a_store_with_a_bound_in_place_of_redis(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[], max_window_messages=10)  # changed: where the page has max_messages
+    memory.put_messages([said(number) for number in range(30)])  # changed: lpush and ltrim
+    assert len(memory.get()) <= 10
+    assert texts(memory.history(limit=3, offset=1)) == ["Message 26", "Message 27", "Message 28"]  # changed
+    assert len(memory.get_all()) == 30, "the list in Redis forgets what it trims"
+
+
+async def _example_8(memory: Memory) -> None:
+    await memory.get_scope("user_123").aput(said(1))  # changed: add_message(user_message, scope="user_123")
+    await memory.get_scope("system").aput(Message(role="system", content="Be kind."))  # changed: as above
+    assert texts(await memory.get_scope("user_123").aget_all()) == ["Message 1"]
+    assert texts(await memory.get_scope("system").aget_all()) == ["Be kind."]
+    assert await memory.aget_all() == []
+    await memory.aclose()
+
+
+def test_tframex_08_scopes_are_apart(make_memory: MakeMemory) -> None:
+    asyncio.run(_example_8(make_memory(memory_blocks=[])))  # changed: in place of ScopedMemoryStore()
+
+
+def test_tframex_09_a_limit_by_tokens(make_memory: MakeMemory) -> None:
+    memory = make_memory(  # changed: in place of TokenLimitedMemoryStore(max_tokens=…)
+        memory_blocks=[], token_limit=200, chat_history_token_ratio=1.0, token_flush_size=1
+    )
+    for number in range(60):
+        memory.put(said(number))
+        assert memory.get().tokens <= 200, "after each message"
+    assert texts(list(memory.get()))[-1] == "Message 59" and len(memory.get()) > 1
+
+
+def test_tframex_10_a_sliding_window(make_memory: MakeMemory) -> None:
+    memory = make_memory(
+        memory_blocks=[], **sliding_window(10)
+    )  # changed: SlidingWindowMemory(window_size=10)
+    for number in range(25):
+        memory.put(said(number))
+    assert texts(list(memory.get())) == [f"Message {number}" for number in range(15, 25)]
+    # The page's get_history gives the oldest of its window.
+    assert texts(memory.history(limit=2)) == ["Message 23", "Message 24"]
+
+
+def test_tframex_11_a_summary_at_a_threshold(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    memory = make_memory(  # changed: SummaryMemory(summarizer_agent=…, threshold=50)
+        memory_blocks=[SummaryMemoryBlock()], **summary_window(threshold_messages=50, keep_last=10)
+    )
+    for number in range(49):
+        memory.put(said(number))
+    assert len(memory.get()) == 49, "nothing is summarised below the threshold"
+    memory.put(said(49))
+    drain_everything(database, database_url, settings)  # changed: workers call the summariser
+    summary, *recent = memory.get()
+    assert summary.role == "system" and "<summary>" in summary.text
+    assert texts(recent) == [f"Message {number}" for number in range(40, 50)]
+
+
+def test_tframex_12_a_search_by_meaning(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    memory = make_memory(memory_blocks=["vectors"])  # changed: SemanticMemoryStore(embedding_model)
+    memory.put(said(0))
+    memory.put(Message(role="user", content="The spare anchor lies under the port berth."))
+    memory.flush(all=True)
+    drain_everything(database, database_url, settings)
+    hits = memory.search("Where is the anchor?", limit=5)  # changed: search(query, top_k=5)
+    assert hits[0].text == "The spare anchor lies under the port berth." and len(hits) <= 5
+    assert hits[0].similarity is not None
+
+
+def test_tframex_13_messages_by_metadata_and_by_date(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[])
+    start_date = datetime(2026, 3, 1, tzinfo=UTC)
+    for day in range(4):
+        memory.put(
+            Message(
+                role="user",
+                content=f"Day {day}",
+                metadata={"priority": "high" if day % 2 else "low", "watch": "port"},
+                created_at=start_date + timedelta(days=day),
+            )
+        )
+    filters = {"priority": "high", "watch": "port"}
+    assert texts(memory.history(metadata=filters)) == ["Day 1", "Day 3"]  # changed: get_messages_by_metadata
+    end_date = start_date + timedelta(days=2)
+    between = memory.history(since=start_date, until=end_date)  # changed: get_messages_by_date_range
+    assert texts(between) == ["Day 0", "Day 1", "Day 2"]
+
+
+def test_tframex_17_only_the_last_five_are_kept(make_memory: MakeMemory) -> None:
+    memory = make_memory(
+        memory_blocks=[], **sliding_window(5)
+    )  # changed: InMemoryMemoryStore(max_messages=5)
+    for i in range(10):
+        memory.put(Message(role="user", content=f"Message {i}"))  # changed: await memory.add_message
+    history = memory.get()  # changed: await memory.get_history()
+    assert len(history) == 5
+    assert history[-1].content == "Message 9"
+
+
+def test_tframex_17_messages_are_filtered(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[])  # changed: FilterableMemoryStore()
+    memory.put(  # changed: await memory.add_message
+        Message(role="user", content="Important", metadata={"priority": "high"})
+    )
+    high_priority = memory.history(metadata={"priority": "high"})  # changed: get_messages_by_metadata
+    assert len(high_priority) == 1

@@ -1,0 +1,72 @@
+"""A model of LlamaIndex that answers as it is told, at once."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+from llama_index.core.base.llms.types import ChatMessage
+from llama_index.core.bridge.pydantic import PrivateAttr
+from llama_index.core.llms.mock import MockFunctionCallingLLM
+from llama_index.core.schema import BaseNode
+from llama_index.core.vector_stores.types import (
+    BasePydanticVectorStore,
+    VectorStoreQuery,
+    VectorStoreQueryResult,
+)
+
+Answer = Callable[[Sequence[ChatMessage]], ChatMessage]
+
+
+class ScriptedModel(MockFunctionCallingLLM):
+    """A function-calling model that answers as it is told, and notes what it was sent."""
+
+    _requests: list[list[ChatMessage]] = PrivateAttr(default_factory=list)
+
+    def __init__(self, answer: Answer, **fields: Any) -> None:
+        super().__init__(is_chat_model=True, **fields)
+
+        def respond(messages: Sequence[ChatMessage], **_options: Any) -> ChatMessage:
+            self._requests.append([message.model_copy(deep=True) for message in messages])
+            return answer(messages)
+
+        self.response_generator = respond
+
+    @property
+    def requests(self) -> list[list[ChatMessage]]:
+        return self._requests
+
+
+def saying(text: str) -> Answer:
+    return lambda _messages: ChatMessage(role="assistant", content=text)
+
+
+def echo(messages: Sequence[ChatMessage]) -> ChatMessage:
+    return ChatMessage(role="assistant", content=f"You said: {messages[-1].content}")
+
+
+def user(text: str) -> ChatMessage:
+    return ChatMessage(role="user", content=text)
+
+
+def shown(messages: Sequence[ChatMessage]) -> list[str]:
+    return [str(message) for message in messages]
+
+
+class UnaskedVectorStore(BasePydanticVectorStore):
+    """A vector store that a block demands; whoever asks it for anything fails."""
+
+    stores_text: bool = True
+
+    @property
+    def client(self) -> Any:
+        raise AssertionError("pgvector is asked instead")
+
+    def add(self, nodes: Sequence[BaseNode], **_options: Any) -> list[str]:
+        raise AssertionError("workers fill pgvector instead")
+
+    def delete(self, ref_doc_id: str, **_options: Any) -> None:
+        raise AssertionError("reset(derived=True) deletes instead")
+
+    def query(self, query: VectorStoreQuery, **_options: Any) -> VectorStoreQueryResult:
+        raise AssertionError("pgvector is asked instead")
