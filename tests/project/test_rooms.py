@@ -22,8 +22,8 @@ ROOMS = {
     " reading/searching runs search search/index tools writing",
     "workers": "celery_app",
     "deploy": "embedded",
-    "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain adapters/langgraph"
-    " adapters/llamaindex adapters/pydantic_ai adapters/tframex"
+    "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"
+    " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
     " cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/imports cli/mcp cli/reports cli/servers"
     " cli/sessions cli/terminal wiring",

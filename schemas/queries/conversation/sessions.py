@@ -347,39 +347,6 @@ class PolicyChanges(Query[PolicyChangesRow]):
         self.values = (shard_key, session_key)
 
 
-class LastNumberRow(NamedTuple):
-    seq: int
-
-
-class LastNumber(Query[LastNumberRow]):
-    """The last number that a session has given to a message."""
-
-    __slots__ = ()
-    name = "last_number"
-    row = LastNumberRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
-
-
-class LabelledMessagesRow(NamedTuple):
-    seq: int
-    metadata: str | None
-
-
-class LabelledMessages(Query[LabelledMessagesRow]):
-    """The metadata of messages that have labels, in order, from behind a number on."""
-
-    __slots__ = ()
-    name = "labelled_messages"
-    row = LabelledMessagesRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID, after_seq: int, through_seq: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_seq, through_seq, limit)
-
-
 class ForkSessionRow(NamedTuple):
     status: str
     through_seq: int
@@ -394,17 +361,9 @@ class ForkSession(Query[ForkSessionRow]):
     row = ForkSessionRow
 
     def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        new_key: UUID,
-        session_id: str,
-        through_seq: int,
-        label_seqs: list[int],
-        labels: list[str],
+        self, *, shard_key: UUID, session_key: UUID, new_key: UUID, session_id: str, through_seq: int | None
     ) -> None:
-        self.values = (shard_key, session_key, new_key, session_id, through_seq, label_seqs, labels)
+        self.values = (shard_key, session_key, new_key, session_id, through_seq)
 
 
 class SessionCorrectionsRow(NamedTuple):
