@@ -1,12 +1,12 @@
 """Makes the tables of the tests of ``strandline import --from agno``, with the Agno that is installed.
 
 It is run once per release, in an environment of its own (``pip install "agno==1.8.4" sqlalchemy
-"psycopg[binary]"``; so 2.9.0 and 3.1.10), and what it makes stands beside it:
+"psycopg[binary]" greenlet``; so 2.9.0 and 3.1.10), and what it makes stands beside it:
 
     python make_tables.py agno1.sqlite
     python make_tables.py postgresql://postgres@127.0.0.1/empty && pg_dump --no-owner --inserts … > agno1.sql
 
-Agents, a team and a workflow of each release run here with a model that answers by script.
+Agents and a team of each release run here with a model that answers by script.
 """
 
 # Each release has modules that the others do not have.
