@@ -101,7 +101,7 @@ def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bo
     """
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, _request(identity, id_, "rewind", newest, None, newest=newest))
-        if row.status == "changed":
+        if row.status in ("changed", "missing"):  # missing: another correction took it back
             return False
         if row.status != "again":
             _read(identity, "rewind", newest, row)

@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from strandline import Memory, OwnerError
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
+from strandline.producers.writing.correct import take_back
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop
@@ -83,6 +84,20 @@ def test_a_delivered_message_is_taken_back(make_memory: MakeMemory, database: Da
     popped = memory.pop()
     assert popped is not None
     assert popped.text == "three"
+    assert_sound(database)
+
+
+def test_a_message_that_a_reset_took_meanwhile_is_not_popped(
+    make_memory: MakeMemory, database: Database
+) -> None:
+    """The pop looks for the newest message again, instead of failing."""
+    memory = make_memory(memory_blocks=[])
+    memory.put_messages([user("one"), user("two")])
+    memory.flush(all=True)
+    identity = identify_session(memory.namespace, memory.session_id, None)
+    memory.reset()
+    assert not database.run(take_back(identity, 2, uuid4()))
+    assert memory.pop() is None
     assert_sound(database)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import inspect
 import json
 import os
 import signal
@@ -209,9 +210,11 @@ def test_a_session_shows_its_latest_messages_as_well(connect: Connect, make_memo
     connect(use, "--user", "maren", "--session", "s")
 
 
-def test_the_agents_sdk_uses_the_tools(forked: None) -> None:
+def test_the_agents_sdk_uses_the_tools(forked: None, monkeypatch: pytest.MonkeyPatch) -> None:
     agents = pytest.importorskip("agents", reason="needs the extra agents")
     testing = pytest.importorskip("agents.testing")
+    # Of the moment when the client was imported, which may be that of an earlier test and closed by now.
+    monkeypatch.setattr(inspect.unwrap(stdio_client), "__defaults__", (sys.__stderr__,))
 
     async def run() -> None:
         model = testing.ScriptedModel(
