@@ -159,9 +159,12 @@ def test_it_ranks_as_the_database_does(
     index = _index(pieces, scope_key, pieces_database, at_once=data.draw(st.sampled_from([17, 1_000])))
     found = list(zip(*index.rank(query), strict=True))
     expected = _searched(pieces, query)
-    assert [one[:3] for one in found] == [one[:3] for one in expected] or _is_a_tie(found, expected)
-    for one, other in zip(found, expected, strict=True):
-        assert one[3:] == pytest.approx(other[3:], abs=2e-5)
+    # Two messages of one score, within single precision, may stand in another order, or be the last one.
+    assert [one[3] for one in found] == pytest.approx([one[3] for one in expected], abs=2e-5)
+    figures = {one[:3]: one[3:] for one in found}
+    for one in expected:
+        if one[:3] in figures or one[3] > expected[-1][3] + 2e-5:
+            assert figures[one[:3]] == pytest.approx(one[3:], abs=2e-5)
 
 
 def _searched(filled: Pieces, query: IndexQuery) -> list[tuple[Any, ...]]:
@@ -170,11 +173,6 @@ def _searched(filled: Pieces, query: IndexQuery) -> list[tuple[Any, ...]]:
     compared = (query.vector, list(query.lexemes), query.similarity_cutoff, query.limit)
     else_asked = (query.is_own, list(query.names), list(firsts), list(lasts), list(fits))
     return filled.connection.execute(SEARCH, (*keys, *compared, *else_asked)).fetchall()
-
-
-def _is_a_tie(found: list[tuple[Any, ...]], expected: list[tuple[Any, ...]]) -> bool:
-    """Whether the two differ only among messages of one score, within single precision."""
-    return [round(one[3], 4) for one in found] == [round(one[3], 4) for one in expected]
 
 
 def test_vectors_of_one_byte_each_find_nearly_the_same(
