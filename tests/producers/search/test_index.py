@@ -128,7 +128,7 @@ def pieces_database(pieces: Pieces) -> Iterator[Database]:
     database.close()
 
 
-vectors = st.lists(st.floats(-1, 1), min_size=DIMENSIONS, max_size=DIMENSIONS).filter(any)
+vectors = st.lists(st.integers(-9, 9), min_size=DIMENSIONS, max_size=DIMENSIONS).filter(any)
 days = st.tuples(st.integers(0, 40), st.integers(0, 20), st.sampled_from([0.3, 1.0]))
 
 
