@@ -10,7 +10,7 @@ from statistics import fmean
 from bench.cases import filling
 from bench.environment import Ground
 from bench.figures import Figure, Goal, Pair, of_times, of_values
-from bench.recall.exact import recall, vector_search
+from bench.recall.exact import indexed_search, recall, vector_search
 from bench.size import Size
 from bench.turns import Call, in_turns
 from strandline import (
@@ -112,8 +112,13 @@ def _searches(
             pairs = [Pair(one[at], [SEARCH_MILLISECONDS / 1000]) for one in rounds]
             yield of_times("flat", name, "60 ms", pairs, goal=Goal(1))
         questions = ground.questions[: size.recall_queries]
-        found = fmean(recall(find, stored.vectors, stored.lengths, questions))
-    yield of_values("flat", f"recall, {chunks}", "exact", "", [(found, 1.0)], goal=RECALL)
+        by_candidates = fmean(recall(find, stored.vectors, stored.lengths, questions))
+    with indexed_search(ground, memories[-1]) as find:
+        by_index = fmean(recall(find, stored.vectors, stored.lengths, questions))
+    yield of_values("flat", f"recall, {chunks}", "exact", "", [(by_index, 1.0)], goal=RECALL)
+    yield of_values(
+        "flat", f"recall by candidates, {chunks}", "exact", "", [(by_candidates, 1.0)], goal=RECALL
+    )
 
 
 def _line(size: Size, axis: str, places: Sequence[int], calls: Sequence[Call]) -> Iterator[Figure]:

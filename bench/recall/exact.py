@@ -11,6 +11,10 @@ from bench.environment import Ground
 from strandline import Memory
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search.index.array_index import ArrayParts
+from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.index.indexed_search import search_index
+from strandline.producers.search.index.scope_index import IndexQuery, ScopeKey
 from strandline.producers.search.ranking import NOTHING_VISIBLE
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -19,6 +23,7 @@ from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
 LIMIT = 10
+INDEX_BYTES = 1_000_000_000
 SERVING_IN = """
 SELECT g.generation_id, s.shard_key FROM strandline.session s, strandline.generation g
 WHERE s.session_key = %s AND g.pipeline = %s AND g.state = 'serving'
@@ -66,6 +71,28 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
 
     try:
         yield lambda vector: {row.from_seq for row in database.fetch(search_for(vector))}
+    finally:
+        database.close()
+
+
+@contextmanager
+def indexed_search(ground: Ground, memory: Memory) -> Iterator[Find]:
+    """The same search by an index in memory, as of a process that searches the session again and again."""
+    session_key = identify_session(DEFAULT_NAMESPACE, memory.session_id, None).session_key
+    ((generation_id, shard_key),) = ground.rows(SERVING_IN, session_key, "vectors")
+    database = Database.connect(ConnectionOptions.from_settings(ground.url, load_settings()))
+    indexes = IndexCache(INDEX_BYTES, ArrayParts)
+    scope = ScopeKey(shard_key, generation_id, session_key)
+
+    def find(vector: Sequence[float]) -> set[int]:
+        visible = session_key, NOTHING_VISIBLE
+        query = IndexQuery(vector_text(vector), [], False, [], [], visible, 0.0, LIMIT, session_key)
+        while (hits := database.run(search_index(indexes, scope, query, beside=0))) is None:
+            pass  # each adds a part of the index
+        return set(hits[0].from_seqs)
+
+    try:
+        yield find
     finally:
         database.close()
 

@@ -194,6 +194,8 @@ def _fit(
     rendered = [block for block in request.blocks if not block.is_filler]
     fitted = fit_in(contributions=contributions, filling=filling)
     for _ in range(_MAX_ROUNDS):
+        if not fitted.tail:
+            break  # what the window shows is left out already
         tail = by_place(request, fitted.tail)
         seqs = frozenset(seq for _, seq in tail)
         shown = Shown(request.identity, snapshot.window_from, seqs)

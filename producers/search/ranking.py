@@ -16,7 +16,7 @@ from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, HitKind, SearchScope
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.indexed_search import search_index
-from strandline.producers.search.index.scope_index import IndexQuery, ScopeKey
+from strandline.producers.search.index.scope_index import IndexQuery, Ranks, ScopeKey
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
@@ -33,7 +33,7 @@ ALL_VISIBLE = 0
 
 ALL_FACTS = FactFilter()
 
-RankedRow = SearchChunksRow | SearchSharedChunksRow | IndexedHitsRow
+RankedRow = SearchChunksRow | SearchSharedChunksRow
 
 # What makes a hit: the rows of one agree in it.
 _place = attrgetter("score", "similarity", "session_key", "from_seq", "through_seq", "fact_id", "fact")
@@ -148,9 +148,9 @@ def rank_hits(
     if indexes is not None and vectors is not None and target.kinds == MESSAGES_ALONE:
         asked = _index_query(query, target, limit, _cutoff(query, similarity_cutoff))
         scope = ScopeKey(target.shard_key, vectors.generation_id, asked.scope_key)
-        rows = yield from search_index(indexes, scope, asked, target.beside)
-        if rows is not None:
-            return read_hits(rows)
+        indexed = yield from search_index(indexes, scope, asked, target.beside)
+        if indexed is not None:
+            return _indexed_hits(*indexed)
     of_the_owner = SearchChunks(
         **_comparison_params(query, vectors),
         **ALL_FACTS.params,
@@ -259,12 +259,39 @@ def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
     if first.fact_id is not None:
         return Hit(first.score, None, (), first.similarity, HitFact(first.fact_id, first.fact))
     of_hit = list(islice(messages, len(rows)))
-    if len(rows) == 1 and first.from_seq <= first.seq <= first.through_seq:
-        return Hit(first.score, first.session_key, tuple(of_hit), first.similarity)
-    exchange = _exchange(of_hit, first.from_seq, first.through_seq)
+    return _message_hit(
+        first.score, first.similarity, first.session_key, of_hit, first.from_seq, first.through_seq
+    )
+
+
+def _message_hit(
+    score: float,
+    similarity: float,
+    session_key: UUID | None,
+    messages: list[Message],
+    from_seq: int,
+    through_seq: int,
+) -> Hit:
+    if len(messages) == 1 and from_seq <= (messages[0].seq or 0) <= through_seq:
+        return Hit(score, session_key, tuple(messages), similarity)
+    exchange = _exchange(messages, from_seq, through_seq)
     seqs = {message.seq or 0 for message in exchange}
-    beside = frozenset(seq for seq in seqs if not first.from_seq <= seq <= first.through_seq)
-    return Hit(first.score, first.session_key, exchange, first.similarity, beside_seqs=beside)
+    beside = frozenset(seq for seq in seqs if not from_seq <= seq <= through_seq)
+    return Hit(score, session_key, exchange, similarity, beside_seqs=beside)
+
+
+def _indexed_hits(ranks: Ranks, rows: Sequence[IndexedHitsRow]) -> list[Hit]:
+    """The hits of an index; one whose message was deleted has none."""
+    hits = []
+    messages = iter(read_rows(rows))
+    for place, of_place in groupby(rows, key=attrgetter("place")):
+        at = place - 1
+        of_hit = list(islice(messages, sum(1 for _ in of_place)))
+        session_key = ranks.sessions[ranks.numbers[at] - 1]
+        from_seq, through_seq = ranks.from_seqs[at], ranks.through_seqs[at]
+        scores = ranks.scores[at], ranks.similarities[at]
+        hits.append(_message_hit(*scores, session_key, of_hit, from_seq, through_seq))
+    return hits
 
 
 def _exchange(messages: Sequence[Message], from_seq: int, through_seq: int) -> tuple[Message, ...]:

@@ -101,24 +101,20 @@ SELECT v.version, w.word, w.pieces, w.times FROM version v CROSS JOIN (
 
 -- name: indexed_hits
 -- Messages that an index in memory has ranked, each with those beside it, and the version of the owner's pieces now.
--- params: shard_key uuid, session_keys uuid[], from_seqs bigint[], through_seqs bigint[], scores float8[], similarities
---     float8[], beside integer
--- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
---     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,
---     version text
+-- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer
+-- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
+--     text?, version text
 -- repeatable
 WITH version AS MATERIALIZED (
     SELECT @chunk_version(%(shard_key)s) AS version
 )
-SELECT h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role, m.tokens, m.created_at,
-    m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact, v.version
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(scores)s::float8[],
-    %(similarities)s::float8[]) WITH ORDINALITY
-    AS h (session_key, from_seq, through_seq, score, similarity, place)
+SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, v.version
+FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
+    AS h (number, from_seq, through_seq, place)
 CROSS JOIN LATERAL (
     -- The limit keeps this a look-up per hit.
     SELECT w.* FROM strandline.message w
-    WHERE w.shard_key = %(shard_key)s AND w.session_key = h.session_key
+    WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
         AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
     LIMIT 1000000) AS m
 CROSS JOIN version v

@@ -11,7 +11,7 @@ from functools import partial
 from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget.pieces import Place, place_of
+from strandline.producers.reading.budget.pieces import Place
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.searching.gather import hits_for, without_noise
 from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
@@ -138,17 +138,18 @@ def search_for_block(
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
     """The hits without messages that the read shows anyway; a message stays in its best hit, facts stay."""
+    own_session = shown.identity.session_key.int
     seen: set[Place] = set()
     remaining = []
     for hit in hits:
         if hit.session_key is None:
             remaining.append(hit)
             continue
-        is_own = hit.session_key == shown.identity.session_key
+        session = hit.session_key.int
         messages = []
         for message in hit.messages:
-            place = place_of(hit.session_key, message.seq)
-            if place not in seen and not (is_own and shown.holds(place[1])):
+            place = session, message.seq or 0
+            if place not in seen and not (session == own_session and shown.holds(place[1])):
                 seen.add(place)
                 messages.append(message)
         if messages:

@@ -17,7 +17,7 @@ from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.choice import FACTS_SHARE
 from strandline.producers.reading.budget.filling import SUMMARY_SHARE, Filling
 from strandline.producers.reading.budget.fitting import reserved_tail
-from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place, place_of
+from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.rendering import is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
@@ -203,8 +203,8 @@ def gather_filling(
 
 
 def by_place(request: ReadRequest, messages: Sequence[Message]) -> dict[Place, Message]:
-    session_key = request.identity.session_key
-    return {place_of(session_key, message.seq): message for message in messages}
+    session = request.identity.session_key.int
+    return {(session, message.seq or 0): message for message in messages}
 
 
 def reading_of(request: ReadRequest, snapshot: Snapshot) -> BlockReading:

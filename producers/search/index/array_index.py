@@ -74,8 +74,10 @@ def _rank(index: ScopeArrays, query: IndexQuery) -> Ranks:
         scores = np.where(scores < best[index.session], scores * 0.9, scores)
     matching = np.flatnonzero((scores > 0) & (similarities >= query.similarity_cutoff))
     order = matching[np.argsort(-scores[matching], kind="stable")[: query.limit]]
+    numbers, places = np.unique(index.session[order], return_inverse=True)
     return Ranks(
-        session_keys=[index.sessions[number] for number in index.session[order].tolist()],
+        sessions=[index.sessions[number] for number in numbers.tolist()],
+        numbers=(places + 1).tolist(),
         from_seqs=index.from_seqs[order].tolist(),
         through_seqs=index.through_seqs[order].tolist(),
         scores=np.minimum(scores[order], 1).tolist(),

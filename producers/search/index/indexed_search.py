@@ -16,6 +16,7 @@ from strandline.producers.search.index.scope_index import (
     IndexParts,
     IndexQuery,
     PieceKey,
+    Ranks,
     ScopeIndex,
     ScopeKey,
     StoredPieces,
@@ -52,8 +53,8 @@ class _Part(TypedDict):
 
 def search_index(
     indexes: IndexCache, scope: ScopeKey, query: IndexQuery, beside: int
-) -> Operation[list[IndexedHitsRow] | None]:
-    """The hits with their texts, best first; None if the database has to search.
+) -> Operation[tuple[Ranks, list[IndexedHitsRow]] | None]:
+    """The hits, and their messages by place; None if the database has to search.
 
     Raises:
         StrandlineError: a statement failed.
@@ -67,16 +68,15 @@ def search_index(
     rows = yield from fetch(
         IndexedHits(
             shard_key=scope.shard_key,
-            session_keys=ranks.session_keys,
+            sessions=ranks.sessions,
+            numbers=ranks.numbers,
             from_seqs=ranks.from_seqs,
             through_seqs=ranks.through_seqs,
-            scores=ranks.scores,
-            similarities=ranks.similarities,
             beside=beside,
         )
     )
     if rows and rows[0].version == index.version:
-        return rows
+        return ranks, rows
     # Also where nothing was found: without a row there is no version.
     indexes.drop(scope)
     return None

@@ -83,9 +83,15 @@ class Word(NamedTuple):
 
 
 class Ranks(NamedTuple):
-    """The best messages of a scope as columns, best first."""
+    """The best messages of a scope as columns, best first.
 
-    session_keys: list[UUID]
+    Attributes:
+        sessions: the keys of their sessions.
+        numbers: of each message, the number of its session among these, from 1.
+    """
+
+    sessions: list[UUID]
+    numbers: list[int]
     from_seqs: list[int]
     through_seqs: list[int]
     scores: list[float]

@@ -229,11 +229,7 @@ class IndexWords(Query[IndexWordsRow]):
 
 
 class IndexedHitsRow(NamedTuple):
-    score: float
-    similarity: float
-    session_key: UUID
-    from_seq: int
-    through_seq: int
+    place: int
     seq: int
     id: str
     role: str
@@ -241,8 +237,6 @@ class IndexedHitsRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
-    fact_id: UUID | None
-    fact: str
     version: str
 
 
@@ -260,14 +254,13 @@ class IndexedHits(Query[IndexedHitsRow]):
         self,
         *,
         shard_key: UUID,
-        session_keys: list[UUID],
+        numbers: list[int],
         from_seqs: list[int],
         through_seqs: list[int],
-        scores: list[float],
-        similarities: list[float],
+        sessions: list[UUID],
         beside: int,
     ) -> None:
-        self.values = (shard_key, session_keys, from_seqs, through_seqs, scores, similarities, beside)
+        self.values = (shard_key, numbers, from_seqs, through_seqs, sessions, beside)
 
 
 class UnsearchedMessagesRow(NamedTuple):

@@ -157,7 +157,9 @@ def test_it_ranks_as_the_database_does(
         scope_key=scope_key,
     )
     index = _index(pieces, scope_key, pieces_database, at_once=data.draw(st.sampled_from([17, 1_000])))
-    found = list(zip(*index.rank(query), strict=True))
+    ranks = index.rank(query)
+    session_keys = [ranks.sessions[number - 1] for number in ranks.numbers]
+    found = list(zip(session_keys, *ranks[2:], strict=True))
     expected = _searched(pieces, query)
     # Two messages of one score, within single precision, may stand in another order, or be the last one.
     assert [one[3] for one in found] == pytest.approx([one[3] for one in expected], abs=2e-5)
