@@ -8,7 +8,7 @@
 WITH change AS (
     @note_chunk_change(%(shard_key)s)
 ), known AS (
-    -- A few say as much as all. None is waited for.
+    -- Eight rows tell versions apart as well as all. Rows that another transaction has locked are passed over.
     DELETE FROM strandline.chunk_change c WHERE c.shard_key = %(shard_key)s AND c.change_id IN (
         SELECT o.change_id FROM strandline.chunk_change o WHERE o.shard_key = %(shard_key)s
             AND o.change_id <> pg_current_xact_id()::text::bigint
@@ -71,7 +71,7 @@ SELECT @chunk_version(%(shard_key)s) AS version,
     coalesce(array_agg(c.tone), '{}') AS tones, coalesce(array_agg(c.said_on), '{}') AS said_on,
     coalesce(array_agg(c.embedding IS NOT NULL), '{}') AS has_vector,
     coalesce(encode(string_agg(halfvec_send(c.embedding), ''::bytea), 'hex'), '') AS vectors
--- In the order of the CTE, which is read once.
+-- Each array_agg follows the order of the CTE, so the columns agree. index_words numbers the same pieces.
 FROM pieces c
 
 -- name: index_words

@@ -1,8 +1,8 @@
-"""Ranking by arrays in memory, as the function search_v1 ranks the rows of a small scope.
+"""Ranking by arrays in memory, as the SQL function search_small_v1 ranks the rows of a small scope.
 
-The scores are the same, to the digit that single precision allows; a test compares the two.
-What the constants are for is said there (search.sql, bm25.sql); docs/search-trials.md says how they were
-chosen.
+The scores are the same, within single precision (thousandths where vectors are kept as bytes); a test
+compares the two.  ``schemas/sql/fragments/search.sql`` says what the constants are for, and
+``docs/search-trials.md`` how they were chosen.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from strandline.pipelines.text.bm25 import K1, NEARBY, WORDS_BESIDE_VECTOR
 from strandline.producers.search.index.scope_arrays import Flags, Floats, ScopeArrays, ScopeParts, Singles
 from strandline.producers.search.index.scope_index import (
     IndexQuery,
@@ -22,8 +23,13 @@ from strandline.producers.search.index.scope_index import (
 )
 
 # What a word counts for the messages beside its own, from three before to three after.
-_SHARES = np.array([0.1, 0.2, 0.4, 1, 0.4, 0.2, 0.1])
-_OF_WORDS, _OF_VECTORS = 0.53, 0.47
+_SHARES = np.array(list(NEARBY.values()))
+# Where a speaker is named: what others say, and what ends with a question.
+_OTHER_SPEAKER, _QUESTION = 0.7, 0.85
+# Where none is: what an assistant says if the asker speaks of himself, and a standing wish.
+_ASSISTANT, _WISH = 0.8, 1.3
+# On another day than those that are asked for, and in a session that says more elsewhere.
+_OTHER_DAY, _SAME_SESSION = 0.5, 0.9
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +47,17 @@ class ArrayIndex:
         return _rank(self.arrays, query)
 
 
+@dataclass(frozen=True, slots=True)
+class EmptyIndex:
+    """The index of a scope without pieces."""
+
+    version: str
+    size: int = 200
+
+    def rank(self, query: IndexQuery) -> Ranks:  # nothing is found
+        return Ranks([], [], [], [], [], [])
+
+
 class ArrayParts:
     """Makes such an index of a scope, part by part."""
 
@@ -51,10 +68,16 @@ class ArrayParts:
     def pieces(self) -> int:
         return self._parts.pieces
 
+    @property
+    def size(self) -> int:
+        return self._parts.size
+
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
         self._parts.add(pieces, words)
 
     def finish(self, version: str) -> ScopeIndex:
+        if not self.pieces:
+            return EmptyIndex(version)
         return ArrayIndex(version, self._parts.arrange())
 
 
@@ -63,15 +86,15 @@ def _rank(index: ScopeArrays, query: IndexQuery) -> Ranks:
     texts = _text_scores(index, query.lexemes, hidden)
     similarities, contrasts = _vector_scores(index, query.vector)
     most = texts.max(initial=0)
-    weight = 1 if query.vector is None else _OF_WORDS
+    weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
     scores = _factors(index, query, hidden) * (
-        (texts / most * weight if most > 0 else texts) + _OF_VECTORS * contrasts
+        (texts / most * weight if most > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
     )
     scores[hidden] = 0
     if query.scope_key is None:
         best = np.zeros(len(index.sessions))
         np.maximum.at(best, index.session, scores)
-        scores = np.where(scores < best[index.session], scores * 0.9, scores)
+        scores = np.where(scores < best[index.session], scores * _SAME_SESSION, scores)
     matching = np.flatnonzero((scores > 0) & (similarities >= query.similarity_cutoff))
     order = matching[np.argsort(-scores[matching], kind="stable")[: query.limit]]
     numbers, places = np.unique(index.session[order], return_inverse=True)
@@ -114,22 +137,26 @@ def _text_scores(index: ScopeArrays, lexemes: Sequence[str], hidden: Flags) -> F
         is_there = beside >= 0
         times = np.bincount(beside[is_there], shares[is_there], count)
         weight = np.log(1 + (visible - holders + 0.5) / (holders + 0.5))
-        scores += weight * (times / (times + 1.2))
+        scores += weight * (times / (times + K1))
     return scores
 
 
 def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floats]:
-    """Of each message its best piece's: the cosine, and that without what the scope has in common."""
+    """Of each message its best piece's: the cosine, and that without what the scope has in common.
+
+    With p a piece, q the query, c the centre and s its share, the latter is
+    (p - s c) (q - s c) / (|q - s c| u), u being the usual length of p - s c; times the trust in the piece.
+    """
     count = len(index.session)
     if vector is None or index.centre is None:
         return np.zeros(count), np.zeros(count)
     query = np.fromstring(vector[1:-1], np.float32, sep=",").astype(np.float16).astype(np.float32)
     cosines = index.vectors.times(query)
-    share, common = index.share, float(index.centre @ query)
-    square = float(index.centre @ index.centre)
-    offset = -share * common + share * share * square
-    usual = np.sqrt(max(0.05, 1 - (2 * share - share * share) * square))
-    length = np.sqrt(max(1e-6, 1 - 2 * share * common + share * share * square)) * usual
+    share, along_centre = index.share, float(index.centre @ query)
+    centre_square = float(index.centre @ index.centre)
+    offset = -share * along_centre + share * share * centre_square
+    usual = np.sqrt(max(0.05, 1 - (2 * share - share * share) * centre_square))
+    length = np.sqrt(max(1e-6, 1 - 2 * share * along_centre + share * share * centre_square)) * usual
     contrasts = (cosines - share * index.centred + offset) / length * index.trust
     return _best(index, cosines), np.minimum(_best(index, contrasts), 1)
 
@@ -146,13 +173,14 @@ def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
         if name in index.speakers:
             is_named[index.speakers[name]] = True
     if (is_named & ~hidden).any():
-        factors = np.where(is_named, 1, 0.7) * np.where(index.tones == 2, 0.85, 1)
+        factors = np.where(is_named, 1, _OTHER_SPEAKER) * np.where(index.tones == 2, _QUESTION, 1)
     else:
-        factors = np.where(index.is_assistant & query.is_own, 0.8, 1) * np.where(index.tones == 1, 1.3, 1)
+        role = np.where(index.is_assistant & query.is_own, _ASSISTANT, 1)
+        factors = role * np.where(index.tones == 1, _WISH, 1)
     if not query.days:
         return factors
     fits = np.zeros(len(index.session))
     for first, last, fit in query.days:
         is_within = (index.days >= first.toordinal()) & (index.days <= last.toordinal())
         fits = np.maximum(fits, np.where(is_within, fit, 0))
-    return factors * (0.5 + 0.5 * fits)
+    return factors * (_OTHER_DAY + (1 - _OTHER_DAY) * fits)

@@ -18,7 +18,7 @@ from strandline.producers.search.index.scope_index import (
 
 T = TypeVar("T")
 
-# Scopes whose last search is remembered, some 300 bytes each beside what is begun of an index.
+# Scopes whose last search is remembered, some 300 bytes each.
 MAX_SCOPES_SEEN = 10_000
 
 
@@ -35,21 +35,24 @@ class IndexCache:
     """The most recently searched indexes; safe to share between threads.
 
     An index costs as much to make as some ten searches, and serves until a piece of its owner changes.
-    So one is begun when a scope is searched again and its pieces are those of the search before.
+    So the first search of a scope is noted, the second notes the version of the owner's pieces, and from the
+    third on, if they are the same, each search adds a part to the index until it is whole.
 
     Args:
-        max_bytes: the approximate memory that the indexes may take; 0 keeps none.
+        max_bytes: the approximate memory of whole indexes; those that are begun take up to twice as much.
+            0 keeps none.
         begin: begins an index.
     """
 
     def __init__(self, max_bytes: int, begin: Callable[[], IndexParts]) -> None:
-        self._begin = begin
+        self.begin = begin
         self._max_bytes = max_bytes
         self._bytes = 0
         self._lock = threading.Lock()
         self._indexes: OrderedDict[ScopeKey, ScopeIndex] = OrderedDict()
-        # Of the last search: the version, what is begun of an index, or None before a version was asked for.
-        self._seen: OrderedDict[ScopeKey, str | Beginning | None] = OrderedDict()
+        self._begun: OrderedDict[ScopeKey, Beginning] = OrderedDict()
+        # The version at the last search; None before one was asked for.
+        self._versions: OrderedDict[ScopeKey, str | None] = OrderedDict()
         self._too_big: OrderedDict[ScopeKey, None] = OrderedDict()
 
     def find_index(self, scope: ScopeKey) -> ScopeIndex | None:
@@ -60,41 +63,60 @@ class IndexCache:
             return index
 
     def note_search(self, scope: ScopeKey) -> bool:
-        """Whether the scope was searched before, and may have an index."""
+        """Note a search of a scope without an index; whether it was searched before, and may get one."""
         with self._lock:
             if self._max_bytes <= 0 or scope in self._too_big:
                 return False
-            if scope in self._seen:
+            if scope in self._versions:
                 return True
-            _note(self._seen, scope, None)
+            _note(self._versions, scope, None)
             return False
 
-    def take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
-        """What to add to, for this thread alone; None if the pieces are not those of the search before."""
+    def note_version(self, scope: ScopeKey, version: str) -> bool:
+        """Note the version of the owner's pieces; whether it is that of the search before."""
         with self._lock:
-            seen = self._seen.get(scope)
-            _note(self._seen, scope, version)
-            if isinstance(seen, Beginning):
-                return seen if seen.version == version else None
-        return Beginning(version, self._begin()) if seen == version else None
+            is_settled = self._versions.get(scope) == version
+            _note(self._versions, scope, version)
+            return is_settled
+
+    def take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
+        """What is begun of the index at this version, if it is; no other thread gets it then."""
+        with self._lock:
+            begun = self._begun.pop(scope, None)
+            return begun if begun is not None and begun.version == version else None
 
     def keep_beginning(self, scope: ScopeKey, beginning: Beginning) -> None:
-        """Keep it for the next search to go on with."""
+        """Keep it for the next search to go on with.
+
+        Of two threads' the longer one stays. The least recently searched scopes make room.
+        """
         with self._lock:
-            _note(self._seen, scope, beginning)
+            other = self._begun.get(scope)
+            if other is not None and other.version == beginning.version:
+                beginning = max(other, beginning, key=lambda one: one.parts.pieces)
+            self._begun[scope] = beginning
+            self._begun.move_to_end(scope)
+            while sum(one.parts.size for one in self._begun.values()) > self._max_begun_bytes:
+                dropped, _ = self._begun.popitem(last=False)
+                if not self._begun:
+                    self._refuse(dropped)  # alone it takes all of the room
+
+    @property
+    def _max_begun_bytes(self) -> int:
+        # The vectors of large indexes are made smaller only when they are whole.
+        return 2 * self._max_bytes
 
     def refuse(self, scope: ScopeKey) -> None:
-        """Make no index of a scope that is too big."""
+        """Make no index of a scope that is too big, until many others were refused since."""
         with self._lock:
-            self._seen.pop(scope, None)
-            _note(self._too_big, scope, None)
+            self._refuse(scope)
 
     def keep(self, scope: ScopeKey, index: ScopeIndex) -> None:
         """Keep it for the next search; the least recently searched indexes make room."""
-        if index.size > self._max_bytes:
-            self.refuse(scope)
-            return
         with self._lock:
+            if index.size > self._max_bytes:
+                self._refuse(scope)
+                return
             self._remove(scope)
             self._indexes[scope] = index
             self._bytes += index.size
@@ -102,9 +124,13 @@ class IndexCache:
                 self._remove(next(iter(self._indexes)))
 
     def drop(self, scope: ScopeKey) -> None:
-        """Forget the index of a scope whose pieces have changed."""
+        """Forget the index of a scope whose pieces or messages have changed."""
         with self._lock:
             self._remove(scope)
+
+    def _refuse(self, scope: ScopeKey) -> None:
+        self._versions.pop(scope, None)
+        _note(self._too_big, scope, None)
 
     def _remove(self, scope: ScopeKey) -> None:
         index = self._indexes.pop(scope, None)
@@ -113,7 +139,7 @@ class IndexCache:
 
 
 def _note(seen: OrderedDict[ScopeKey, T], scope: ScopeKey, what: T) -> None:
-    """Note it as the last."""
+    """Note the scope as the latest; the oldest makes room."""
     seen[scope] = what
     seen.move_to_end(scope)
     while len(seen) > MAX_SCOPES_SEEN:

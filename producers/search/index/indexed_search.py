@@ -64,7 +64,22 @@ def search_index(
         index = yield from _make_index(indexes, scope)
         if index is None:
             return None
-    ranks = index.rank(query)
+    # Off the event loop: of a large scope this takes some hundredths of a second.
+    ranks: Ranks = yield Run(partial(index.rank, query))
+    rows, version = yield from _fetch_messages(scope, ranks, beside)
+    if version == index.version:
+        return ranks, rows
+    indexes.drop(scope)
+    return None
+
+
+def _fetch_messages(
+    scope: ScopeKey, ranks: Ranks, beside: int
+) -> Operation[tuple[list[IndexedHitsRow], str | None]]:
+    """The messages, and the version of the owner's pieces; None if none of the messages is there any more."""
+    if not ranks.from_seqs:
+        ((version,),) = yield from fetch(ChunkVersion(shard_key=scope.shard_key))
+        return [], version
     rows = yield from fetch(
         IndexedHits(
             shard_key=scope.shard_key,
@@ -75,11 +90,7 @@ def search_index(
             beside=beside,
         )
     )
-    if rows and rows[0].version == index.version:
-        return ranks, rows
-    # Also where nothing was found: without a row there is no version.
-    indexes.drop(scope)
-    return None
+    return rows, rows[0].version if rows else None
 
 
 def _make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | None]:
@@ -87,16 +98,16 @@ def _make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | 
     if not indexes.note_search(scope):
         return None
     ((version,),) = yield from fetch(ChunkVersion(shard_key=scope.shard_key))
+    if not indexes.note_version(scope, version):
+        return None
     begun = indexes.take_beginning(scope, version)
     if begun is None:
-        return None
+        begun = Beginning(version, (yield Run(indexes.begin)))
     stored, words = yield from _next_part(scope, begun.through)
-    if stored.version != version or any(row.version != version for row in words):
+    if stored.version != version or (words and words[0].version != version):
         return None
     parts = begun.parts
     yield Run(partial(_add, parts, stored, words))
-    if not parts.pieces:
-        return None
     if len(stored.session_keys) < PIECES_AT_ONCE:
         index: ScopeIndex = yield Run(partial(parts.finish, version))
         indexes.keep(scope, index)

@@ -14,10 +14,12 @@ from uuid import UUID
 import numpy as np
 import numpy.typing as npt
 
+from strandline.pipelines.text.bm25 import NEARBY, USUAL_LENGTH, B
 from strandline.producers.search.index.scope_index import StoredPieces, Word
 
 Floats = npt.NDArray[np.float64]
 Singles = npt.NDArray[np.float32]
+Halves = npt.NDArray[np.float16]
 Numbers = npt.NDArray[np.int64]
 SmallNumbers = npt.NDArray[np.int32]
 Flags = npt.NDArray[np.bool_]
@@ -25,11 +27,10 @@ Flags = npt.NDArray[np.bool_]
 # As search_v1: what all have in common is the mean of the first so many, less of it where they are few.
 PIECES_OF_THE_MEAN = 300
 FEW_PIECES = 10
-# Of few words a vector says little (search.sql, contrast), and a usual message has 40 lexemes (bm25.sql).
+# Of few words a vector says little (the fragment contrast).
 FEW_WORDS = 18
-USUAL_LENGTH = 40
 # How far a word counts for the messages beside its own.
-REACH = 3
+REACH = max(NEARBY)
 # The vectors of more pieces are kept as numbers of one byte, a quarter of the memory.
 PRECISE_PIECES = 20_000
 _BYTE = 127
@@ -39,8 +40,8 @@ _NO_DAY = np.iinfo(np.int32).min
 
 
 @dataclass(frozen=True, slots=True)
-class Vectors:
-    """Vectors of pieces, as single numbers; or as numbers of one byte, with a factor for each row."""
+class PieceVectors:
+    """Vectors of pieces, in single precision; or as numbers of one byte, with a factor for each row."""
 
     rows: Singles | npt.NDArray[np.int8]
     scales: Singles | None
@@ -95,7 +96,7 @@ class ScopeArrays:
         share: how much of that is left out.
         centred: the product of each vector with the centre.
         trust: of each piece, how much its vector says.
-        postings: of each word.
+        postings: where each word occurs.
         is_assistant: of each message, whether the assistant said it.
         tones, days: of each message, as ``chunk.tone``, and as an ordinal.
         speakers: the messages of each lexeme of a speaker's name.
@@ -108,7 +109,7 @@ class ScopeArrays:
     from_seqs: Numbers
     through_seqs: Numbers
     firsts: Numbers
-    vectors: Vectors
+    vectors: PieceVectors
     centre: Singles | None
     share: float
     centred: Singles
@@ -133,7 +134,7 @@ class _Columns(NamedTuple):
     tones: SmallNumbers
     days: SmallNumbers
     has_vector: Flags
-    vectors: Singles
+    vectors: Halves
     word: Numbers
     holder: Numbers
     times: Floats
@@ -148,6 +149,11 @@ class ScopeParts:
     _words: dict[str, int] = field(default_factory=dict)
     _speakers: dict[str, list[int]] = field(default_factory=dict)
     _parts: list[_Columns] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Their memory, in bytes, about."""
+        return sum(column.nbytes for part in self._parts for column in part) + len(self._words) * _WORD_BYTES
 
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
         """Add the pieces that follow, and their words."""
@@ -193,9 +199,10 @@ def _arrange(
     is_first = np.ones(len(session), np.bool_)
     is_first[1:] = (session[1:] != session[:-1]) | (from_seqs[1:] != from_seqs[:-1])
     firsts, message = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-    centre, share = _centre(columns.vectors, columns.has_vector)
-    vectors = _keep_vectors(columns.vectors)
-    by_length = 0.25 + 0.75 * lengths[firsts] / USUAL_LENGTH
+    precise = columns.vectors.astype(np.float32)
+    centre, share = _centre(precise, columns.has_vector)
+    vectors = _keep_vectors(precise)
+    by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
     postings = _postings(columns, words, message, by_length)
     beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts])
     trust = np.where(columns.tones == 1, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
@@ -225,21 +232,21 @@ def _arrange(
     )
 
 
-def _read_vectors(sent: bytes, has_vector: Flags) -> Singles:
+def _read_vectors(sent: bytes, has_vector: Flags) -> Halves:
     """As pgvector sends halfvec: its dimensions, 2 bytes that are unused, and the numbers."""
     if not has_vector.any():
-        return np.zeros((len(has_vector), 0), np.float32)
+        return np.zeros((len(has_vector), 0), np.float16)
     dimensions = int.from_bytes(sent[:2], "big")
-    vectors = np.zeros((len(has_vector), dimensions), np.float32)
+    vectors = np.zeros((len(has_vector), dimensions), np.float16)
     vectors[has_vector] = np.frombuffer(sent, ">f2").reshape(-1, dimensions + 2)[:, 2:]
     return vectors
 
 
-def _keep_vectors(vectors: Singles) -> Vectors:
+def _keep_vectors(vectors: Singles) -> PieceVectors:
     if len(vectors) <= PRECISE_PIECES:
-        return Vectors(vectors, None)
+        return PieceVectors(vectors, None)
     scales = np.maximum(np.abs(vectors).max(axis=1), 1e-9) / _BYTE
-    return Vectors(np.round(vectors / scales[:, None]).astype(np.int8), scales)
+    return PieceVectors(np.round(vectors / scales[:, None]).astype(np.int8), scales)
 
 
 def _centre(vectors: Singles, has_vector: Flags) -> tuple[Singles | None, float]:
@@ -257,7 +264,7 @@ def _postings(
     message: Numbers,
     by_length: Floats,
 ) -> Postings:
-    """A word counts once for a message, as often as it occurs in all of its pieces."""
+    """One entry for each word of a message: how often it occurs in all of its pieces."""
     keys = (columns.word << 32) + message[columns.holder]
     order = np.argsort(keys, kind="stable")
     keys = keys[order]

@@ -1,4 +1,7 @@
-"""An index of a scope in memory: what it is made of, what it is asked, and what it answers."""
+"""An index of a scope in memory: what it is made of, what it is asked, and what it answers.
+
+Protocols stand for what is made of arrays, so that numpy is imported only with the first index.
+"""
 
 from __future__ import annotations
 
@@ -112,7 +115,7 @@ class ScopeIndex(Protocol):
         ...
 
     def rank(self, query: IndexQuery) -> Ranks:
-        """The best messages, as ``search_v1`` ranks them."""
+        """The best messages, as the SQL function ``search_small_v1`` ranks them."""
         ...
 
 
@@ -124,10 +127,15 @@ class IndexParts(Protocol):
         """The pieces so far."""
         ...
 
+    @property
+    def size(self) -> int:
+        """Their memory, in bytes, about."""
+        ...
+
     def add(self, pieces: StoredPieces, words: Sequence[Word]) -> None:
         """Add the pieces that follow, and their words."""
         ...
 
     def finish(self, version: str) -> ScopeIndex:
-        """The index of all of them, at least one."""
+        """The index of all of them."""
         ...
