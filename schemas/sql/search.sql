@@ -51,6 +51,7 @@ SELECT @chunk_version(%(shard_key)s) AS version
 --     through_piece integer, at_once bigint
 -- row: version text, session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], lengths
 --     integer[], roles text[], speakers text[], tones smallint[], said_on date?[], has_vector boolean[], vectors text
+-- repeatable
 WITH pieces AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.speaker, c.tone,
         c.said_on, c.embedding
@@ -75,10 +76,12 @@ SELECT @chunk_version(%(shard_key)s) AS version,
 FROM pieces c
 
 -- name: index_words
--- The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each.
+-- The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each; a row without a
+-- word if there is none.
 -- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
 --     through_piece integer, at_once bigint
--- row: version text, word text, pieces bigint[], times integer[]
+-- row: version text, word text?, pieces bigint[]?, times integer[]?
+-- repeatable
 WITH pieces AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.lexemes
     FROM strandline.chunk c
@@ -91,13 +94,13 @@ WITH pieces AS MATERIALIZED (
 ), version AS MATERIALIZED (
     SELECT @chunk_version(%(shard_key)s) AS version
 )
-SELECT v.version, w.word, w.pieces, w.times FROM version v CROSS JOIN (
+SELECT v.version, w.word, w.pieces, w.times FROM version v LEFT JOIN (
     SELECT u.lexeme AS word, array_agg(c.number - 1) AS pieces, array_agg(cardinality(u.positions)) AS times
     FROM (
         SELECT row_number() OVER (ORDER BY p.session_key, p.from_seq, p.piece) AS number, p.lexemes
         FROM pieces p) AS c
     CROSS JOIN LATERAL unnest(c.lexemes) AS u
-    GROUP BY u.lexeme) AS w
+    GROUP BY u.lexeme) AS w ON true
 
 -- name: indexed_hits
 -- Messages that an index in memory has ranked, each with those beside it, and the version of the owner's pieces now.

@@ -224,5 +224,6 @@ chunk_change = Table(
     metadata,
     key("shard_key"),
     Column("change_id", BigInteger, primary_key=True, autoincrement=False),
+    moment("changed_at", default=True),
     comment="The last transactions that changed an owner's pieces; no index in memory outlives such a change",
 )

@@ -148,10 +148,12 @@ def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floa
     (p - s c) (q - s c) / (|q - s c| u), u being the usual length of p - s c; times the trust in the piece.
     """
     count = len(index.session)
-    if vector is None or index.centre is None:
+    if vector is None or not index.vectors.rows.shape[1]:
         return np.zeros(count), np.zeros(count)
     query = np.fromstring(vector[1:-1], np.float32, sep=",").astype(np.float16).astype(np.float32)
     cosines = index.vectors.times(query)
+    if index.centre is None:
+        return _best(index, cosines), np.zeros(count)
     share, along_centre = index.share, float(index.centre @ query)
     centre_square = float(index.centre @ index.centre)
     offset = -share * along_centre + share * share * centre_square

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -20,6 +21,9 @@ T = TypeVar("T")
 
 # Scopes whose last search is remembered, some 300 bytes each.
 MAX_SCOPES_SEEN = 10_000
+# An index that was not searched for so long makes room for others.
+QUIET_SECONDS = 120.0
+REFUSED_SECONDS = 600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,19 +57,22 @@ class IndexCache:
         self._begun: OrderedDict[ScopeKey, Beginning] = OrderedDict()
         # The version at the last search; None before one was asked for.
         self._versions: OrderedDict[ScopeKey, str | None] = OrderedDict()
-        self._too_big: OrderedDict[ScopeKey, None] = OrderedDict()
+        # Until when no index is to be made, and when each was searched last, by the clock that only goes on.
+        self._refused: OrderedDict[ScopeKey, float] = OrderedDict()
+        self._searched_at: dict[ScopeKey, float] = {}
 
     def find_index(self, scope: ScopeKey) -> ScopeIndex | None:
         with self._lock:
             index = self._indexes.get(scope)
             if index is not None:
                 self._indexes.move_to_end(scope)
+                self._searched_at[scope] = time.monotonic()
             return index
 
     def note_search(self, scope: ScopeKey) -> bool:
         """Note a search of a scope without an index; whether it was searched before, and may get one."""
         with self._lock:
-            if self._max_bytes <= 0 or scope in self._too_big:
+            if self._max_bytes <= 0 or time.monotonic() < self._refused.get(scope, 0):
                 return False
             if scope in self._versions:
                 return True
@@ -107,35 +114,44 @@ class IndexCache:
         return 2 * self._max_bytes
 
     def refuse(self, scope: ScopeKey) -> None:
-        """Make no index of a scope that is too big, until many others were refused since."""
+        """Make no index of a scope for some minutes: it is too big, or something failed."""
         with self._lock:
             self._refuse(scope)
 
     def keep(self, scope: ScopeKey, index: ScopeIndex) -> None:
-        """Keep it for the next search; the least recently searched indexes make room."""
-        with self._lock:
-            if index.size > self._max_bytes:
-                self._refuse(scope)
-                return
-            self._remove(scope)
-            self._indexes[scope] = index
-            self._bytes += index.size
-            while self._bytes > self._max_bytes:
-                self._remove(next(iter(self._indexes)))
+        """Keep it for the next search; indexes that were not searched for some minutes make room.
 
-    def drop(self, scope: ScopeKey) -> None:
-        """Forget the index of a scope whose pieces or messages have changed."""
+        Where there is too little of it the new one is not kept: otherwise scopes that are searched in turns
+        would have each an index made for each search.
+        """
         with self._lock:
             self._remove(scope)
+            latest = time.monotonic() - QUIET_SECONDS
+            while self._bytes + index.size > self._max_bytes:
+                oldest = next(iter(self._indexes), None)
+                if oldest is None or self._searched_at[oldest] > latest:
+                    self._refuse(scope)
+                    return
+                self._remove(oldest)
+            self._indexes[scope] = index
+            self._searched_at[scope] = time.monotonic()
+            self._bytes += index.size
+
+    def drop(self, scope: ScopeKey, index: ScopeIndex) -> None:
+        """Forget an index of pieces or messages that have changed."""
+        with self._lock:
+            if self._indexes.get(scope) is index:
+                self._remove(scope)
 
     def _refuse(self, scope: ScopeKey) -> None:
         self._versions.pop(scope, None)
-        _note(self._too_big, scope, None)
+        _note(self._refused, scope, time.monotonic() + REFUSED_SECONDS)
 
     def _remove(self, scope: ScopeKey) -> None:
         index = self._indexes.pop(scope, None)
         if index is not None:
             self._bytes -= index.size
+            del self._searched_at[scope]
 
 
 def _note(seen: OrderedDict[ScopeKey, T], scope: ScopeKey, what: T) -> None:

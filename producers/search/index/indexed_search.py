@@ -6,6 +6,7 @@ Where that is not the index's version, nothing of the index is shown, and the da
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from functools import partial
 from typing import TypedDict
@@ -22,6 +23,7 @@ from strandline.producers.search.index.scope_index import (
     StoredPieces,
     Word,
 )
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import (
     ChunkVersion,
@@ -32,6 +34,8 @@ from strandline.schemas.queries.conversation.search import (
     IndexWords,
     IndexWordsRow,
 )
+
+logger = logging.getLogger("strandline.producers")
 
 # Each search of a scope without an index adds so many pieces to it, which takes a few hundredths of a second;
 # a scope with more than so many in all is always searched by the database.
@@ -61,7 +65,7 @@ def search_index(
     """
     index = indexes.find_index(scope)
     if index is None:
-        index = yield from _make_index(indexes, scope)
+        index = yield from _try_to_make_index(indexes, scope)
         if index is None:
             return None
     # Off the event loop: of a large scope this takes some hundredths of a second.
@@ -69,8 +73,18 @@ def search_index(
     rows, version = yield from _fetch_messages(scope, ranks, beside)
     if version == index.version:
         return ranks, rows
-    indexes.drop(scope)
+    indexes.drop(scope, index)
     return None
+
+
+def _try_to_make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | None]:
+    """As ``_make_index``; where that fails the database searches, and the next attempt comes later."""
+    try:
+        return (yield from _make_index(indexes, scope))
+    except StrandlineError as error:
+        logger.warning("no index was made", extra={"action": "index_failed", "reason": str(error)})
+        indexes.refuse(scope)
+        return None
 
 
 def _fetch_messages(
@@ -104,7 +118,7 @@ def _make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | 
     if begun is None:
         begun = Beginning(version, (yield Run(indexes.begin)))
     stored, words = yield from _next_part(scope, begun.through)
-    if stored.version != version or (words and words[0].version != version):
+    if {stored.version, words[0].version} != {version}:
         return None
     parts = begun.parts
     yield Run(partial(_add, parts, stored, words))
@@ -151,4 +165,5 @@ def _add(parts: IndexParts, stored: IndexPiecesRow, words: Sequence[IndexWordsRo
         has_vector=stored.has_vector,
         vectors=bytes.fromhex(stored.vectors),
     )
-    parts.add(pieces, [Word(row.word, row.pieces, row.times) for row in words])
+    known = [Word(row.word, row.pieces or (), row.times or ()) for row in words if row.word is not None]
+    parts.add(pieces, known)

@@ -34,6 +34,8 @@ REACH = max(NEARBY)
 # The vectors of more pieces are kept as numbers of one byte, a quarter of the memory.
 PRECISE_PIECES = 20_000
 _BYTE = 127
+# Converted together, so that a large scope takes no second copy.
+ROWS_AT_ONCE = 2_048
 # In memory, of a word.
 _WORD_BYTES = 200
 _NO_DAY = np.iinfo(np.int32).min
@@ -53,9 +55,9 @@ class PieceVectors:
             precise: Singles = np.vecdot(self.rows, vector)
             return precise
         products = np.empty(len(self.rows), np.float32)
-        for first in range(0, len(self.rows), 2_048):
-            block = self.rows[first : first + 2_048].astype(np.float32)
-            np.vecdot(block, vector, out=products[first : first + 2_048])
+        for first in range(0, len(self.rows), ROWS_AT_ONCE):
+            block = self.rows[first : first + ROWS_AT_ONCE].astype(np.float32)
+            np.vecdot(block, vector, out=products[first : first + ROWS_AT_ONCE])
         return products * self.scales
 
 
@@ -185,7 +187,9 @@ class ScopeParts:
 
     def arrange(self) -> ScopeArrays:
         """All of them; there is at least one piece."""
-        columns = _Columns(*map(np.concatenate, zip(*self._parts, strict=True)))
+        width = max(part.vectors.shape[1] for part in self._parts)
+        parts = [part._replace(vectors=_of_width(part.vectors, width)) for part in self._parts]
+        columns = _Columns(*map(np.concatenate, zip(*parts, strict=True)))
         return _arrange(columns, list(self._sessions), self._words, self._speakers)
 
 
@@ -199,9 +203,8 @@ def _arrange(
     is_first = np.ones(len(session), np.bool_)
     is_first[1:] = (session[1:] != session[:-1]) | (from_seqs[1:] != from_seqs[:-1])
     firsts, message = np.flatnonzero(is_first), np.cumsum(is_first) - 1
-    precise = columns.vectors.astype(np.float32)
-    centre, share = _centre(precise, columns.has_vector)
-    vectors = _keep_vectors(precise)
+    centre, share = _centre(columns.vectors, columns.has_vector)
+    vectors = _keep_vectors(columns.vectors)
     by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
     postings = _postings(columns, words, message, by_length)
     beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts])
@@ -242,14 +245,24 @@ def _read_vectors(sent: bytes, has_vector: Flags) -> Halves:
     return vectors
 
 
-def _keep_vectors(vectors: Singles) -> PieceVectors:
-    if len(vectors) <= PRECISE_PIECES:
-        return PieceVectors(vectors, None)
-    scales = np.maximum(np.abs(vectors).max(axis=1), 1e-9) / _BYTE
-    return PieceVectors(np.round(vectors / scales[:, None]).astype(np.int8), scales)
+def _of_width(vectors: Halves, width: int) -> Halves:
+    """As they are; zeros for a part of which no piece has a vector."""
+    return vectors if vectors.shape[1] == width else np.zeros((len(vectors), width), np.float16)
 
 
-def _centre(vectors: Singles, has_vector: Flags) -> tuple[Singles | None, float]:
+def _keep_vectors(vectors: Halves) -> PieceVectors:
+    if len(vectors) <= PRECISE_PIECES or not vectors.shape[1]:
+        return PieceVectors(vectors.astype(np.float32), None)
+    rows, scales = np.empty(vectors.shape, np.int8), np.empty(len(vectors), np.float32)
+    for first in range(0, len(vectors), ROWS_AT_ONCE):
+        block = vectors[first : first + ROWS_AT_ONCE].astype(np.float32)
+        of_block = np.maximum(np.abs(block).max(axis=1), 1e-9) / _BYTE
+        scales[first : first + ROWS_AT_ONCE] = of_block
+        rows[first : first + ROWS_AT_ONCE] = np.round(block / of_block[:, None])
+    return PieceVectors(rows, scales)
+
+
+def _centre(vectors: Halves, has_vector: Flags) -> tuple[Singles | None, float]:
     """The mean of the first pieces, as precise as pgvector keeps it, and how much of it is left out."""
     first = vectors[:PIECES_OF_THE_MEAN][has_vector[:PIECES_OF_THE_MEAN]]
     if not len(first):

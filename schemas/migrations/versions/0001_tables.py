@@ -160,6 +160,12 @@ def upgrade() -> None:
         "chunk_change",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("change_id", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column(
+            "changed_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
         sa.PrimaryKeyConstraint("shard_key", "change_id", name=op.f("chunk_change_pkey")),
         schema=schema,
         comment=(

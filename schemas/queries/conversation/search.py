@@ -168,6 +168,7 @@ class IndexPieces(Query[IndexPiecesRow]):
 
     __slots__ = ()
     name = "index_pieces"
+    repeatable = True
     row = IndexPiecesRow
 
     def __init__(
@@ -194,16 +195,19 @@ class IndexPieces(Query[IndexPiecesRow]):
 
 class IndexWordsRow(NamedTuple):
     version: str
-    word: str
-    pieces: list[int]
-    times: list[int]
+    word: str | None
+    pieces: list[int] | None
+    times: list[int] | None
 
 
 class IndexWords(Query[IndexWordsRow]):
-    """The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each."""
+    """The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each; a
+    row without a word if there is none.
+    """
 
     __slots__ = ()
     name = "index_words"
+    repeatable = True
     row = IndexWordsRow
 
     def __init__(

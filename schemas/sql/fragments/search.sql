@@ -5,13 +5,16 @@
 
 -- fragment: note_chunk_change(owner)
 -- To be done wherever pieces of an owner's own messages are written or deleted: processes keep indexes of them.  A row
--- per transaction, so that nothing is waited for; a set of such rows that was there once never comes back.
+-- per transaction, so that nothing is waited for; a set of such rows that was there once never comes back, nor in a
+-- database that was restored, whose transactions may have numbers that were used before.
 INSERT INTO strandline.chunk_change (shard_key, change_id)
-VALUES ({owner}, pg_current_xact_id()::text::bigint) ON CONFLICT DO NOTHING
+VALUES ({owner}, pg_current_xact_id()::text::bigint)
+ON CONFLICT (shard_key, change_id) DO UPDATE SET changed_at = excluded.changed_at
 
 -- fragment: chunk_version(owner)
--- The version of an owner's pieces: with the numbers of the rows' transactions, for a database that was restored.
-(SELECT coalesce(string_agg(change.change_id || '.' || change.xmin::text, ',' ORDER BY change.change_id), '')
+-- The version of an owner's pieces.
+(SELECT coalesce(string_agg(change.change_id || '.' || extract(epoch FROM change.changed_at), ','
+        ORDER BY change.change_id), '')
     FROM strandline.chunk_change change WHERE change.shard_key = {owner})
 
 -- fragment: any_word()

@@ -19,14 +19,16 @@ from hypothesis import strategies as st
 from strandline import Memory, VectorMemoryBlock
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.vectors.stage import vector_text
-from strandline.producers.search.index import indexed_search, scope_arrays
+from strandline.producers.search.index import index_cache, indexed_search, scope_arrays
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
     IndexQuery,
     ScopeIndex,
     ScopeKey,
+    StoredPieces,
 )
+from strandline.schemas.errors import DatabaseTimeoutError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
@@ -192,7 +194,7 @@ def test_vectors_of_one_byte_each_find_nearly_the_same(
         assert len(places[0] & places[1]) >= 8
 
 
-def test_the_least_recently_searched_index_makes_room() -> None:
+def test_the_least_recently_searched_index_makes_room(monkeypatch: pytest.MonkeyPatch) -> None:
     class Sized:
         version, size = "1", 40
 
@@ -202,6 +204,10 @@ def test_the_least_recently_searched_index_makes_room() -> None:
     cache.keep(first, Sized())  # type: ignore[arg-type]
     cache.keep(second, Sized())  # type: ignore[arg-type]
     assert cache.find_index(first) is not None
+    cache.keep(third, Sized())  # type: ignore[arg-type]
+    assert [cache.find_index(scope) is not None for scope in scopes] == [True, True, False], "both are in use"
+    monkeypatch.setattr(index_cache, "QUIET_SECONDS", -1)
+    cache.find_index(first)
     cache.keep(third, Sized())  # type: ignore[arg-type]
     assert [cache.find_index(scope) is not None for scope in scopes] == [True, False, True]
 
@@ -250,6 +256,28 @@ def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory()
     cache.keep_beginning(other, begun("1", 20, size=201))
     assert cache.take_beginning(other, "1") is None
     assert not cache.note_search(other), "alone it was too big"
+
+
+def test_an_index_that_cannot_be_made_fails_no_search(
+    talk: Callable[..., Memory], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(*_: object) -> None:
+        raise DatabaseTimeoutError("The statement took too long.")
+
+    memory = talk("s", "The lighthouse stands at Bergen.")
+    monkeypatch.setattr(indexed_search, "_add", fail)
+    assert [found(memory) for _ in range(4)] == [["The lighthouse stands at Bergen."]] * 4
+    assert not memory._resources.indexes._indexes
+
+
+def test_parts_without_vectors_go_with_parts_that_have_them() -> None:
+    key, parts = uuid4(), ArrayParts()
+    sent = b"\0\2\0\0" + b"\x3c\0" + b"\0\0"  # (1, 0) as pgvector sends a halfvec
+    for seq, vectors_sent in ((1, b""), (2, sent)):
+        piece = [key], [seq], [seq], [3], ["user"], [""], [0], [None], [bool(vectors_sent)], vectors_sent
+        parts.add(StoredPieces(*piece), [])
+    query = IndexQuery("[1,0]", [], False, [], [], (key, FAR), 0.0, 10, key)
+    assert parts.finish("1").rank(query).similarities[0] == pytest.approx(1)
 
 
 @pytest.fixture
