@@ -55,13 +55,7 @@ SELECT @chunk_version(%(shard_key)s) AS version
 WITH pieces AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.speaker, c.tone,
         c.said_on, c.embedding
-    FROM strandline.chunk c
-    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
-        AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
-            AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        AND (c.session_key, c.from_seq, c.piece)
-            > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
-    ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+    @next_pieces()
 )
 SELECT @chunk_version(%(shard_key)s) AS version,
     coalesce(array_agg(c.session_key), '{}') AS session_keys, coalesce(array_agg(c.from_seq), '{}') AS from_seqs,
@@ -72,7 +66,7 @@ SELECT @chunk_version(%(shard_key)s) AS version,
     coalesce(array_agg(c.tone), '{}') AS tones, coalesce(array_agg(c.said_on), '{}') AS said_on,
     coalesce(array_agg(c.embedding IS NOT NULL), '{}') AS has_vector,
     coalesce(encode(string_agg(halfvec_send(c.embedding), ''::bytea), 'hex'), '') AS vectors
--- Each array_agg follows the order of the CTE, so the columns agree. index_words numbers the same pieces.
+-- Each array_agg follows the order of the CTE, so the columns agree.
 FROM pieces c
 
 -- name: index_words
@@ -84,13 +78,7 @@ FROM pieces c
 -- repeatable
 WITH pieces AS MATERIALIZED (
     SELECT c.session_key, c.from_seq, c.piece, c.lexemes
-    FROM strandline.chunk c
-    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
-        AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
-            AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-        AND (c.session_key, c.from_seq, c.piece)
-            > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
-    ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+    @next_pieces()
 ), version AS MATERIALIZED (
     SELECT @chunk_version(%(shard_key)s) AS version
 )

@@ -17,6 +17,16 @@ ON CONFLICT (shard_key, change_id) DO UPDATE SET changed_at = excluded.changed_a
         ORDER BY change.change_id), '')
     FROM strandline.chunk_change change WHERE change.shard_key = {owner})
 
+-- fragment: next_pieces()
+-- The pieces of a scope after one of them, which two statements number alike.
+FROM strandline.chunk c
+WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
+    AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
+        AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
+    AND (c.session_key, c.from_seq, c.piece)
+        > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
+ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+
 -- fragment: any_word()
 -- Most pieces hold no word of the query, which this says sooner than a look for each.
 (SELECT string_agg('''' || replace(replace(u.lexeme, '\', '\\'), '''', '''''') || '''', ' | ')
