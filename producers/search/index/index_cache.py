@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
 
@@ -60,6 +61,7 @@ class IndexCache:
         # Until when no index is to be made, and when each was searched last, by the clock that only goes on.
         self._refused: OrderedDict[ScopeKey, float] = OrderedDict()
         self._searched_at: dict[ScopeKey, float] = {}
+        self._in_the_making: set[ScopeKey] = set()
 
     def find_index(self, scope: ScopeKey) -> ScopeIndex | None:
         with self._lock:
@@ -68,6 +70,19 @@ class IndexCache:
                 self._indexes.move_to_end(scope)
                 self._searched_at[scope] = time.monotonic()
             return index
+
+    @contextmanager
+    def make_alone(self, scope: ScopeKey) -> Iterator[bool]:
+        """Whether this search may add a part to the index: False while another thread does."""
+        with self._lock:
+            is_free = scope not in self._in_the_making
+            self._in_the_making.add(scope)
+        try:
+            yield is_free
+        finally:
+            if is_free:
+                with self._lock:
+                    self._in_the_making.discard(scope)
 
     def note_search(self, scope: ScopeKey) -> bool:
         """Note a search of a scope without an index; whether it was searched before, and may get one."""
@@ -87,20 +102,14 @@ class IndexCache:
             return is_settled
 
     def take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
-        """What is begun of the index at this version, if it is; no other thread gets it then."""
+        """What is begun of the index at this version, if it is."""
         with self._lock:
             begun = self._begun.pop(scope, None)
             return begun if begun is not None and begun.version == version else None
 
     def keep_beginning(self, scope: ScopeKey, beginning: Beginning) -> None:
-        """Keep it for the next search to go on with.
-
-        Of two threads' the longer one stays. The least recently searched scopes make room.
-        """
+        """Keep it for the next search to go on with; the least recently searched scopes make room."""
         with self._lock:
-            other = self._begun.get(scope)
-            if other is not None and other.version == beginning.version:
-                beginning = max(other, beginning, key=lambda one: one.parts.pieces)
             self._begun[scope] = beginning
             self._begun.move_to_end(scope)
             while sum(one.parts.size for one in self._begun.values()) > self._max_begun_bytes:

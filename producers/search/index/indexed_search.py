@@ -80,7 +80,8 @@ def search_index(
 def _try_to_make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | None]:
     """As ``_make_index``; where that fails the database searches, and the next attempt comes later."""
     try:
-        return (yield from _make_index(indexes, scope))
+        with indexes.make_alone(scope) as is_free:
+            return (yield from _make_index(indexes, scope)) if is_free else None
     except StrandlineError as error:
         logger.warning("no index was made", extra={"action": "index_failed", "reason": str(error)})
         indexes.refuse(scope)

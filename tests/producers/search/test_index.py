@@ -244,10 +244,9 @@ def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory()
     cache = IndexCache(100, ArrayParts)
     scope, other = ScopeKey(uuid4(), 1, None), ScopeKey(uuid4(), 1, None)
     cache.keep_beginning(scope, begun("1", 10))
-    cache.keep_beginning(scope, begun("1", 4))
     taken = cache.take_beginning(scope, "1")
-    assert taken is not None and taken.parts.pieces == 10, "of two threads' the longer one stays"
-    assert cache.take_beginning(scope, "1") is None, "another thread has it"
+    assert taken is not None and taken.parts.pieces == 10
+    assert cache.take_beginning(scope, "1") is None, "it was taken"
     cache.keep_beginning(scope, begun("1", 10))
     assert cache.take_beginning(scope, "2") is None
     cache.keep_beginning(scope, begun("1", 10, size=150))
@@ -256,6 +255,20 @@ def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory()
     cache.keep_beginning(other, begun("1", 20, size=201))
     assert cache.take_beginning(other, "1") is None
     assert not cache.note_search(other), "alone it was too big"
+
+
+def test_one_search_at_a_time_adds_to_an_index() -> None:
+    cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
+    other = ScopeKey(uuid4(), 1, None)
+    with cache.make_alone(scope) as first:
+        with cache.make_alone(scope) as second, cache.make_alone(other) as elsewhere:
+            assert (first, second, elsewhere) == (True, False, True)
+        with cache.make_alone(scope) as third:
+            assert not third, "the first one still makes it"
+    with pytest.raises(KeyError), cache.make_alone(scope) as fourth:
+        raise KeyError(fourth)
+    with cache.make_alone(scope) as fifth:
+        assert fifth
 
 
 def test_an_index_that_cannot_be_made_fails_no_search(
