@@ -1,4 +1,4 @@
-"""Model calls that a producer makes for somebody who waits: under the namespace's budget, and in the ledger.
+"""Model calls that a producer makes for a caller who waits: under the namespace's budget, and in the ledger.
 
 Workers record a call with the batch that it is made for.  These have no batch, so the process that makes one
 counts it before, and records it before the answer is used, since it was paid for.

@@ -852,7 +852,7 @@ def upgrade() -> None:
             "generation_id",
             sa.Integer(),
             nullable=True,
-            comment="NULL of a call that a producer made for somebody who waits",
+            comment="NULL for a call that a producer made",
         ),
         sa.Column("stage", sa.Text(), nullable=False),
         sa.Column("batch_id", sa.Uuid(), nullable=False),

@@ -1,6 +1,6 @@
 -- admit_call_v1: count a model call that a producer is about to make against a namespace's budget of today (UTC).
 --
--- Producers take no slices: they ask models rarely, and for somebody who waits.  All of them count in one row, under
+-- Producers take no slices: they ask models rarely, and for a caller who waits.  All of them count in one row, under
 -- the nil uuid where workers have their own, so a call is counted at once, and by all workers.  They come one after
 -- the other, and exceed a budget by no more than their running calls cost above the estimate.
 -- Returns no row if the namespace has no budget; else the day that the call counts for, or what is used up, and for how
