@@ -14,6 +14,7 @@ from strandline.producers.facts.figures import (
     owner_topics,
 )
 from strandline.producers.facts.listing import FactFilter, check_count, checked_limit
+from strandline.producers.model_calls import payer_of
 from strandline.producers.search.choice import (
     MAX_CONSIDERED_FACTS,
     ChoiceRequest,
@@ -46,7 +47,7 @@ class FactLookups:
         """Let a model choose the live facts that help with ``question``, the most helpful first.
 
         This process calls the model that ``STRANDLINE_FACTS_MODEL`` names, once, and waits for it; a read
-        never does.  The result says what it cost, which no worker's budget or ledger counts.
+        never does.  The result says what it cost; the ledger and the namespace's budget count it.
 
         Args:
             question: a question or request; of a long text, only the end is used.
@@ -57,7 +58,8 @@ class FactLookups:
             model: another model of the same server.
 
         Raises:
-            ModelError: the model does not answer, or not in the form asked for.
+            ModelError: the model does not answer, or not in the form asked for; or the namespace has used up
+                its budget, and the model was not asked.
             ConfigurationError: no model is configured, or many have been named.
         """
         return self._runner.run(
@@ -118,6 +120,7 @@ class FactLookups:
                 among=check_count("among", among, MAX_CONSIDERED_FACTS),
                 filters=FactFilter.check(topics, agent_id, team_id),
                 ask_model=partial(self._resources.ask_model, model=name),
+                payer=payer_of(self._owner, self._resources.settings),
                 embed_query=self._resources.embed_query,
             )
         )

@@ -7,6 +7,7 @@ from functools import partial
 from strandline.pipelines.facts.editing.recording import edit_facts
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
+from strandline.producers.model_calls import payer_of
 from strandline.producers.tokens import text_counter
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
@@ -25,10 +26,12 @@ class FactOptimizing:
 
         This process asks the model of the derivation that serves, once, and waits for its answer.  At most
         100 facts are shown, those that have most in common.  What people worded or judged stays as it is.
+        The ledger and the namespace's budget count the call.
 
         Raises:
             UnknownPipelineError: no worker has registered facts in this database.
-            ModelError: the model failed, or its answer would lose facts.
+            ModelError: the model failed, or its answer would lose facts; or the namespace has used up its
+                budget, and the model was not asked.
         """
         return self._runner.run(self._propose())
 
@@ -54,7 +57,9 @@ class FactOptimizing:
 
     def _propose(self) -> Operation[Optimization]:
         return propose_optimization(
-            self._owner.shard_key, self._resources.build_facts_model, text_counter(None)
+            payer_of(self._owner, self._resources.settings),
+            self._resources.build_facts_model,
+            text_counter(None),
         )
 
     def _apply(self, optimization: object) -> Operation[None]:

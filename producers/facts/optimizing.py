@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
@@ -18,6 +19,7 @@ from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
@@ -74,14 +76,16 @@ class Optimization:
 
 
 def propose_optimization(
-    shard_key: UUID, build_model: BuildModel, count_text: Callable[[str], int]
+    payer: Payer, build_model: BuildModel, count_text: Callable[[str], int]
 ) -> Operation[Optimization]:
     """Ask the model of the derivation that serves for sentences that hold several facts.
 
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
+        BudgetError: the namespace has used up its budget.
         ModelError: the model failed, or its answer would lose facts.
     """
+    shard_key, proposal_id = payer.shard_key, uuid4()
     serving = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=FACTS))
     if not serving:
         raise UnknownPipelineError("No worker has registered the pipeline 'facts' in this database.")
@@ -93,7 +97,9 @@ def propose_optimization(
     if len(facts) > 1:
         numbered = tuple(NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(facts, 1))
         model = yield Run(lambda: build_model(json.loads(generation.config), json.loads(generation.prompts)))
-        answer = yield Run(lambda: model.answer(CondenseTask(numbered, max(1, len(live) // 2))))
+        task, characters = CondenseTask(numbered, max(1, len(live) // 2)), sum(len(f.text) for f in numbered)
+        call = PaidCall("optimize", "condense", partial(model.answer, task), characters, proposal_id)
+        answer = yield from ask_model(payer, call)
     proposed = () if answer is None else parse_condense(answer.text, len(facts))
     merged = tuple(one for one in (_merge(sentence, facts) for sentence in proposed) if one is not None)
     before = sum(count_text(fact.text) for fact in live)
@@ -106,7 +112,7 @@ def propose_optimization(
         tokens_after=before - saved,
         model="" if answer is None else answer.model,
         prompt_hash="" if answer is None else answer.prompt_hash,
-        id=uuid4(),
+        id=proposal_id,
         keys=keys,
         compared=_snapshot(live),
     )

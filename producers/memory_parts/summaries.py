@@ -6,6 +6,7 @@ from functools import partial
 
 from strandline.producers.arguments import check_count
 from strandline.producers.memory_parts.search import MemorySearch
+from strandline.producers.model_calls import payer_of
 from strandline.producers.runs.latest_summary import (
     MAX_SUMMARIZED_MESSAGES,
     LatestSummary,
@@ -33,7 +34,7 @@ class MemorySummaries(MemorySearch):
 
         This process calls the model that ``STRANDLINE_SUMMARY_MODEL`` names, once, and waits for it.  Nothing
         is delivered, and nothing is stored: the session's own summary, which tells of all of it, is that of
-        ``summarize``.  The result says what it cost, which no worker's budget or ledger counts.
+        ``summarize``.  The result says what it cost; the ledger and the namespace's budget count it.
 
         Args:
             messages: of the newest so many messages, up to 1,000, system messages aside; of a longer text
@@ -48,7 +49,8 @@ class MemorySummaries(MemorySearch):
             ConfigurationError: neither ``messages`` nor ``runs`` is given, or one is no such number; no model
                 is configured, or many have been named.
             InvalidMessageError: ``instructions`` or ``model`` cannot be used.
-            ModelError: the model does not answer, or not in the form asked for.
+            ModelError: the model does not answer, or not in the form asked for; or the namespace has used up
+                its budget, and the model was not asked.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         return self._runner.run(self._summarize_last(messages, runs, instructions, model))
@@ -81,6 +83,7 @@ class MemorySummaries(MemorySearch):
                 instructions=Capture(summary_instructions=instructions).check().summary_instructions,
                 max_tokens=settings.summary_max_tokens,
                 ask_model=partial(self._resources.ask_model, model=name),
+                payer=payer_of(self._identity, settings),
             )
         )
 

@@ -14,11 +14,12 @@ from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, TranscriptLine
 from strandline.pipelines.transcript import plain_text, shown_name
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
+from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.newest import HistoryRequest, newest_history
 from strandline.producers.runs.history import RunHistoryRequest, run_history
 from strandline.producers.runs.run import UNFINISHED
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
 
@@ -72,6 +73,7 @@ class LatestSummaryRequest:
     instructions: str | None
     max_tokens: int
     ask_model: AskModel
+    payer: Payer
 
 
 def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | None]:
@@ -79,13 +81,15 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
 
     Raises:
         OwnerError: the session belongs to another owner.
+        BudgetError: the namespace has used up its budget.
         ModelError: the model failed, or its answer cannot be used.
     """
     spoken = list(_newest_within(MAX_SUMMARIZED_CHARACTERS, (yield from _last_messages(request))))[::-1]
     if not spoken:
         return None
     task = SummaryTask("", _lines(spoken), request.max_tokens, (yield from _instructions(request)))
-    answer: ModelAnswer = yield Run(partial(request.ask_model, task))
+    make, characters = partial(request.ask_model, task), sum(len(line.text) for line in task.lines)
+    answer = yield from ask_model(request.payer, PaidCall("summarize_last", "summary", make, characters))
     summary = parse_summary(answer.text, max_characters=request.max_tokens * _CHARACTERS_PER_TOKEN)
     seqs = [message.seq or 0 for message in spoken]
     return LatestSummary(

@@ -13,9 +13,10 @@ from uuid import UUID
 from strandline.pipelines.models.answers import parse_choice
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, NumberedFact
 from strandline.producers.facts.listing import Fact, FactFilter, PageRequest, list_facts
+from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.search.facts import checked_query, search_facts
 from strandline.producers.search.query import EmbedQuery
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
 MAX_CONSIDERED_FACTS = 500
@@ -65,6 +66,7 @@ class ChoiceRequest:
     among: int
     filters: FactFilter
     ask_model: AskModel
+    payer: Payer
     embed_query: EmbedQuery
 
 
@@ -73,6 +75,7 @@ def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
 
     Raises:
         InvalidMessageError: the question is not text that can be sent.
+        BudgetError: the namespace has used up its budget.
         ModelError: the model failed, or its answer cannot be used.
     """
     question = checked_query(request.question)
@@ -83,7 +86,9 @@ def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
         return ChosenFacts()
     shown = sorted(facts, key=lambda fact: (fact.said_at, fact.fact_id))
     numbered = tuple(NumberedFact(n, fact.text, fact.said_at) for n, fact in enumerate(shown, 1))
-    answer: ModelAnswer = yield Run(partial(request.ask_model, ChooseTask(question, numbered, request.limit)))
+    make = partial(request.ask_model, ChooseTask(question, numbered, request.limit))
+    characters = len(question) + sum(len(fact.text) for fact in shown)
+    answer = yield from ask_model(request.payer, PaidCall("choose", "choose", make, characters))
     chosen = [shown[n - 1].fact_id for n in parse_choice(answer.text, len(shown))][: request.limit]
     return ChosenFacts(
         (yield from _as_they_are(request, chosen)),

@@ -95,6 +95,7 @@ FUNCTIONS = (
     "may_start_v1",
     "may_derive_v1",
     "take_slice_v1",
+    "admit_call_v1",
     "claim_lane_v1",
     "next_lane_v1",
     "take_turn_v1",

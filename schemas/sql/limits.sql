@@ -122,3 +122,26 @@ ON CONFLICT (namespace, day, worker_id) DO UPDATE SET calls_used = excluded.call
     calls_granted = excluded.calls_granted, tokens_used = excluded.tokens_used,
     tokens_granted = excluded.tokens_granted, usd_used = excluded.usd_used, usd_granted = excluded.usd_granted,
     expires_at = excluded.expires_at
+
+-- name: admit_call
+-- Count a producer's model call before it is made; no row without a budget (admit_call_v1).
+-- params: namespace text, tokens bigint
+-- row: day date?, waits_for text?, seconds float8
+SELECT * FROM strandline.admit_call_v1(%(namespace)s, %(tokens)s)
+
+-- name: settle_call
+-- Count the difference between the use of a producer's call and its estimate.
+-- params: namespace text, day date, calls bigint, tokens bigint, usd float8
+UPDATE strandline.budget_slice SET calls_used = calls_used + %(calls)s, calls_granted = calls_used + %(calls)s,
+    tokens_used = tokens_used + %(tokens)s, tokens_granted = tokens_used + %(tokens)s,
+    usd_used = usd_used + %(usd)s, usd_granted = usd_used + %(usd)s
+WHERE namespace = %(namespace)s AND day = %(day)s AND worker_id = '00000000-0000-0000-0000-000000000000'
+
+-- name: record_call
+-- Write a producer's model call, which belongs to no derivation, into the ledger.
+-- params: shard_key uuid, call_id uuid, purpose text, batch_id uuid, step text, model text, prompt_hash text,
+--     input_tokens bigint, output_tokens bigint, seconds float8, cost_usd numeric?
+INSERT INTO strandline.model_call (shard_key, call_id, stage, batch_id, step, model, prompt_hash, input_tokens,
+    output_tokens, seconds, cost_usd)
+VALUES (%(shard_key)s, %(call_id)s, %(purpose)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s,
+    %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s)

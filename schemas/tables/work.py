@@ -217,7 +217,7 @@ model_call = Table(
     metadata,
     key("shard_key"),
     key("call_id"),
-    Column("generation_id", Integer, nullable=False),
+    Column("generation_id", Integer, comment="NULL for a call that a producer made"),
     Column("stage", Text, nullable=False),
     Column("batch_id", Uuid, nullable=False),
     Column("step", Text, nullable=False),

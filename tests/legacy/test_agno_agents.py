@@ -84,6 +84,30 @@ def test_an_agent_has_facts_summary_and_history(database_url: str, agents: Model
     second.memory.close()
 
 
+def test_a_run_is_shown_the_memories_that_fit_what_is_expected(
+    database_url: str, agents: ModelServer
+) -> None:
+    agents.behave(responder=lambda _request: answer("Noted."))
+    memory = StrandlineMemory(lambda session: session, max_memories=2, database_url=database_url)
+    for user in ("ana", "rui"):
+        for sentence in (f"The boat of {user} is called Petrel.", "It rains.", "It snows.", "It is late."):
+            memory.add_user_memory(UserMemory(sentence), user_id=user)
+    agent = Agent(model=model(agents, "sailor"), memory=memory, enable_user_memories=True, **UNREPORTED)
+
+    async def ask(user: str) -> None:
+        memory.expect("What is my boat called?", user_id=user)
+        await agent.deep_copy().arun("What is my boat called?", user_id=user, session_id=user)
+
+    async def both() -> None:
+        await asyncio.gather(ask("ana"), ask("rui"))
+
+    asyncio.run(both())
+    for request in agents.requests:
+        shown = [line for line in texts_of(request)[0].splitlines() if line.startswith("- ")]
+        assert len(shown) == 2 and "is called Petrel." in shown[0] and shown[1] == "- It is late."
+    memory.close()
+
+
 def test_an_agent_runs_where_a_loop_runs(database_url: str, agents: ModelServer) -> None:
     agents.behave(responder=lambda _request: answer("Noted."))
     memory = StrandlineMemory(lambda session: session.partition("-")[0], database_url=database_url)

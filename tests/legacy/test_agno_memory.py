@@ -19,8 +19,8 @@ from agno.run.base import RunStatus
 from agno.run.response import RunResponse
 from agno.run.team import TeamRunResponse
 
-from strandline import Capture, ConfigurationError, ConflictError, InvalidMessageError, OwnerError
-from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb
+from strandline import Capture, ConfigurationError, InvalidMessageError, OwnerError
+from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb, runs
 from tests.conftest import rows_of
 from tests.support.servers.model_server import ModelServer
 
@@ -193,6 +193,26 @@ def test_all_memories_of_a_user_are_given_up_to_a_bound(make: Make) -> None:
     assert len(memory.memories["test_user"]) == 5
 
 
+def test_of_many_memories_a_prompt_has_those_that_fit_and_some_of_the_newest(make: Make) -> None:
+    memory = make(lambda session: session.partition("-")[0], max_memories=5)
+    for sentence in ("Ana sails the Petrel.", "Ana is afraid of thunder.", *(f"Knot {n}." for n in range(9))):
+        memory.add_user_memory(UserMemory(sentence), user_id="ana")
+
+    def shown() -> list[str]:
+        return [one.memory for one in memory.get_user_memories("ana")]
+
+    newest = [f"Knot {n}." for n in range(4, 9)]
+    assert shown() == newest
+    memory.add_run("ana-1", run_of("What should I do in thunder?"))
+    memory.add_run("rui-1", run_of("Where is the Petrel?"))
+    assert shown() == ["Ana is afraid of thunder.", *newest[1:]], "what she said last"
+    memory.expect("Where is the Petrel?", user_id="rui")
+    assert "Ana sails the Petrel." not in shown()
+    memory.expect("Where is the Petrel?", user_id="ana")
+    assert shown() == ["Ana sails the Petrel.", *newest[1:]]
+    assert "Ana sails the Petrel." not in shown(), "a question is for one run"
+
+
 def test_users_do_not_reach_each_other(make: Make) -> None:
     memory = make(lambda session: session)
     ana_id = memory.add_user_memory(UserMemory("Ana sails.", memory_id="one"), user_id="ana")
@@ -361,7 +381,7 @@ def test_a_run_outlives_its_process(make: Make) -> None:
     assert (run.run_id, run.content) == ("r1", "Three boats.")
 
 
-def test_a_run_that_comes_again_is_replaced(make: Make) -> None:
+def test_a_run_that_comes_again_is_replaced(make: Make, database_url: str) -> None:
     memory, elsewhere = make(), make()
     memory.add_run(SESSION, run_of("one", run_id="1"))
     memory.add_run(SESSION, run_of("two", "a first answer", run_id="2"))
@@ -379,8 +399,42 @@ def test_a_run_that_comes_again_is_replaced(make: Make) -> None:
     memory.add_run(SESSION, run_of("one, in other words", "Hi there!", run_id="1"))
     texts = [text for _role, text in said(memory.get_messages_from_last_n_runs(SESSION))]
     assert texts == ["one, in other words", "Hi there!", "two", "a better answer"]
-    with pytest.raises(ConflictError, match="other runs behind it"):
-        elsewhere.add_run(SESSION, RunResponse(messages=[Message(role="assistant", content="?")], run_id="1"))
+    elsewhere.add_run(SESSION, RunResponse(messages=[Message(role="user", content="Only I.")], run_id="1"))
+    texts = [text for _role, text in said(memory.get_messages_from_last_n_runs(SESSION))]
+    assert texts == ["Only I.", "two", "a better answer"], "what stood behind it stands behind it again"
+    runs = rows_of(database_url, "SELECT run_id, status FROM strandline.session_run ORDER BY 1")
+    assert runs == [("1", "completed"), ("2", "completed")]
+
+
+def test_a_run_is_delivered_at_its_end_with_an_answer_or_without(
+    memory: StrandlineMemory, database_url: str
+) -> None:
+    delivered = "SELECT from_seq, through_seq FROM strandline.flush_event ORDER BY 1"
+    call = {"id": "c1", "type": "function", "function": {"name": "pay", "arguments": "{}"}}
+    question, asking = Message(role="user", content="I sail."), Message(role="assistant", tool_calls=[call])
+    memory.add_run(SESSION, RunResponse(messages=[question], run_id="1", status=RunStatus.error))
+    assert rows_of(database_url, delivered) == [(1, 1)], "what the user said is known, whatever became of it"
+    memory.add_run(SESSION, RunResponse(messages=[Message(role="user", content="Pay."), asking], run_id="2"))
+    assert rows_of(database_url, delivered) == [(1, 1)], "it waits for a result"
+    result = Message(role="tool", content="paid", tool_call_id="c1")
+    again = [Message(role="user", content="Pay."), asking, result]
+    memory.add_run(SESSION, RunResponse(messages=again, run_id="2"))
+    assert rows_of(database_url, delivered) == [(1, 1), (2, 4)]
+    memory.add_run(SESSION, run_of("I row.", run_id="m", agent_id="a", team_session_id=SESSION))
+    assert len(rows_of(database_url, delivered)) == 3, "of a member, too, which feeds nothing"
+
+
+def test_a_run_longer_than_a_put_is_kept_in_parts(
+    memory: StrandlineMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_RUN_MESSAGES", 1)
+    monkeypatch.setattr(runs, "MESSAGES_PER_PUT", 1)
+    for _again in range(2):
+        memory.add_run(SESSION, run_of("one", run_id="1"))
+    assert said(memory.get_messages_from_last_n_runs(SESSION)) == [
+        ("user", "one"),
+        ("assistant", "Hi there!"),
+    ]
 
 
 def test_a_run_that_waits_is_not_shown_until_it_goes_on(memory: StrandlineMemory) -> None:

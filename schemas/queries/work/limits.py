@@ -214,3 +214,66 @@ class ReturnSlice(Query[Never]):
         usd_used: float,
     ) -> None:
         self.values = (namespace, day, worker_id, calls_used, tokens_used, usd_used)
+
+
+class AdmitCallRow(NamedTuple):
+    day: date | None
+    waits_for: str | None
+    seconds: float
+
+
+class AdmitCall(Query[AdmitCallRow]):
+    """Count a producer's model call before it is made; no row without a budget (admit_call_v1)."""
+
+    __slots__ = ()
+    name = "admit_call"
+    row = AdmitCallRow
+
+    def __init__(self, *, namespace: str, tokens: int) -> None:
+        self.values = (namespace, tokens)
+
+
+class SettleCall(Query[Never]):
+    """Count the difference between the use of a producer's call and its estimate."""
+
+    __slots__ = ()
+    name = "settle_call"
+
+    def __init__(self, *, calls: int, tokens: int, usd: float, namespace: str, day: date) -> None:
+        self.values = (calls, tokens, usd, namespace, day)
+
+
+class RecordCall(Query[Never]):
+    """Write a producer's model call, which belongs to no derivation, into the ledger."""
+
+    __slots__ = ()
+    name = "record_call"
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        call_id: UUID,
+        purpose: str,
+        batch_id: UUID,
+        step: str,
+        model: str,
+        prompt_hash: str,
+        input_tokens: int,
+        output_tokens: int,
+        seconds: float,
+        cost_usd: Decimal | float | None,
+    ) -> None:
+        self.values = (
+            shard_key,
+            call_id,
+            purpose,
+            batch_id,
+            step,
+            model,
+            prompt_hash,
+            input_tokens,
+            output_tokens,
+            seconds,
+            cost_usd,
+        )

@@ -7,19 +7,16 @@ from agno.db.schemas import UserMemory
 from agno.run import RunContext
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
-from agno.session import AgentSession, TeamSession
 from agno.team import Team
 
 from strandline.adapters.agno.memories import user_or_default
 from strandline.adapters.agno.messages import query_of
 from strandline.adapters.agno.operations import relevant_memories
-from strandline.adapters.agno.runs import MakeMemory, RunKeeper
+from strandline.adapters.agno.runs import AnySession, MakeMemory, RunKeeper
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import identify_user
-
-AnySession = AgentSession | TeamSession
 
 
 class RunHooks:
@@ -74,12 +71,13 @@ class RunHooks:
         agent: Agent | None = None,
         team: Team | None = None,
     ) -> None:
-        """A post-hook: put the messages of the run, whole and once, and deliver them to the workers.
+        """A post-hook: store the messages of the run, and deliver them to the workers.
 
-        A team keeps the runs of its members with its own.
+        A run that comes again, retried, continued or regenerated, takes the place of what it was.  A team
+        keeps the runs of its members with its own.
         """
         runner = _runner(agent, team)
-        self._keeper.keep(run_output, session.session_id, user_or_default(user_id), runner)
+        self._keeper.keep(run_output, session, user_or_default(user_id), runner)
 
     async def akeep(
         self,
@@ -90,9 +88,7 @@ class RunHooks:
         team: Team | None = None,
     ) -> None:
         """Async twin of ``keep``, for ``arun``."""
-        await self._keeper.akeep(
-            run_output, session.session_id, user_or_default(user_id), _runner(agent, team)
-        )
+        await self._keeper.akeep(run_output, session, user_or_default(user_id), _runner(agent, team))
 
     def _relevant(
         self, user_id: str, run_input: RunInput | TeamRunInput | None

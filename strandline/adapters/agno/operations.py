@@ -17,6 +17,7 @@ from strandline.adapters.agno.memories import (
     memories_of,
     memory_of,
 )
+from strandline.adapters.relevant_facts import pick_facts
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
 from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
@@ -32,9 +33,6 @@ from strandline.schemas.values.identity import Owner, identify_user
 # A read without a user goes through at most so many.
 MAX_USERS_PER_READ = 1_000
 _USERS_PER_PAGE = 200
-
-# Of the memories that a run is shown, one in so many is the newest, whether it fits the question or not.
-_NEWEST_SHARE = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,12 +93,7 @@ def relevant_memories(
     if newest.total <= limit or not limit:
         return memories_of(reversed(newest))
     hits = yield from search_facts(owner, question, limit, FactFilter(), embed_query)
-    always = newest[: max(1, limit // _NEWEST_SHARE)]
-    chosen = {fact.fact_id: fact for fact in always}
-    for fact in [*(hit.fact for hit in hits), *newest]:
-        if len(chosen) < limit:
-            chosen.setdefault(fact.fact_id, fact)
-    return memories_of(sorted(chosen.values(), key=lambda fact: (fact.said_at, fact.fact_id)))
+    return memories_of(pick_facts(newest, (hit.fact for hit in hits), limit))
 
 
 def upsert_memory(namespace: str, memory: UserMemory, actor: str | None) -> Operation[UserMemory]:

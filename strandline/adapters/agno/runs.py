@@ -9,10 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import dataclass
+from uuid import uuid4
 
 from agno.agent import Agent
 from agno.db.schemas import UserMemory
+from agno.run.base import RunStatus
 from agno.run.cancel import aget_member_run_ids, get_member_run_ids
+from agno.session import AgentSession, TeamSession
 from agno.team import Team
 
 from strandline.adapters.agno.messages import Run, messages_of
@@ -22,11 +25,44 @@ from strandline.schemas.values.message import Message
 
 # Makes the memory of a conversation: of a session, its user, and whether the agent edits facts itself.
 MakeMemory = Callable[[str, str, bool], SessionMemory]
+AnySession = AgentSession | TeamSession
 
 # So many messages of a run are put at once; a put takes up to a thousand.
 MESSAGES_PER_PUT = 500
+# A run of more messages cannot be put at once, so none of them can be replaced.
+MAX_RUN_MESSAGES = 1_000
 # So many messages are held for runs whose put failed; more are left to Agno's own database.
 MAX_HELD_MESSAGES = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class _EndedRun:
+    """A run that ended, as it is to be kept.
+
+    Attributes:
+        run_id: under which it is kept; the same id again replaces it.
+        agent_id, team_id: who ran.
+    """
+
+    run_id: str
+    messages: list[Message]
+    agent_id: str | None
+    team_id: str | None
+
+    @property
+    def is_long(self) -> bool:
+        """Whether it has more messages than can be put at once."""
+        return len(self.messages) > MAX_RUN_MESSAGES
+
+    @property
+    def is_open(self) -> bool:
+        """Whether it ended with a tool's result, so that no answer ends its turn."""
+        return bool(self.messages) and self.messages[-1].role != "assistant"
+
+    def parts(self) -> Iterator[Sequence[Message]]:
+        """Its messages, as many at once as are put."""
+        starts = range(0, len(self.messages), MESSAGES_PER_PUT)
+        return (self.messages[start : start + MESSAGES_PER_PUT] for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +92,7 @@ class RunKeeper:
         self._make_memory = make_memory
         self._is_kept_by = is_kept_by
         self._kept: set[str] = set()
-        self._held: dict[tuple[str, str], list[list[Message]]] = {}
+        self._held: dict[tuple[str, str], list[_EndedRun]] = {}
 
     def begin(self, run_id: str, runner: Agent | Team) -> None:
         """Note that a run begins."""
@@ -82,8 +118,8 @@ class RunKeeper:
         """Whether the messages of this agent's or team's runs are kept when a run has ended."""
         return runner_id in self._kept
 
-    def keep(self, run: Run, session_id: str, user_id: str, runner: Agent | Team) -> None:
-        """Put the messages of a run; doing it again adds nothing.
+    def keep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
+        """Store the messages of a run, in place of those that it had if it comes again.
 
         Raises:
             StrandlineError: they could not be stored.  If Postgres could not be reached, the next run of
@@ -92,34 +128,32 @@ class RunKeeper:
         team_runs = self._end(run, runner)
         if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
             return  # the team's run has the task and the answer in its own messages
-        memory = self._make_memory(session_id, user_id, bool(runner.enable_agentic_memory))
-        runs = [*self._held.pop((session_id, user_id), ()), messages_of(run)]
+        memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
+        runs = self._take_held(session.session_id, user_id, _ended_run(run, session))
         try:
             while runs:
-                for part in _parts(runs[0]):
-                    memory.put_messages(part)
-                if _is_open(runs.pop(0)):
+                _store(memory, runs[0])
+                if runs.pop(0).is_open:
                     memory.deliver()
         except DatabaseUnavailableError:
-            self._hold((session_id, user_id), runs)
+            self._hold((session.session_id, user_id), runs)
             raise
 
-    async def akeep(self, run: Run, session_id: str, user_id: str, runner: Agent | Team) -> None:
+    async def akeep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
         """Async twin of ``keep``."""
         team_runs = self._end(run, runner)
         for team_run in team_runs:
             if run.run_id in await aget_member_run_ids(team_run):
                 return
-        memory = self._make_memory(session_id, user_id, bool(runner.enable_agentic_memory))
-        runs = [*self._held.pop((session_id, user_id), ()), messages_of(run)]
+        memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
+        runs = self._take_held(session.session_id, user_id, _ended_run(run, session))
         try:
             while runs:
-                for part in _parts(runs[0]):
-                    await memory.aput_messages(part)
-                if _is_open(runs.pop(0)):
+                await _astore(memory, runs[0])
+                if runs.pop(0).is_open:
                     await memory.adeliver()
         except DatabaseUnavailableError:
-            self._hold((session_id, user_id), runs)
+            self._hold((session.session_id, user_id), runs)
             raise
 
     def _end(self, run: Run, runner: Agent | Team) -> tuple[str, ...]:
@@ -131,17 +165,49 @@ class RunKeeper:
             _team_runs.set(around)
         return around
 
-    def _hold(self, conversation: tuple[str, str], runs: list[list[Message]]) -> None:
+    def _take_held(self, session_id: str, user_id: str, run: _EndedRun) -> list[_EndedRun]:
+        """The runs that are to be stored: those held of the conversation, and this one."""
+        return [*self._held.pop((session_id, user_id), ()), run]
+
+    def _hold(self, conversation: tuple[str, str], runs: list[_EndedRun]) -> None:
         """Keep runs until the next one of their conversation, as far as there is room."""
-        held = sum(len(messages) for waiting in self._held.values() for messages in waiting)
-        if held + sum(map(len, runs)) <= MAX_HELD_MESSAGES:
+        held = sum(len(run.messages) for waiting in self._held.values() for run in waiting)
+        if held + sum(len(run.messages) for run in runs) <= MAX_HELD_MESSAGES:
             self._held[conversation] = runs
 
 
-def _parts(messages: Sequence[Message]) -> Iterator[Sequence[Message]]:
-    return (messages[start : start + MESSAGES_PER_PUT] for start in range(0, len(messages), MESSAGES_PER_PUT))
+def _store(memory: SessionMemory, run: _EndedRun) -> None:
+    if run.is_long:
+        for part in run.parts():
+            memory.put_messages(part)
+    elif run.messages:
+        memory.add_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
 
 
-def _is_open(messages: Sequence[Message]) -> bool:
-    """Whether the run ended with a tool's result, so that no answer ends its turn."""
-    return bool(messages) and messages[-1].role != "assistant"
+async def _astore(memory: SessionMemory, run: _EndedRun) -> None:
+    if run.is_long:
+        for part in run.parts():
+            await memory.aput_messages(part)
+    elif run.messages:
+        await memory.aadd_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
+
+
+def _ended_run(run: Run, session: AnySession) -> _EndedRun:
+    return _EndedRun(
+        run_id=_stored_run_id(run, session),
+        messages=messages_of(run),
+        agent_id=getattr(run, "agent_id", None),
+        team_id=getattr(run, "team_id", None),
+    )
+
+
+def _stored_run_id(run: Run, session: AnySession) -> str:
+    """Under which id a run is kept: its own; of one that was regenerated, that of the run it stands for.
+
+    Agno gives what it regenerates a new id, and marks the run whose place it takes.
+    """
+    known = {one.run_id: one for one in session.runs or ()}
+    run_id, source = run.run_id, getattr(run, "regenerated_from", None)
+    while source in known and known[source].status == RunStatus.regenerated:
+        run_id, source = source, getattr(known.pop(source), "regenerated_from", None)
+    return run_id or uuid4().hex

@@ -76,7 +76,8 @@ class StrandlineMemory(RunMemory):
         db: where the facts are, if you have one; default: made from ``namespace`` and ``options``.
         namespace: the tenant.
         agentic: make no facts from runs: an agent with ``enable_agentic_memory`` changes them by its tool.
-        max_memories: maximum number of facts in a prompt, the newest ones.
+        max_memories: maximum number of facts in a prompt: some of the newest, and those that fit the question
+            (``expect``), or else what the user said last.
         wait_seconds: how long ``create_user_memories``, ``update_memory_task`` and ``create_session_summary``
             wait for workers; None: they return at once.
         options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,

@@ -14,6 +14,7 @@ from agno.memory.v2.memory import TeamContext
 from agno.memory.v2.schema import SessionSummary, UserMemory
 
 from strandline.adapters.agno_v1.fact_making import RunTexts
+from strandline.adapters.agno_v1.fact_searching import Questions
 from strandline.adapters.agno_v1.memory_db import FactDb
 from strandline.adapters.agno_v1.runs import Run, StoredRun, put_run, read_runs, within_tokens
 from strandline.adapters.agno_v1.session_users import SessionUsers, UserOf
@@ -43,7 +44,7 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
         db: the facts of the namespace, as rows.
         user_memories: the same facts.
         user_id: the one user whom the memory serves, or a function of the session's id.
-        max_memories: maximum number of facts in a prompt, the newest ones.
+        max_memories: maximum number of facts in a prompt.
         wait_seconds: how long a call waits for workers, if it asks them for something; None: not at all.
     """
 
@@ -64,6 +65,7 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
         self._max_memories = check_count("max_memories", max_memories, MAX_LIMIT)
         self._wait_seconds = None if wait_seconds is None else check_timeout(wait_seconds)
         self._texts = RunTexts()
+        self._questions = Questions()
         self._hidden: dict[tuple[str, str], int] = {}
         self._lock = Lock()
         super().__init__(db=db, debug_mode=debug_mode)
@@ -157,15 +159,21 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
     def add_run(self, session_id: str, run: Run) -> None:
         """Keep a run: its own messages in the session's log, where it replaces a run with the same id.
 
+        It is delivered at its end, with an answer or without, unless it waits for something.
+
         Raises:
             ConfigurationError: whose session it is was not said.
-            ConflictError: the run changed its form, and other runs are behind it.
+            ConflictError: the run has other messages now, and too many were put behind it.
             InvalidMessageError: a message cannot be stored.
         """
-        user = self._users.of_session(session_id)
-        is_again = any(run.run_id and known.run_id == run.run_id for known in self._runs_here(session_id))
-        own = put_run(self._open(session_id, user, _member_scope(run)), run, may_be_shorter=is_again)
-        self._texts.add(user, own)
+        user, scope = self._users.of_session(session_id), _member_scope(run)
+        memory = self._open(session_id, user, scope)
+        put = put_run(memory, run)
+        if put.is_open and scope is None:
+            memory.deliver()
+        self._texts.add(user, put.messages)
+        if scope is None:
+            self._questions.note_words(user, put.messages)
         with self._lock:
             super().add_run(session_id, run)
 

@@ -2,30 +2,54 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, Literal
 from uuid import uuid4
 
 from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
-from strandline.adapters.agno_v1.messages import PROMPT_ROLES, RunNote, agno_message_of, message_of, note_of
-from strandline.adapters.round_trip import as_said
+from strandline.adapters.agno_v1.messages import (
+    NO_ID,
+    PROMPT_ROLES,
+    RunNote,
+    agno_message_of,
+    message_of,
+    note_of,
+)
 from strandline.producers.memory import SessionMemory
-from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConflictError
 from strandline.schemas.values.message import Message
 
 # So many messages of a run are put at once; a put takes up to a thousand.
 MESSAGES_PER_PUT = 500
+# A run of more messages cannot be put at once, so none of them can be replaced.
+MAX_RUN_MESSAGES = 1_000
 # Read at first to find the newest runs; each further read takes four times as many.
 FIRST_PAGE = 200
 
+Status = Literal["paused", "cancelled", "error", "completed"]
 # A run that has one of these was not brought to its end.
-_NOTED_STATUSES = (RunStatus.paused, RunStatus.cancelled, RunStatus.error)
+_UNFINISHED: Mapping[RunStatus, Status] = {
+    RunStatus.paused: "paused",
+    RunStatus.cancelled: "cancelled",
+    RunStatus.error: "error",
+}
 
 Run = Any  # Agno's RunResponse or TeamRunResponse
+
+
+@dataclass(frozen=True, slots=True)
+class PutRun:
+    """What was put of a run.
+
+    Attributes:
+        messages: its own, without prompts and history.
+        is_open: whether it ended without an answer, which would have ended its turn.
+    """
+
+    messages: list[AgnoMessage]
+    is_open: bool
 
 
 @dataclass(slots=True)
@@ -42,7 +66,7 @@ class StoredRun:
     @property
     def status(self) -> RunStatus:
         """As noted; paused, if a call in it still has no result."""
-        noted = next((status for status in _NOTED_STATUSES if status.value == self.note.status), None)
+        noted = next((status for status in _UNFINISHED if status.value == self.note.status), None)
         if noted is not None:
             return noted
         calls = {str(call.get("id")) for message in self.messages for call in message.tool_calls or ()}
@@ -67,29 +91,28 @@ class StoredRun:
         return RunResponse(**fields, agent_id=self.note.agent_id)
 
 
-def put_run(memory: SessionMemory, run: Run, *, may_be_shorter: bool = False) -> list[AgnoMessage]:
-    """Put a run's own messages; a run with the same id is replaced.  Returns those that it has.
-
-    Putting a run again adds what is new in it; if messages changed, the last run is taken back from there on.
-
-    Args:
-        may_be_shorter: whether the run may have fewer messages than it had.
+def put_run(memory: SessionMemory, run: Run) -> PutRun:
+    """Put a run's own messages, in place of those that it had if it comes again.
 
     Raises:
-        ConflictError: another message of a run changed its form, and other runs are behind it.
+        ConflictError: it has other messages now, and too many were put behind it.
         InvalidMessageError: a message cannot be stored.
     """
     own = [one for one in run.messages or () if not one.from_history and one.role not in PROMPT_ROLES]
-    note = _note(run)
-    messages = [replace(message_of(one, note), id=f"{note.run_id}.{n}") for n, one in enumerate(own)]
-    if may_be_shorter:
-        _replace_run(memory, note, messages)
-        return own
-    try:
-        _put(memory, messages)
-    except ConflictError:
-        _replace_run(memory, note, messages)
-    return own
+    status, note = _status_of(run, own), _note(run)
+    # The last message alone has the status: when a run goes on, those before it are as they were.
+    notes = [replace(note, status=None)] * (len(own) - 1) + [note]
+    messages = [message_of(one, beside) for one, beside in zip(own, notes, strict=False)]
+    if len(messages) > MAX_RUN_MESSAGES:
+        for start in range(0, len(messages), MESSAGES_PER_PUT):
+            part = enumerate(messages[start : start + MESSAGES_PER_PUT], start)
+            memory.put_messages([replace(one, id=f"{note.run_id}.{place}") for place, one in part])
+    elif messages:
+        memory.add_run(
+            str(note.run_id), messages, status=status, agent_id=note.agent_id, team_id=note.team_id
+        )
+    is_open = bool(own) and own[-1].role != "assistant" and status != "paused"
+    return PutRun(own, is_open)
 
 
 def read_runs(
@@ -123,63 +146,23 @@ def within_tokens(runs: Sequence[StoredRun], token_limit: int) -> list[StoredRun
 
 
 def _note(run: Run) -> RunNote:
-    status = getattr(run, "status", None)
+    status: RunStatus | None = getattr(run, "status", None)
     return RunNote(
         run_id=getattr(run, "run_id", None) or uuid4().hex,
         agent_id=getattr(run, "agent_id", None),
         team_id=getattr(run, "team_id", None),
-        status=status.value if status in _NOTED_STATUSES else None,
+        status=status.value if status is not None and status in _UNFINISHED else None,
     )
 
 
-def _put(memory: SessionMemory, messages: Sequence[Message]) -> None:
-    for start in range(0, len(messages), MESSAGES_PER_PUT):
-        memory.put_messages(messages[start : start + MESSAGES_PER_PUT])
-
-
-def _replace_run(memory: SessionMemory, note: RunNote, messages: Sequence[Message]) -> None:
-    """Bring a stored run to ``messages``: by replacing contents, or by taking back from the first change."""
-    stored, behind = _find_run(memory, note)
-    if len(stored) == len(messages) and all(map(_differs_in_content_alone, stored, messages)):
-        for before, after in zip(stored, messages, strict=True):
-            if before.content != after.content and before.seq is not None:
-                memory.replace(before.seq, after.content)
-        return
-    same = next(
-        (n for n, pair in enumerate(zip(stored, messages, strict=False)) if not _are_same(*pair)),
-        min(len(stored), len(messages)),
-    )
-    if same < len(stored):
-        if behind:
-            raise ConflictError(
-                f"Run {quote(note.run_id)} has other runs behind it, so only texts in it can be replaced;"
-                " rewind the session to it, and add it and what follows again."
-            )
-        memory.rewind(stored[same].seq or 1)
-    _put(memory, messages[same:])
-
-
-def _find_run(memory: SessionMemory, note: RunNote) -> tuple[list[Message], bool]:
-    """The stored messages of a run, and whether other runs' messages are behind its first."""
-    history = memory.get_all()
-    places = [n for n, one in enumerate(history) if _run_id(one) == note.run_id]
-    if not places:
-        return [], False
-    behind = any(_run_id(one) != note.run_id for one in history[places[0] :])
-    return [history[place] for place in places], behind
-
-
-def _are_same(stored: Message, new: Message) -> bool:
-    return as_said(stored) == as_said(new)
-
-
-def _differs_in_content_alone(stored: Message, new: Message) -> bool:
-    return replace(as_said(stored), content="") == replace(as_said(new), content="")
-
-
-def _run_id(message: Message) -> str | None:
-    note = note_of(message)
-    return None if note is None else note.run_id
+def _status_of(run: Run, messages: Sequence[AgnoMessage]) -> Status:
+    """Whether a run came to its end; one with a call that has no result waits."""
+    status = getattr(run, "status", None)
+    if status in _UNFINISHED:
+        return _UNFINISHED[status]
+    calls = {call.get("id") or NO_ID for one in messages for call in one.tool_calls or ()}
+    results = {one.tool_call_id or NO_ID for one in messages if one.role == "tool"}
+    return "paused" if calls - results else "completed"
 
 
 def _group(messages: Iterable[Message]) -> list[StoredRun]:

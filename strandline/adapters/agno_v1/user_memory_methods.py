@@ -8,7 +8,7 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.schema import UserMemory
 
 from strandline.adapters.agno_v1.fact_making import RunTexts, change_sentence, conversation_of
-from strandline.adapters.agno_v1.fact_searching import search_memories
+from strandline.adapters.agno_v1.fact_searching import Questions, relevant_facts, search_memories
 from strandline.adapters.agno_v1.messages import message_of
 from strandline.adapters.agno_v1.session_users import SessionUsers
 from strandline.adapters.agno_v1.user_memories import UserMemories, check_memory
@@ -20,13 +20,31 @@ class UserMemoryMethods:
     user_memories: UserMemories
     _users: SessionUsers
     _texts: RunTexts
+    _questions: Questions
     _max_memories: int
     _wait_seconds: float | None
 
+    def expect(self, question: str, user_id: str | None = None) -> None:
+        """Say what the next run of this thread or task is about; it does no I/O.
+
+        The memories in the prompt of that run are then those that fit it, if not all can be shown.  Agno asks
+        for them without saying what they are for.
+
+        Raises:
+            ConfigurationError: the memory serves another user.
+        """
+        self._questions.expect(self._users.of_call(user_id), question)
+
     def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
-        """The newest facts of a user, at most ``max_memories``, oldest first."""
+        """The facts of a user, oldest first: all, or ``max_memories`` of them.
+
+        These are some of the newest, and those that fit what ``expect`` was given, or else what the user said
+        in the last run that was added here.
+        """
         user = self._users.of_call(user_id)
-        return self.user_memories.page(user, limit=self._max_memories)[::-1]
+        facts = self.user_memories.facts_of(user)
+        chosen = relevant_facts(facts, self._questions.take(user), self._max_memories)
+        return self.user_memories.of_facts(user, chosen)
 
     def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
         """A fact of a user; None if this user has none with this id."""

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -139,6 +141,39 @@ def test_a_memory_is_inserted_and_updated(db: SqliteDb) -> None:
     )
     assert db.get_user_memory("mem-1", user_id="ana") == second
     assert texts(db.get_user_memories(user_id="ana")) == ["Ana drinks tea."]
+
+
+@pytest.fixture(params=["Asia/Kolkata", "America/Los_Angeles", "Australia/Eucla"])
+def zone(request: pytest.FixtureRequest) -> Iterator[str]:
+    """The zone of the host's clock."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("TZ", request.param)
+        time.tzset()
+        yield request.param
+    time.tzset()
+
+
+def test_times_are_seconds_of_the_moment_it_was_stored_whatever_the_zone(db: SqliteDb, zone: str) -> None:
+    """A caller's times are taken in each form that Agno knows, and not stored."""
+    began = int(time.time())
+    times: list[Any] = [1_700_000_000, "2025-01-02T03:04:05+00:00", datetime(2025, 1, 2, tzinfo=UTC)]
+    for n, moment in enumerate(times):
+        given = UserMemory.from_dict(
+            {"memory_id": f"m{n}", "memory": f"Ana sails {n}.", "created_at": moment, "updated_at": moment}
+        )
+        given.user_id = "ana"
+        stored: Any = db.upsert_user_memory(given)
+        assert began - 5 <= stored.created_at == stored.updated_at <= time.time() + 5
+        row: Any = db.get_user_memory(f"m{n}", deserialize=False, user_id="ana")
+        assert (row["created_at"], row["updated_at"]) == (stored.created_at, stored.updated_at)
+        assert UserMemory.from_dict(row) == stored
+
+
+def test_what_is_no_text_is_refused(db: SqliteDb) -> None:
+    said: Any = {"content": "Ana sails.", "importance": "high"}
+    with pytest.raises(InvalidMessageError):
+        db.upsert_user_memory(UserMemory(said, user_id="ana"))
+    assert db.get_user_memories(user_id="ana") == []
 
 
 def test_rows_have_what_agnos_service_reads(db: SqliteDb, manager: StrandlineMemoryManager) -> None:
@@ -295,6 +330,33 @@ def test_topics_and_figures_of_one_user_and_of_all(db: SqliteDb, manager: Strand
     second, _total = db.get_user_memory_stats(limit=1, page=2)
     assert total == 2 and {first[0]["user_id"], second[0]["user_id"]} == {"ana", "rui"}
     assert len(db.get_user_memories()) == 3 and texts(db.get_user_memories(limit=1, page=4)) == []
+    assert texts(db.get_user_memories(topics=["music"])) == ["rui likes music."]
+    assert texts(db.get_user_memories(search_content="MUSIC")) == ["rui likes music."]
+
+
+def test_topics_of_a_user_are_not_anothers(db: SqliteDb, manager: StrandlineMemoryManager) -> None:
+    begin_conversation(manager, "ana", "rui")
+    insert(db, "ana", "Ana has a secret.", topics=["secrets", "of-ana"])
+    insert(db, "rui", "Rui has a secret.", topics=["secrets", "of-rui"])
+    assert set(db.get_all_memory_topics(user_id="ana")) == {"secrets", "of-ana"}
+    assert set(db.get_all_memory_topics(user_id="rui")) == {"secrets", "of-rui"}
+    assert db.get_all_memory_topics(user_id="nobody") == []
+
+
+def test_figures_have_the_user_whose_memories_changed_last_first(
+    db: SqliteDb, manager: StrandlineMemoryManager, database_url: str
+) -> None:
+    users = [f"user-{n}" for n in range(5)]
+    begin_conversation(manager, *users)
+    for n, user in enumerate(users):
+        insert(db, user, f"{user} sails.", memory_id=f"m{n}")
+        earlier = (
+            "UPDATE strandline.fact SET updated_at = updated_at - %s * interval '1 hour' WHERE text = %s"
+        )
+        rows_of(database_url, f"{earlier} RETURNING fact_id", n, f"{user} sails.")
+    pages: list[Any] = [db.get_user_memory_stats(limit=2, page=page) for page in (1, 2, 3)]
+    assert [row["user_id"] for rows, _total in pages for row in rows] == users
+    assert [len(rows) for rows, _total in pages] == [2, 2, 1] and {total for _rows, total in pages} == {5}
 
 
 def test_a_read_of_all_users_is_bounded(
@@ -361,7 +423,18 @@ def test_the_methods_of_an_async_database_do_the_same(database_url: str) -> None
             assert texts(more) == ["Ana swims."]
             assert texts(await db.get_user_memories(user_id="ana", search_content="swim")) == ["Ana swims."]
             assert (await db.get_user_memories(limit=1, deserialize=False))[1] == 2
-            assert await db.get_all_memory_topics() == ["sea"]
+            assert (
+                await db.get_all_memory_topics() == ["sea"] == await db.get_all_memory_topics(user_id="ana")
+            )
+            assert await db.get_all_memory_topics(user_id="nobody") == []
+            pages: Any = [await db.get_user_memories(limit=1, page=n, deserialize=False) for n in (1, 2, 3)]
+            assert [(len(rows), total) for rows, total in pages] == [(1, 2), (1, 2), (0, 2)]
+            by_words = await db.get_user_memories(user_id="ana", sort_by="memory", sort_order="asc")
+            assert texts(by_words) == ["Ana sails.", "Ana swims."]
+            assert texts(await db.get_user_memories(user_id="ana", topics=["sea"])) == ["Ana sails."]
+            unnamed = await db.upsert_user_memory(UserMemory("Rui rows.", user_id="rui", agent_id="sailor"))
+            assert isinstance(unnamed, UserMemory) and unnamed.memory_id
+            assert texts(await db.get_user_memories(user_id="rui", agent_id="sailor")) == ["Rui rows."]
             stats, total = await db.get_user_memory_stats()
             assert (stats[0]["total_memories"], total) == (2, 1)
             await db.delete_user_memory("m1", user_id="rui")

@@ -25,9 +25,10 @@ from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunOutput
 from agno.session import AgentSession
 from agno.team import Team
+from agno.tools import Function
 
 from strandline import Memory
-from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of
+from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of, runs
 from strandline.cli.entry import run
 from strandline.producers.execution import OperationRunner
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
@@ -242,6 +243,99 @@ def test_a_run_is_kept_whole_and_once(
         "user: And now?",
         "assistant: Still three.",
     ]
+
+
+# A run that comes again.
+
+
+def counting_agent(manager: StrandlineMemoryManager, **options: Any) -> Any:
+    """An agent whose answers are numbered; Agno declares fewer arguments of its methods than they take."""
+    model, _seen = requests_to(lambda number: text(f"Answer {number}."))
+    return Agent(model=model, db=InMemoryDb(), **{**hooks_of(manager), **options})
+
+
+def test_a_run_that_is_retried_takes_the_place_of_what_it_was(
+    make_manager: MakeManager, make_memory: MakeMemory, database_url: str
+) -> None:
+    agent = counting_agent(make_manager())
+    for said, run_id in (("One?", "r1"), ("Two?", "r2"), ("Two?", "r2")):
+        agent.run(said, run_id=run_id, user_id="ana", session_id="s")
+    lines = ["user: One?", "assistant: Answer 1.", "user: Two?", "assistant: Answer 3."]
+    assert stored(make_memory, "s", "ana") == lines
+    agent.run("One, again?", run_id="r1", user_id="ana", session_id="s")
+    lines[:2] = ["user: One, again?", "assistant: Answer 4."]
+    assert stored(make_memory, "s", "ana") == lines, "one that others are behind as well"
+    runs = rows_of(database_url, "SELECT run_id, status, agent_id FROM strandline.session_run ORDER BY 1")
+    assert runs == [("r1", "completed", agent.id), ("r2", "completed", agent.id)]
+    assert make_memory("s", user_id="ana").run_history(1)[-1].text == "Answer 3."
+
+
+def test_a_regenerated_answer_takes_the_place_of_the_first(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    """Agno gives what it regenerates an id of its own."""
+    agent = counting_agent(make_manager())
+    run = agent.run("One?", user_id="ana", session_id="s")
+    for number in (2, 3):
+        run = agent.continue_run(run_id=run.run_id, regenerate=True, user_id="ana", session_id="s")
+        assert stored(make_memory, "s", "ana") == ["user: One?", f"assistant: Answer {number}."]
+    agent.continue_run(
+        run_id=run.run_id, regenerate=True, replace_original=False, user_id="ana", session_id="s"
+    )
+    both = ["user: One?", "assistant: Answer 3.", "assistant: Answer 4."]
+    assert stored(make_memory, "s", "ana") == both, "unless both are to stay"
+
+
+def test_a_run_that_is_continued_has_what_it_said_before_once(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    def pay(amount: str) -> str:
+        """Pay an amount."""
+        return f"paid {amount}"
+
+    manager = make_manager()
+    answers = {1: call("pay", '{"amount": "3"}', "c1"), 2: text("Done."), 3: text("Twice?")}
+    model, _seen = requests_to(lambda number: answers[number])
+    tool = Function.from_callable(pay)
+    tool.requires_confirmation = True
+    agent: Any = Agent(model=model, db=InMemoryDb(), tools=[tool], **hooks_of(manager))
+    run = agent.run("Pay.", user_id="ana", session_id="s")
+    assert run.is_paused and stored(make_memory, "s", "ana") == []
+    for requirement in run.requirements or ():
+        requirement.confirm()
+    run = agent.continue_run(run_id=run.run_id, requirements=run.requirements, user_id="ana", session_id="s")
+    lines = ["user: Pay.", "assistant: ", "tool: paid 3", "assistant: Done."]
+    assert stored(make_memory, "s", "ana") == lines
+    agent.continue_run(run_id=run.run_id, input="And again.", user_id="ana", session_id="s")
+    assert stored(make_memory, "s", "ana") == [*lines, "user: And again.", "assistant: Twice?"]
+
+
+def test_a_run_that_comes_again_async_and_streamed_is_replaced_as_well(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    manager = make_manager()
+
+    async def whole() -> None:
+        agent = counting_agent(manager, **async_hooks_of(manager))
+        for _again in range(2):
+            async for _event in agent.arun("One?", run_id="r", user_id="ana", session_id="s", stream=True):
+                pass
+        await manager.aclose()
+
+    asyncio.run(whole())
+    assert stored(make_memory, "s", "ana") == ["user: One?", "assistant: Answer 2."]
+
+
+def test_a_run_longer_than_a_put_is_kept_in_parts(
+    make_manager: MakeManager, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(runs, "MAX_RUN_MESSAGES", 3)
+    monkeypatch.setattr(runs, "MESSAGES_PER_PUT", 3)
+    answers = {1: call("count_boats", '{"pier": "3"}', "c1"), 2: text("Three.")}
+    model, _seen = requests_to(lambda number: answers[number])
+    agent = Agent(model=model, tools=[count_boats], **hooks_of(make_manager()))
+    agent.run("How many?", user_id="ana", session_id="s")
+    assert len(stored(make_memory, "s", "ana")) == 4
 
 
 def test_a_run_that_fails_leaves_nothing_and_its_memories_reach_no_other(
