@@ -247,7 +247,8 @@ SELECT 1 AS applied FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
 
 -- name: redo_batch
--- Its answers are gone: make its events due again, so that the model is called again.
+-- Its answers are gone: make its events due again, so that the model is called again.  What was derived from before a
+-- reset is due in its session's present incarnation, as in unfold_v1.
 -- params: shard_key uuid, batch_id uuid, generation_id integer, stage text, scope_key uuid
 -- row: event_id uuid
 WITH voided AS (
@@ -266,9 +267,9 @@ WITH voided AS (
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 )
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
 SELECT e.shard_key, e.session_key, %(generation_id)s, %(stage)s, e.from_seq, e.through_seq, %(scope_key)s,
-    e.event_id, e.incarnation, e.tokens, s.namespace, 1, e.created_at, 'infinity'
+    e.event_id, s.incarnation, e.tokens, s.namespace, 1, e.created_at, 'infinity', true
 FROM gone JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = gone.event_id
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 RETURNING event_id

@@ -338,7 +338,7 @@ SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.eve
 FROM strandline.due x
 LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
-    AND (e.incarnation = x.incarnation OR EXISTS (
+    AND (e.incarnation = x.incarnation OR x.was_applied OR EXISTS (
         -- Memory from before a reset is derived again as part of the incarnation of that time.
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
             AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)

@@ -3,7 +3,7 @@
 -- The batch that an earlier holder left open, if all of its events are still due (a batch that a reset has touched is
 -- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
 -- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
--- from before a reset is removed, and a receipt says why.
+-- from before a reset is removed, and a receipt says why; unless it was derived before, and is derived again.
 -- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
 -- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
 -- The events of a batch of facts or of a summary have the same acts on capturing (capture_act), as these applied when the events were
@@ -39,7 +39,7 @@ BEGIN
     WITH gone AS (
         DELETE FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
-            AND d.generation_id = p_generation_id AND d.stage = p_stage
+            AND d.generation_id = p_generation_id AND d.stage = p_stage AND NOT d.was_applied
             AND NOT EXISTS (
                 SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
                     AND s.session_key = d.session_key AND s.incarnation = d.incarnation)

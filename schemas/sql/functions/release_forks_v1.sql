@@ -44,11 +44,11 @@ BEGIN
         WHERE b.shard_key = p_shard_key AND b.generation_id = p_generation_id AND b.lease_epoch = 0
           AND b.state = 'applied' AND b.event_ids && copies;
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
     SELECT p_shard_key, n.session_key, g.generation_id, g.entry_stage, n.from_seq, n.through_seq,
         CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE n.session_key END, n.event_id, s.incarnation, n.tokens,
         s.namespace, CASE WHEN is_live AND n.cause <> 'import' THEN 0 ELSE 1 END, n.created_at,
-        CASE WHEN is_live THEN moment ELSE 'infinity' END
+        CASE WHEN is_live THEN moment ELSE 'infinity' END, true
     FROM strandline.flush_event n
     JOIN strandline.session s ON s.shard_key = p_shard_key AND s.session_key = n.session_key
     JOIN strandline.generation g ON g.generation_id = p_generation_id AND g.state <> 'retired'
