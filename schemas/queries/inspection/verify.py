@@ -394,6 +394,25 @@ class VerifyChunks(Query[VerifyChunksRow]):
         self.values = (owners, session_key)
 
 
+class VerifySearchableRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifySearchable(Query[VerifySearchableRow]):
+    """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
+    event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
+    contents of plain text.
+    """
+
+    __slots__ = ()
+    name = "verify_searchable"
+    row = VerifySearchableRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifySharedRow(NamedTuple):
     kind: str
     place: str
