@@ -23,6 +23,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.corrections import blocks
 from tests.chaos.corrections.actor import Actor, Scene, log_start
 from tests.chaos.corrections.judge import (
     corrections_twice,
@@ -39,7 +40,7 @@ from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 
-PIPELINES = (FACTS, SUMMARY, VECTORS)
+PIPELINES = (FACTS, SUMMARY, VECTORS, *blocks.NAMES)
 SETTLE_SECONDS = 60.0
 
 
@@ -94,7 +95,7 @@ class Campaign:
         self.options = options
         self.found = Findings(options.seed)
         self._url = url
-        self._environment = environment(server, **QUICK_TAKE_OVER)
+        self._environment = environment(server, **QUICK_TAKE_OVER, STRANDLINE_BLOCKS=blocks.SETTING)
         share = options.kill_percent / 100
         self.scene = Scene(url, broker_url, options.corrections, share)
         self._resets = self._chance("resets")
