@@ -1,4 +1,4 @@
-"""Custom blocks whose states do not depend on how messages were grouped, so that two sessions can be compared."""
+"""Custom blocks whose states do not depend on how messages were grouped, so that sessions can be compared."""
 
 from __future__ import annotations
 
@@ -46,8 +46,8 @@ SETTING = ",".join(f"{__name__}:{block.__name__}" for block in BLOCKS)
 STATES = """
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state FROM strandline.block_state b
 JOIN strandline.generation g USING (generation_id)
-WHERE g.state = 'serving' AND b.shard_key = %s AND b.scope_key = CASE g.entry_scope WHEN 'owner' THEN %s ELSE %s END
-    AND g.pipeline = ANY (%s)
+WHERE g.state = 'serving' AND b.shard_key = %s
+    AND b.scope_key = CASE g.entry_scope WHEN 'owner' THEN %s ELSE %s END AND g.pipeline = ANY (%s)
 ORDER BY g.pipeline, b.ordinal DESC
 """
 
