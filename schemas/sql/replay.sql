@@ -311,10 +311,8 @@ SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     AND (%(pipeline)s::text = ANY (s.pipelines)
         OR %(pipeline)s::text = ANY (@fed(%(shard_key)s, e.session_key, e.from_seq)))
-WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation OR EXISTS (
-    SELECT FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
-    JOIN strandline.receipt o ON o.shard_key = %(shard_key)s AND o.event_id = e.event_id
-        AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'))
+WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation
+    OR @is_memory(%(shard_key)s, e.event_id, %(pipeline)s::text, %(last_stage)s))
 ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
 

@@ -42,6 +42,7 @@ from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 
 PIPELINES = (FACTS, SUMMARY, VECTORS, *blocks.NAMES)
 SETTLE_SECONDS = 60.0
+LOOKS_AT_WORK = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -194,9 +195,17 @@ class Campaign:
             session.memory.flush(all=True)
         self._settle()
         self._verify(database)
-        looked_at = (stuck(self._url), wrong_logs(self.scene), corrections_twice(self._url))
+        looked_at = (self._stuck(), wrong_logs(self.scene), corrections_twice(self._url))
         for sentences in (*looked_at, wrong_filters(self.scene), wrong_facts(self.scene)):
             self.scene.wrong += [f"{when}: {sentence}" for sentence in sentences]
+
+    def _stuck(self) -> list[str]:
+        """What is stuck for good: a replay may make something due at any moment."""
+        for _again in range(LOOKS_AT_WORK):
+            if not (sentences := list(stuck(self._url))):
+                break
+            self._settle()
+        return sentences
 
     def _replay(self, database: Database, settings: Settings) -> None:
         """Replays beside the corrections, one after the other."""

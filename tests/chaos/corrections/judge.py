@@ -68,7 +68,9 @@ def differing(scene: Scene, settle: Callable[[], None]) -> Iterator[str]:
         folded, expected = states_of(scene.url, session.memory), states_of(scene.url, copy.memory)
         for name in folded:
             if folded[name] != expected[name]:
-                yield f"{session.name} of {session.user}: {name}: {folded[name]} instead of {expected[name]}"
+                lacking = [text for text in expected[name] if text not in folded[name]]
+                surplus = [text for text in folded[name] if text not in expected[name]]
+                yield f"{session.name} of {session.user}: {name}: lacks {lacking[:9]}, has {surplus[:9]}"
 
 
 def _copies(scene: Scene, sessions: Sequence[Session], settle: Callable[[], None]) -> Iterator[Session]:

@@ -10,6 +10,7 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -128,6 +129,32 @@ def test_what_its_source_gave_up_stays_in_a_fork_that_is_reset(
     branch.reset()
     work()
     assert {fact.text for fact in branch.facts.list()} == {"event 1", "event 2", "event 3"}
+
+
+@pytest.mark.parametrize("pipeline", [VECTORS, SUMMARY])
+@pytest.mark.parametrize("is_reset_first", [True, False])
+def test_a_new_generation_has_what_the_one_before_derives_again(
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+    pipeline: str,
+    *,
+    is_reset_first: bool,
+) -> None:
+    """Also of what is from before a reset, or becomes that meanwhile, and is applied nowhere at the moment."""
+    before = derived_of(database_url, memory)
+    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+    if is_reset_first:
+        memory.reset()
+    assert in_place(database, settings, pipeline).asked_again == 1
+    replay = begin_generation(database, pipeline, settings, force=True)
+    assert derive_generation(database, replay).phase == "done"
+    if not is_reset_first:
+        memory.reset()
+    work()
+    assert derived_of(database_url, memory) == before
 
 
 def test_what_nothing_was_derived_from_is_void(memory: Memory, database_url: str, work: Work) -> None:
