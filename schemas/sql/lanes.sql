@@ -265,8 +265,8 @@ SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(
 
 -- name: lock_batch
 -- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation, or were
--- derived before: how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all others lock what
--- is due.
+-- derived before: how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all
+-- others lock what is due.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
 --     event_ids uuid[]
 -- row: leases bigint, events bigint

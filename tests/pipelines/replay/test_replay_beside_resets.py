@@ -143,7 +143,7 @@ def test_a_new_generation_has_what_the_one_before_derives_again(
     *,
     is_reset_first: bool,
 ) -> None:
-    """Also of what is from before a reset, or becomes that meanwhile, and is applied nowhere at the moment."""
+    """Also what is from before a reset, or becomes that meanwhile, and is applied nowhere at the moment."""
     before = derived_of(database_url, memory)
     rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
     if is_reset_first:
