@@ -435,7 +435,8 @@ WHERE x.state IN ('open', 'applied') AND k.broken
 -- name: verify_contexts
 -- The context of a batch is what its recipe makes of the log: the lines before its first event, without those that a
 -- person took back; and none if the event had failed before.  When a person did so is not asked: a line that was shown
--- before it was taken back, or while it was, is not wrong.
+-- before it was taken back, or while it was, is not wrong.  A fork's batch of what it took over, which no worker began
+-- (its epoch is 0), shows none.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT 'context_wrong' AS kind, json_build_object('session_key', x.scope_key, 'event_id', x.event_ids[1],
@@ -456,7 +457,8 @@ CROSS JOIN LATERAL (
     FROM @lines_before(x.shard_key, x.generation_id, x.stage, x.event_ids[1]) AS line
     WHERE NOT split.failed_before
 ) AS before
-WHERE x.state IN ('open', 'applied') AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
+WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
+    AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
     AND NOT (x.context_seqs <@ before.seqs AND x.context_seqs @> before.kept)
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)

@@ -316,8 +316,41 @@ def test_a_fork_keeps_the_facts_that_a_reset_keeps_from_its_source(
     assert verify(database, deep=True).violations == ()
 
 
+def test_a_fork_that_lost_its_first_event_to_its_source_verifies_clean(
+    make_memory: MakeMemory,
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+) -> None:
+    """Its batch of what it took over begins later then, and still shows no context."""
+    make_memory(memory.fork().session_id, user_id="ana")
+    # As if extract saw so few lines before its own that no other batch saw this one.
+    rows_of(
+        database_url,
+        "UPDATE strandline.generation SET config = config || '{\"context_tokens\": 4}'"
+        " WHERE pipeline = 'facts' RETURNING 1",
+    )
+    rows_of(
+        database_url,
+        "UPDATE strandline.batch SET context_seqs = context_seqs[cardinality(context_seqs):]"
+        " WHERE stage = 'extract' RETURNING 1",
+    )
+    memory.replace(2, "event one")
+    work()
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
 def test_a_fork_has_nothing_of_its_sources_earlier_lives(
-    make_memory: MakeMemory, database: Database, database_url: str, work: Work
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+    *,
+    is_one_batch: bool,
 ) -> None:
     """A summary that goes on from them is not taken over: it is not that of the fork's messages."""
     memory = make_memory(user_id="ana")
@@ -327,6 +360,10 @@ def test_a_fork_has_nothing_of_its_sources_earlier_lives(
         work()
         if number == 1:
             memory.reset()
+    if is_one_batch:
+        rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+        replay_in_place(database, begin_in_place(database, SUMMARY, Selection()), settings)
+        work()
     branch = make_memory(memory.fork().session_id, user_id="ana")
     work()
     assert derived_of(database_url, memory).summary == "event 1 event 2 event 3"

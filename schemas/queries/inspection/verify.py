@@ -324,7 +324,8 @@ class VerifyContextsRow(NamedTuple):
 class VerifyContexts(Query[VerifyContextsRow]):
     """The context of a batch is what its recipe makes of the log: the lines before its first event, without
     those that a person took back; and none if the event had failed before.  When a person did so is not
-    asked: a line that was shown before it was taken back, or while it was, is not wrong.
+    asked: a line that was shown before it was taken back, or while it was, is not wrong.  A fork's batch
+    of what it took over, which no worker began (its epoch is 0), shows none.
     """
 
     __slots__ = ()

@@ -125,10 +125,13 @@ BEGIN
             WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
               AND b.generation_id = derived.generation_id AND b.through_seq > s.pinned_through
               AND b.through_seq <= s.flushed_through
-              -- One that goes on from an earlier life is not that of these messages.
+              -- One that goes on from an earlier life, which may be of the same batch, is not that of these messages.
               AND NOT EXISTS (
-                SELECT FROM strandline.block_state o WHERE o.shard_key = p_shard_key AND o.scope_key = p_session_key
-                  AND o.generation_id = derived.generation_id AND o.through_seq < s.log_start_seq)
+                SELECT FROM strandline.flush_event o
+                JOIN strandline.receipt r ON r.shard_key = p_shard_key AND r.event_id = o.event_id
+                    AND r.generation_id = derived.generation_id AND r.stage = derived.entry_stage
+                    AND r.outcome = 'applied'
+                WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key AND o.incarnation <> s.incarnation)
             ORDER BY b.through_seq DESC, b.ordinal DESC LIMIT 1
         ), done AS MATERIALIZED (
             SELECT t.* FROM twins t WHERE CASE
