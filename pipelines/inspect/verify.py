@@ -115,6 +115,9 @@ SENTENCES: Mapping[str, str] = {
         _WORK + " has chunk {from_seq} to {through_seq} of batch {batch_id}, which its receipt does not name."
     ),
     "chunk_outside_event": _WORK + " has chunk {from_seq} to {through_seq}, which lies outside the event.",
+    "chunk_missing": (
+        _WORK + " was applied by batch {batch_id}, but message {from_seq} has no chunk: no search finds it."
+    ),
     "shared_without_consent": (
         "Messages {from_seq} to {through_seq} of {session} lie in a shared scope that it does not share with."
     ),

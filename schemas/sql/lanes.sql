@@ -264,9 +264,9 @@ SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(
     %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric)
 
 -- name: lock_batch
--- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation:
--- how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all others lock what
--- is due.
+-- Lock the lease, and then what is due of a batch whose events still belong to their session's incarnation, or were
+-- derived before: how many leases (1, or 0 when it was taken away), and how many events.  In the order in which all
+-- others lock what is due.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text, lease_epoch bigint, worker_id uuid,
 --     event_ids uuid[]
 -- row: leases bigint, events bigint
@@ -281,9 +281,9 @@ WITH held AS (
         AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
         AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
         AND d.event_id = ANY (%(event_ids)s::uuid[])
-        AND EXISTS (
+        AND (d.was_applied OR EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = %(shard_key)s
-                AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
+                AND s.session_key = d.session_key AND s.incarnation = d.incarnation))
     ORDER BY d.session_key, d.from_seq FOR UPDATE OF d
 )
 SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS events
@@ -343,12 +343,12 @@ ON CONFLICT DO NOTHING
 -- merged in the order of the flushes, and the work that a replay in place made due.
 -- params: next_stage text, scope_key uuid, tokens bigint, generation_id integer, shard_key uuid, event_ids uuid[]
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
 SELECT e.shard_key, e.session_key, g.generation_id, %(next_stage)s, e.from_seq, e.through_seq,
     %(scope_key)s, e.event_id, b.incarnation, %(tokens)s, b.namespace, b.precedence,
     CASE WHEN v.generation_id IS NULL THEN e.created_at ELSE statement_timestamp() END,
     CASE WHEN v.generation_id IS NULL OR b.ring_at = 'infinity' THEN 'infinity'
-        ELSE statement_timestamp() + interval '2 seconds' END
+        ELSE statement_timestamp() + interval '2 seconds' END, b.was_applied
 FROM strandline.flush_event e
 JOIN strandline.generation g ON g.generation_id = %(generation_id)s
 JOIN strandline.due b ON b.shard_key = e.shard_key AND b.session_key = e.session_key

@@ -247,7 +247,8 @@ SELECT 1 AS applied FROM strandline.batch
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND state = 'applied'
 
 -- name: redo_batch
--- Its answers are gone: make its events due again, so that the model is called again.
+-- Its answers are gone: make its events due again, so that the model is called again.  What was derived from before a
+-- reset is due in its session's present incarnation, as in unfold_v1.
 -- params: shard_key uuid, batch_id uuid, generation_id integer, stage text, scope_key uuid
 -- row: event_id uuid
 WITH voided AS (
@@ -266,9 +267,9 @@ WITH voided AS (
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
 )
 INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+    scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
 SELECT e.shard_key, e.session_key, %(generation_id)s, %(stage)s, e.from_seq, e.through_seq, %(scope_key)s,
-    e.event_id, e.incarnation, e.tokens, s.namespace, 1, e.created_at, 'infinity'
+    e.event_id, s.incarnation, e.tokens, s.namespace, 1, e.created_at, 'infinity', true
 FROM gone JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = gone.event_id
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 RETURNING event_id
@@ -310,10 +311,8 @@ SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     AND (%(pipeline)s::text = ANY (s.pipelines)
         OR %(pipeline)s::text = ANY (@fed(%(shard_key)s, e.session_key, e.from_seq)))
-WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation OR EXISTS (
-    SELECT FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) v
-    JOIN strandline.receipt o ON o.shard_key = %(shard_key)s AND o.event_id = e.event_id
-        AND o.generation_id = v.generation_id AND o.stage = %(last_stage)s AND o.outcome = 'applied'))
+WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation
+    OR @is_memory(%(shard_key)s, e.event_id, %(pipeline)s::text, %(last_stage)s))
 ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
 

@@ -148,7 +148,8 @@ WITH s AS (
     WHERE NOT f.fed AND greatest(f.from_seq, s.first_seq) <= f.through_seq
     UNION
     SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.due d
-        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
+        ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key
+        AND (d.incarnation = s.incarnation OR d.was_applied)
         AND d.generation_id = %(generation_id)s::integer
     UNION
     SELECT d.session_key, d.from_seq, d.through_seq, true FROM s JOIN strandline.dead_letter d

@@ -338,7 +338,7 @@ SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.eve
 FROM strandline.due x
 LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq AND e.through_seq = x.through_seq
-    AND (e.incarnation = x.incarnation OR EXISTS (
+    AND (e.incarnation = x.incarnation OR x.was_applied OR EXISTS (
         -- Memory from before a reset is derived again as part of the incarnation of that time.
         SELECT FROM strandline.generation g WHERE g.generation_id = x.generation_id
             AND (g.created_at > e.created_at OR g.fed_since = '-infinity' OR g.backfilled_through IS NOT NULL)
@@ -435,7 +435,8 @@ WHERE x.state IN ('open', 'applied') AND k.broken
 -- name: verify_contexts
 -- The context of a batch is what its recipe makes of the log: the lines before its first event, without those that a
 -- person took back; and none if the event had failed before.  When a person did so is not asked: a line that was shown
--- before it was taken back, or while it was, is not wrong.
+-- before it was taken back, or while it was, is not wrong.  A fork's batch of what it took over, which no worker began
+-- (its epoch is 0), shows none.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT 'context_wrong' AS kind, json_build_object('session_key', x.scope_key, 'event_id', x.event_ids[1],
@@ -456,7 +457,8 @@ CROSS JOIN LATERAL (
     FROM @lines_before(x.shard_key, x.generation_id, x.stage, x.event_ids[1]) AS line
     WHERE NOT split.failed_before
 ) AS before
-WHERE x.state IN ('open', 'applied') AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
+WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
+    AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
     AND NOT (x.context_seqs <@ before.seqs AND x.context_seqs @> before.kept)
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
@@ -540,6 +542,38 @@ WHERE k.broken
     AND NOT EXISTS (SELECT FROM strandline.shared_session l WHERE l.shard_key = x.shard_key)
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+
+-- name: verify_searchable
+-- What an event brought to vectors can be found: each of its messages that has words has a chunk once the event is
+-- applied.  Messages are looked at where a session has fewer chunks than messages, and only contents of plain text.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+WITH received AS MATERIALIZED (
+    SELECT x.shard_key, x.generation_id, x.batch_id, x.stage, e.session_key, e.event_id, e.from_seq, e.through_seq,
+        sum(e.message_count) OVER (PARTITION BY x.shard_key, x.generation_id, e.session_key) AS messages
+    FROM strandline.receipt x
+    JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.entry_stage = x.stage
+        AND g.pipeline = 'vectors' AND g.state <> 'retired'
+    JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
+    WHERE x.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+), present AS (
+    SELECT c.shard_key, c.generation_id, c.session_key, count(*) AS chunks FROM strandline.chunk c
+    WHERE c.piece = 0 AND (%(owners)s::uuid[] IS NULL OR c.shard_key = ANY (%(owners)s))
+        AND (%(session_key)s::uuid IS NULL OR c.session_key = %(session_key)s)
+    GROUP BY c.shard_key, c.generation_id, c.session_key
+)
+SELECT 'chunk_missing' AS kind, json_build_object('session_key', r.session_key, 'event_id', r.event_id,
+    'generation', r.generation_id, 'stage', r.stage, 'batch_id', r.batch_id, 'from_seq', m.seq)::text AS place
+FROM received r
+LEFT JOIN present p ON p.shard_key = r.shard_key AND p.generation_id = r.generation_id
+    AND p.session_key = r.session_key
+JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
+    AND m.seq BETWEEN r.from_seq AND r.through_seq
+WHERE coalesce(p.chunks, 0) < r.messages AND NOT EXISTS (
+        SELECT FROM strandline.chunk c WHERE c.shard_key = m.shard_key AND c.generation_id = r.generation_id
+            AND c.session_key = m.session_key AND c.from_seq = m.seq)
+    AND CASE WHEN json_typeof(m.envelope -> 'content') = 'string' THEN m.envelope ->> 'content' ~ '[[:alnum:]]' END
 
 -- name: verify_shared
 -- Rows of a shared scope come from the events of sessions that share with it, of incarnations that were not

@@ -113,6 +113,8 @@ due = Table(
     # Turns go by these two: 0 is live, 1 was imported or is derived again.
     Column("namespace", Text(collation="C"), nullable=False),
     Column("precedence", SmallInteger, nullable=False, server_default="0"),
+    # It was derived before, and is to be again: a reset that forgets nothing leaves it.
+    Column("was_applied", Boolean, nullable=False, server_default=text("false")),
     Index("due_by_lane", "shard_key", "scope_key", "generation_id", "stage", "created_at"),
     Index("due_by_ring", "stage", "ring_at"),
     Index(

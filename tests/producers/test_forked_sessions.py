@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from threading import Thread
 from typing import Any
 
+import psycopg
 import pytest
 
 from strandline import ConfigurationError, ConflictError, Memory, NotFoundError, OwnerError
 from strandline.pipelines.inspect.sessions import show_session
 from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
+from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from tests.conftest import MakeMemory, nothing_due, rows_of
+from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import SUMMARY, VECTORS
+from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
@@ -241,3 +248,125 @@ def test_a_fork_has_the_policy_and_the_rows_of_its_source(
     branch = make_memory("branch", user_id="ana")
     assert [message.text for message in branch.history(metadata={"mood": "glad"})] == ["kumquat"]
     assert verify(database).violations == ()
+
+
+RECEIPT = """
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+SELECT e.shard_key, md5(e.event_id::text || %s)::uuid, g.generation_id, g.entry_stage, 'void'
+FROM strandline.flush_event e CROSS JOIN strandline.generation g WHERE g.pipeline = %s
+"""
+
+
+@contextmanager
+def forking(url: str, memory: Memory, name: str, pipeline: str) -> Iterator[None]:
+    """A fork is under way, and stands where it writes the receipts of a pipeline."""
+    keys = identify_session("default", name, memory.user_id)
+    with psycopg.connect(url) as connection:
+        connection.execute(RECEIPT, [str(keys.session_key), pipeline])
+        thread = Thread(target=memory.fork, args=(name,))
+        thread.start()
+        wait_until(lambda: lock_is_awaited(url), timeout=60, what="the fork to wait")
+        yield
+        connection.rollback()
+    thread.join()
+
+
+@pytest.mark.parametrize("pipeline", [VECTORS, SUMMARY])
+def test_a_fork_keeps_what_a_replay_takes_from_its_source_meanwhile(
+    make_memory: MakeMemory,
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+    pipeline: str,
+) -> None:
+    before = derived_of(database_url, memory)
+    rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+    with forking(database_url, memory, "branch", pipeline):
+        replay = begin_in_place(database, pipeline, Selection())
+        assert replay_in_place(database, replay, settings).asked_again
+    assert verify(database, deep=True).violations == ()
+    work()
+    assert derived_of(database_url, make_memory("branch", user_id="ana")) == before
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("is_extracted", [True, False])
+def test_a_fork_keeps_the_facts_that_a_reset_keeps_from_its_source(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+    *,
+    is_extracted: bool,
+) -> None:
+    """What was pending in the source is void then."""
+    memory = make_memory(user_id="ana")
+    work()  # registers the stand-in
+    memory.put(user("event 1"))
+    memory.flush(all=True)
+    if is_extracted:
+        drain_everything(database, database_url, settings, ["extract"])
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    memory.reset()
+    work()
+    assert [fact.text for fact in branch.facts.list()] == ["event 1"]
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_fork_that_lost_its_first_event_to_its_source_verifies_clean(
+    make_memory: MakeMemory,
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+) -> None:
+    """Its batch of what it took over begins later then, and still shows no context."""
+    make_memory(memory.fork().session_id, user_id="ana")
+    # As if extract saw so few lines before its own that no other batch saw this one.
+    rows_of(
+        database_url,
+        "UPDATE strandline.generation SET config = config || '{\"context_tokens\": 4}'"
+        " WHERE pipeline = 'facts' RETURNING 1",
+    )
+    rows_of(
+        database_url,
+        "UPDATE strandline.batch SET context_seqs = context_seqs[cardinality(context_seqs):]"
+        " WHERE stage = 'extract' RETURNING 1",
+    )
+    memory.replace(2, "event one")
+    work()
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("is_one_batch", [True, False])
+def test_a_fork_has_nothing_of_its_sources_earlier_lives(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    work: Work,
+    *,
+    is_one_batch: bool,
+) -> None:
+    """A summary that goes on from them is not taken over: it is not that of the fork's messages."""
+    memory = make_memory(user_id="ana")
+    for number in range(1, 4):
+        memory.put(user(f"event {number}"))
+        memory.flush(all=True)
+        work()
+        if number == 1:
+            memory.reset()
+    if is_one_batch:
+        rows_of(database_url, "DELETE FROM strandline.answer RETURNING 1")
+        replay_in_place(database, begin_in_place(database, SUMMARY, Selection()), settings)
+        work()
+    branch = make_memory(memory.fork().session_id, user_id="ana")
+    work()
+    assert derived_of(database_url, memory).summary == "event 1 event 2 event 3"
+    assert derived_of(database_url, branch).summary == "event 2 event 3"
+    assert len(derived_of(database_url, branch).chunks) == 2
+    assert verify(database, deep=True).violations == ()

@@ -101,6 +101,10 @@ INSERT INTO strandline.chunk SELECT shard_key, generation_id, session_key, from_
 -- name: chunk_outside_event
 UPDATE strandline.chunk SET through_seq = through_seq + 100 WHERE event_id = {first}
 
+-- name: chunk_missing
+DELETE FROM strandline.chunk WHERE event_id = {first} AND from_seq = (
+    SELECT max(from_seq) FROM strandline.chunk WHERE event_id = {first})
+
 -- name: shared_without_consent
 INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key)
 SELECT md5('team')::uuid, session_key, incarnation, shard_key FROM strandline.session

@@ -1,4 +1,4 @@
--- Many sessions of 500 messages, as if flushed every 25 and consumed; a chunk is two messages.
+-- Many sessions of 500 messages, as if flushed every 25 and consumed; a chunk is one message.
 
 -- name: sessions
 INSERT INTO strandline.session (shard_key, session_key, next_seq, window_from, flushed_through,
@@ -35,11 +35,11 @@ INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outco
     JOIN strandline.session s USING (shard_key) WHERE s.namespace = 'many'
 
 -- name: chunks
-INSERT INTO strandline.chunk SELECT e.shard_key, b.generation_id, e.session_key, e.from_seq + n * 2, 0,
-    e.from_seq + n * 2 + 1, e.event_id, b.batch_id, 9, 'somebody:1 said:2 chat:3'::tsvector,
+INSERT INTO strandline.chunk SELECT e.shard_key, b.generation_id, e.session_key, e.from_seq + n, 0,
+    e.from_seq + n, e.event_id, b.batch_id, 9, 'somebody:1 said:2 chat:3'::tsvector,
     array_fill(0.0625, ARRAY[256])::vector::halfvec FROM strandline.batch b JOIN strandline.flush_event e ON
     e.shard_key = b.shard_key AND e.event_id = b.event_ids[1] AND b.stage = 'vectors' JOIN
-    strandline.session s ON s.session_key = e.session_key AND s.namespace = 'many', generate_series(0, 11)
+    strandline.session s ON s.session_key = e.session_key AND s.namespace = 'many', generate_series(0, 24)
     AS n
 
 -- name: states

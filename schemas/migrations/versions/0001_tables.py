@@ -319,6 +319,7 @@ def upgrade() -> None:
         sa.Column("rings", sa.Integer(), server_default="0", nullable=False),
         sa.Column("namespace", sa.Text(collation="C"), nullable=False),
         sa.Column("precedence", sa.SmallInteger(), server_default="0", nullable=False),
+        sa.Column("was_applied", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.PrimaryKeyConstraint(
             "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("due_pkey")
         ),

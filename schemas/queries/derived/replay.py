@@ -440,7 +440,9 @@ class RedoBatchRow(NamedTuple):
 
 
 class RedoBatch(Query[RedoBatchRow]):
-    """Its answers are gone: make its events due again, so that the model is called again."""
+    """Its answers are gone: make its events due again, so that the model is called again.  What was derived
+    from before a reset is due in its session's present incarnation, as in unfold_v1.
+    """
 
     __slots__ = ()
     name = "redo_batch"

@@ -324,7 +324,8 @@ class VerifyContextsRow(NamedTuple):
 class VerifyContexts(Query[VerifyContextsRow]):
     """The context of a batch is what its recipe makes of the log: the lines before its first event, without
     those that a person took back; and none if the event had failed before.  When a person did so is not
-    asked: a line that was shown before it was taken back, or while it was, is not wrong.
+    asked: a line that was shown before it was taken back, or while it was, is not wrong.  A fork's batch
+    of what it took over, which no worker began (its epoch is 0), shows none.
     """
 
     __slots__ = ()
@@ -389,6 +390,25 @@ class VerifyChunks(Query[VerifyChunksRow]):
     __slots__ = ()
     name = "verify_chunks"
     row = VerifyChunksRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
+class VerifySearchableRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifySearchable(Query[VerifySearchableRow]):
+    """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
+    event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
+    contents of plain text.
+    """
+
+    __slots__ = ()
+    name = "verify_searchable"
+    row = VerifySearchableRow
 
     def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
         self.values = (owners, session_key)

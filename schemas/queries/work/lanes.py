@@ -655,8 +655,8 @@ class LockBatchRow(NamedTuple):
 
 class LockBatch(Query[LockBatchRow]):
     """Lock the lease, and then what is due of a batch whose events still belong to their session's
-    incarnation: how many leases (1, or 0 when it was taken away), and how many events.  In the order in
-    which all others lock what is due.
+    incarnation, or were derived before: how many leases (1, or 0 when it was taken away), and how many
+    events.  In the order in which all others lock what is due.
     """
 
     __slots__ = ()

@@ -36,21 +36,33 @@
     FROM strandline.session feeding
     WHERE feeding.shard_key = {shard_key} AND feeding.session_key = {session_key})::text[]
 
+-- fragment: is_memory(shard_key, event_id, pipeline, last_stage)
+-- Whether the derivation of a pipeline that serves an owner knows an event: it has applied it to the end, or had, and
+-- is deriving it again.
+(EXISTS (
+        SELECT FROM @serving({shard_key}, ARRAY[{pipeline}]) serves
+        JOIN strandline.receipt known ON known.shard_key = {shard_key} AND known.event_id = {event_id}
+            AND known.generation_id = serves.generation_id AND known.stage = {last_stage}
+            AND known.outcome = 'applied')
+    OR EXISTS (
+        SELECT FROM @serving({shard_key}, ARRAY[{pipeline}]) serves
+        JOIN strandline.flush_event flushed ON flushed.shard_key = {shard_key} AND flushed.event_id = {event_id}
+        JOIN strandline.due again ON again.shard_key = {shard_key} AND again.session_key = flushed.session_key
+            AND again.generation_id = serves.generation_id AND again.from_seq = flushed.from_seq
+            AND again.was_applied))
+
 -- fragment: missing(shard_key, generation_id, last_stage)
 -- The flush events of an owner that a derivation has neither done nor due, among those it was fed, or is fed now.
 --
 -- is_known: it is to be derived.  Else it is of the time before a reset, and the derivation that serves does not know
--- it either: it is void, as was_void says that it is already.  scope_key is whose lane it belongs to.
+-- it either: it is void, as was_void says that it is already.  is_memory: the one that serves knows it, so a reset
+-- that comes now leaves it.  scope_key is whose lane it belongs to.
 (SELECT event.session_key, event.from_seq, event.through_seq, event.event_id, event.tokens, event.created_at,
         derived.entry_stage AS stage,
         CASE derived.entry_scope WHEN 'owner' THEN event.shard_key ELSE event.session_key END AS scope_key,
         said.incarnation, said.namespace, said.session_id, said.user_id,
-        received.event_id IS NOT NULL AS was_void,
-        event.incarnation = said.incarnation OR EXISTS (
-            SELECT FROM @serving({shard_key}, ARRAY[derived.pipeline]) serves
-            JOIN strandline.receipt known ON known.shard_key = {shard_key} AND known.event_id = event.event_id
-                AND known.generation_id = serves.generation_id AND known.stage = {last_stage}
-                AND known.outcome = 'applied') AS is_known
+        received.event_id IS NOT NULL AS was_void, memory.is_so AS is_memory,
+        event.incarnation = said.incarnation OR memory.is_so AS is_known
     FROM strandline.generation derived
     JOIN strandline.flush_event event ON event.shard_key = {shard_key}
     JOIN strandline.session said ON said.shard_key = {shard_key} AND said.session_key = event.session_key
@@ -59,6 +71,8 @@
     LEFT JOIN strandline.receipt received ON received.shard_key = {shard_key}
         AND received.event_id = event.event_id AND received.generation_id = derived.generation_id
         AND received.stage = derived.entry_stage
+    CROSS JOIN LATERAL (
+        SELECT @is_memory({shard_key}, event.event_id, derived.pipeline, {last_stage}) AS is_so) AS memory
     WHERE derived.generation_id = {generation_id} AND (received.event_id IS NULL OR received.outcome = 'void')
         AND NOT EXISTS (
             SELECT FROM strandline.due pending
@@ -68,7 +82,8 @@
 
 -- fragment: uncovered(shard_key, generation_id, last_stage)
 -- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it
--- from taking over the owner.  An event whose dead letter was dropped does not.
+-- from taking over the owner.  An event whose dead letter was dropped does not.  One that is derived again there keeps
+-- it too if it is neither applied nor due here.
 (SELECT known.event_id
     FROM strandline.generation derived
     CROSS JOIN LATERAL @serving({shard_key}, ARRAY[derived.pipeline]) serves
@@ -83,7 +98,26 @@
         AND NOT EXISTS (
             SELECT FROM strandline.dead_letter dead
             WHERE dead.shard_key = {shard_key} AND dead.generation_id = {generation_id}
-                AND dead.event_id = known.event_id AND dead.dropped_at IS NOT NULL))
+                AND dead.event_id = known.event_id AND dead.dropped_at IS NOT NULL)
+    UNION
+    SELECT again.event_id
+    FROM strandline.generation derived
+    CROSS JOIN LATERAL @serving({shard_key}, ARRAY[derived.pipeline]) serves
+    JOIN strandline.due again ON again.shard_key = {shard_key} AND again.generation_id = serves.generation_id
+        AND again.was_applied
+    WHERE derived.generation_id = {generation_id} AND serves.generation_id <> {generation_id}
+        AND NOT EXISTS (
+            SELECT FROM strandline.receipt received
+            WHERE received.shard_key = {shard_key} AND received.event_id = again.event_id
+                AND received.generation_id = {generation_id} AND received.outcome = 'applied')
+        AND NOT EXISTS (
+            SELECT FROM strandline.due pending
+            WHERE pending.shard_key = {shard_key} AND pending.session_key = again.session_key
+                AND pending.generation_id = {generation_id} AND pending.from_seq = again.from_seq)
+        AND NOT EXISTS (
+            SELECT FROM strandline.dead_letter dead
+            WHERE dead.shard_key = {shard_key} AND dead.generation_id = {generation_id}
+                AND dead.event_id = again.event_id AND dead.dropped_at IS NOT NULL))
 
 -- fragment: fits(session, event)
 -- Whether an event is among those that a replay was begun for.

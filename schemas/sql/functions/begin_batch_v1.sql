@@ -3,7 +3,8 @@
 -- The batch that an earlier holder left open, if all of its events are still due (a batch that a reset has touched is
 -- closed as void, and its answers are deleted, because they refer to deleted messages); else a new one, of as many
 -- due events as fit into p_budget tokens, at least one. An event that failed in a larger batch goes alone. Due work
--- from before a reset is removed, and a receipt says why.
+-- from before a reset is removed, and a receipt says why; unless it was derived before, and is derived again.  Forks
+-- that counted on it derive it for themselves.
 -- The batch names the lines before its first event that extraction is to see as context (@lines_before), without those
 -- that a person took back.  An event that failed before goes without: the cause may have been a line of these.
 -- The events of a batch of facts or of a summary have the same acts on capturing (capture_act), as these applied when the events were
@@ -27,6 +28,7 @@ LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     begun uuid;
+    ended uuid[];
     chosen uuid[];
     spent bigint := 0;
     one record;
@@ -36,18 +38,29 @@ DECLARE
     first_act bigint;
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
-    WITH gone AS (
-        DELETE FROM strandline.due d
+    SELECT array_agg(d.event_id) INTO ended FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
-            AND d.generation_id = p_generation_id AND d.stage = p_stage
+            AND d.generation_id = p_generation_id AND d.stage = p_stage AND NOT d.was_applied
             AND NOT EXISTS (
                 SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
-                    AND s.session_key = d.session_key AND s.incarnation = d.incarnation)
-        RETURNING d.event_id
-    )
-    INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
-        SELECT p_shard_key, g.event_id, p_generation_id, p_stage, 'void' FROM gone g
-        ON CONFLICT DO NOTHING;
+                    AND s.session_key = d.session_key AND s.incarnation = d.incarnation);
+    IF ended IS NOT NULL THEN
+        -- Forks of that life count on what these events would have given their owner.
+        IF EXISTS (
+            SELECT FROM strandline.generation g WHERE g.generation_id = p_generation_id
+                AND (g.pipeline = 'facts' OR g.entry_scope = 'owner')) THEN
+            PERFORM strandline.release_forks_v1(p_shard_key, p_generation_id, ended);
+        END IF;
+        WITH gone AS (
+            DELETE FROM strandline.due d
+            WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+                AND d.generation_id = p_generation_id AND d.stage = p_stage AND d.event_id = ANY (ended)
+            RETURNING d.event_id
+        )
+        INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+            SELECT p_shard_key, g.event_id, p_generation_id, p_stage, 'void' FROM gone g
+            ON CONFLICT DO NOTHING;
+    END IF;
 
     FOR one IN
         SELECT b.batch_id, b.event_ids, (

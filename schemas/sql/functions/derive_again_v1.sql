@@ -70,11 +70,11 @@ BEGIN
         RETURNING r.event_id
     )
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
         e.event_id, CASE WHEN gone.was_applied THEN s.incarnation ELSE e.incarnation END, e.tokens, s.namespace,
         CASE WHEN is_live AND e.cause <> 'import' THEN 0 ELSE 1 END, e.created_at,
-        CASE WHEN is_live THEN moment ELSE 'infinity' END
+        CASE WHEN is_live THEN moment ELSE 'infinity' END, gone.was_applied
     FROM (
         SELECT a.event_id, true AS was_applied FROM applied a
         UNION ALL SELECT d.event_id, false FROM dead d) AS gone

@@ -2,9 +2,9 @@
 --
 -- Messages keep their numbers, ids and times.  Events that lie before the cut are copied, and count as applied where
 -- what they gave is there: facts, and the states of blocks that the owner's sessions share, belong to the owner
--- already; chunks are copied, and the newest state of each block of the session that lies before the cut.  The rest is
--- due.  What a cut event delivered is in the window of the new session, which delivers it again.  It shares with no
--- scope.
+-- already, or will (release_forks_v1); chunks are copied, and the newest state of each block of the session that lies
+-- before the cut, unless it goes on from an earlier life.  The rest is due.  What a cut event delivered is in the window
+-- of the new session, which delivers it again.  It shares with no scope.
 -- The source's row is held, so that no correction or flush comes between.
 --
 -- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
@@ -19,8 +19,6 @@ DECLARE
     last_seq bigint;
     old_window_from bigint;
     derived record;
-    done_events uuid[];
-    state_through bigint;
     this_batch uuid;
     moment timestamptz;
     -- From labels of the one session to those of the other: both hold a number of the session (values/labels.py).
@@ -112,63 +110,73 @@ BEGIN
         WHERE g.state <> 'retired' AND g.pipeline = ANY (s.pipelines) ORDER BY g.generation_id
     LOOP
         this_batch := gen_random_uuid();
-        SELECT max(b.through_seq) INTO state_through FROM strandline.block_state b
-            WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
-              AND b.generation_id = derived.generation_id AND b.through_seq > s.pinned_through
-              AND b.through_seq <= s.flushed_through;
-        SELECT array_agg(n.event_id ORDER BY n.from_seq) INTO done_events
-            FROM strandline.flush_event e
-            JOIN strandline.flush_event n ON n.shard_key = p_shard_key AND n.session_key = p_new_key
-                AND n.from_seq = e.from_seq
-            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key AND CASE
-                WHEN derived.pipeline = 'facts' OR derived.entry_scope = 'owner' THEN true
-                WHEN derived.pipeline = 'vectors' THEN EXISTS (
-                    SELECT FROM strandline.receipt r WHERE r.shard_key = p_shard_key AND r.event_id = e.event_id
-                      AND r.generation_id = derived.generation_id AND r.stage = derived.entry_stage
-                      AND r.outcome = 'applied')
-                ELSE e.through_seq <= state_through END;
-        IF done_events IS NOT NULL THEN
-            INSERT INTO strandline.batch (
-                    shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch, event_ids, closed_at)
-                VALUES (
-                    p_shard_key, this_batch, CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END,
-                    derived.generation_id, derived.entry_stage, 'applied', 0, done_events, moment);
-            INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
-                SELECT p_shard_key, received.event_id, derived.generation_id, stages.stage, 'applied', this_batch
-                FROM unnest(done_events) AS received (event_id)
-                CROSS JOIN (
-                    SELECT derived.entry_stage AS stage
-                    UNION ALL SELECT 'merge' WHERE derived.pipeline = 'facts') AS stages;
-        END IF;
         IF derived.pipeline = 'vectors' THEN
             @note_chunk_change(p_shard_key);
-            INSERT INTO strandline.chunk (
-                    shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id, length,
-                    lexemes, embedding, role, speaker, tone, said_on)
-                SELECT p_shard_key, c.generation_id, p_new_key, c.from_seq, c.piece, c.through_seq, n.event_id,
-                    this_batch, c.length, c.lexemes, c.embedding, c.role, c.speaker, c.tone, c.said_on
-                FROM strandline.flush_event n
-                JOIN strandline.chunk c ON c.shard_key = p_shard_key AND c.generation_id = derived.generation_id
-                    AND c.session_key = p_session_key AND c.from_seq BETWEEN n.from_seq AND n.through_seq
-                WHERE n.shard_key = p_shard_key AND n.session_key = p_new_key AND n.event_id = ANY (done_events);
-        ELSIF derived.entry_scope <> 'owner' AND derived.pipeline <> 'facts' AND state_through IS NOT NULL THEN
-            INSERT INTO strandline.block_state (
-                    shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
-                SELECT p_shard_key, p_new_key, b.generation_id, 1, b.through_seq, b.state, this_batch
-                FROM strandline.block_state b
-                WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
-                  AND b.generation_id = derived.generation_id AND b.through_seq = state_through
-                ORDER BY b.ordinal DESC LIMIT 1;
         END IF;
+        -- In one statement: what counts as applied and what is copied are of one moment, whatever a replay in place takes
+        -- from the source meanwhile.
+        WITH twins AS MATERIALIZED (
+            SELECT n.*, e.event_id AS source_id FROM strandline.flush_event e
+            JOIN strandline.flush_event n ON n.shard_key = p_shard_key AND n.session_key = p_new_key
+                AND n.from_seq = e.from_seq
+            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
+        ), newest AS MATERIALIZED (
+            SELECT b.through_seq, b.state FROM strandline.block_state b
+            WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key
+              AND b.generation_id = derived.generation_id AND b.through_seq > s.pinned_through
+              AND b.through_seq <= s.flushed_through
+              -- One that goes on from an earlier life, which may be of the same batch, is not that of these messages.
+              AND NOT EXISTS (
+                SELECT FROM strandline.flush_event o
+                JOIN strandline.receipt r ON r.shard_key = p_shard_key AND r.event_id = o.event_id
+                    AND r.generation_id = derived.generation_id AND r.stage = derived.entry_stage
+                    AND r.outcome = 'applied'
+                WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key AND o.incarnation <> s.incarnation)
+            ORDER BY b.through_seq DESC, b.ordinal DESC LIMIT 1
+        ), done AS MATERIALIZED (
+            SELECT t.* FROM twins t WHERE CASE
+                WHEN derived.pipeline = 'facts' OR derived.entry_scope = 'owner' THEN true
+                WHEN derived.pipeline = 'vectors' THEN EXISTS (
+                    SELECT FROM strandline.receipt r WHERE r.shard_key = p_shard_key AND r.event_id = t.source_id
+                      AND r.generation_id = derived.generation_id AND r.stage = derived.entry_stage
+                      AND r.outcome = 'applied')
+                ELSE t.through_seq <= (SELECT f.through_seq FROM newest f) END
+        ), applied AS (
+            INSERT INTO strandline.batch (
+                shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch, event_ids, closed_at)
+            SELECT p_shard_key, this_batch, CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END,
+                derived.generation_id, derived.entry_stage, 'applied', 0, array_agg(d.event_id ORDER BY d.from_seq),
+                moment
+            FROM done d HAVING count(*) > 0
+        ), receipts AS (
+            INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
+            SELECT p_shard_key, d.event_id, derived.generation_id, stages.stage, 'applied', this_batch
+            FROM done d
+            CROSS JOIN (
+                SELECT derived.entry_stage AS stage
+                UNION ALL SELECT 'merge' WHERE derived.pipeline = 'facts') AS stages
+        ), pieces AS (
+            INSERT INTO strandline.chunk (
+                shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id, length,
+                lexemes, embedding, role, speaker, tone, said_on)
+            SELECT p_shard_key, c.generation_id, p_new_key, c.from_seq, c.piece, c.through_seq, d.event_id, this_batch,
+                c.length, c.lexemes, c.embedding, c.role, c.speaker, c.tone, c.said_on
+            FROM done d
+            JOIN strandline.chunk c ON c.shard_key = p_shard_key AND c.generation_id = derived.generation_id
+                AND c.session_key = p_session_key AND c.from_seq BETWEEN d.from_seq AND d.through_seq
+            WHERE derived.pipeline = 'vectors'
+        ), states AS (
+            INSERT INTO strandline.block_state (
+                shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
+            SELECT p_shard_key, p_new_key, derived.generation_id, 1, f.through_seq, f.state, this_batch FROM newest f
+        )
         INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
             scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
-        SELECT p_shard_key, p_new_key, derived.generation_id, derived.entry_stage, n.from_seq, n.through_seq,
-            CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END, n.event_id, life, n.tokens,
-            s.namespace, CASE WHEN derived.is_live AND n.cause <> 'import' THEN 0 ELSE 1 END, n.created_at,
+        SELECT p_shard_key, p_new_key, derived.generation_id, derived.entry_stage, t.from_seq, t.through_seq,
+            CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END, t.event_id, life, t.tokens,
+            s.namespace, CASE WHEN derived.is_live AND t.cause <> 'import' THEN 0 ELSE 1 END, t.created_at,
             CASE WHEN derived.is_live THEN moment ELSE 'infinity' END
-        FROM strandline.flush_event n
-        WHERE n.shard_key = p_shard_key AND n.session_key = p_new_key
-          AND n.event_id <> ALL (coalesce(done_events, '{}'));
+        FROM twins t WHERE t.event_id NOT IN (SELECT d.event_id FROM done d);
     END LOOP;
 
     UPDATE strandline.session t SET window_from = s.window_from, window_tokens = shown.tokens,

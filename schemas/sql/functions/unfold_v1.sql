@@ -5,8 +5,8 @@
 -- batch that is open, spoke of a state that is no more.  Dead letters stay what they are.
 -- Where the derivation serves the owner, it is due as the flush made it due, and rung for; but if a replay folds
 -- again (p_by_replay), or the derivation does not serve, it is left to the replay slots (ring_at: infinity).
--- What was folded is memory, and stays it after a reset that forgets nothing: it is due in its session's present
--- incarnation.
+-- What was folded is memory, and stays it after a reset that forgets nothing, also one that comes while it is due: it is
+-- due in its session's present incarnation, and was_applied.
 -- The caller has locked the lane and taken it from its holder.  Returns the events that are due again.
 CREATE FUNCTION strandline.unfold_v1(
     p_shard_key uuid, p_scope_key uuid, p_generation_id integer, p_stage text, p_ordinal bigint,
@@ -32,11 +32,11 @@ LANGUAGE sql AS $function$
         RETURNING r.event_id
     )
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, was_applied)
     SELECT e.shard_key, e.session_key, p_generation_id, p_stage, e.from_seq, e.through_seq, p_scope_key,
         e.event_id, s.incarnation, e.tokens, s.namespace,
         CASE WHEN is_live.told AND e.cause <> 'import' THEN 0 ELSE 1 END, e.created_at,
-        CASE WHEN is_live.told THEN statement_timestamp() ELSE 'infinity' END
+        CASE WHEN is_live.told THEN statement_timestamp() ELSE 'infinity' END, true
     FROM gone JOIN strandline.flush_event e ON e.shard_key = p_shard_key AND e.event_id = gone.event_id
     JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     CROSS JOIN (

@@ -17,6 +17,8 @@ from strandline import Memory
 from strandline.producers.writing.correct import Correction
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from tests.chaos.corrections.blocks import BLOCKS
 from tests.chaos.corrections.book import Book, Session
 from tests.chaos.corrections.doomed import Moment, correct, kill_in_the_middle
 from tests.conftest import rows_of
@@ -129,6 +131,7 @@ class Scene:
             database_url=self.url,
             broker_url=self.broker_url,
             shared_scope=SCOPE if user else None,
+            memory_blocks=[FACTS, SUMMARY, VECTORS, *(block() for block in BLOCKS)],
             deliver=deliver,  # type: ignore[arg-type]
             **LIMITS,
         )

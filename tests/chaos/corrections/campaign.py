@@ -23,6 +23,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
+from tests.chaos.corrections import blocks
 from tests.chaos.corrections.actor import Actor, Scene, log_start
 from tests.chaos.corrections.judge import (
     corrections_twice,
@@ -39,8 +40,9 @@ from tests.support.servers.databases import forgo_durability, make_tables
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.busy_workers import QUICK_TAKE_OVER, environment
 
-PIPELINES = (FACTS, SUMMARY, VECTORS)
+PIPELINES = (FACTS, SUMMARY, VECTORS, *blocks.NAMES)
 SETTLE_SECONDS = 60.0
+LOOKS_AT_WORK = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,7 +96,7 @@ class Campaign:
         self.options = options
         self.found = Findings(options.seed)
         self._url = url
-        self._environment = environment(server, **QUICK_TAKE_OVER)
+        self._environment = environment(server, **QUICK_TAKE_OVER, STRANDLINE_BLOCKS=blocks.SETTING)
         share = options.kill_percent / 100
         self.scene = Scene(url, broker_url, options.corrections, share)
         self._resets = self._chance("resets")
@@ -193,9 +195,17 @@ class Campaign:
             session.memory.flush(all=True)
         self._settle()
         self._verify(database)
-        looked_at = (stuck(self._url), wrong_logs(self.scene), corrections_twice(self._url))
+        looked_at = (self._stuck(), wrong_logs(self.scene), corrections_twice(self._url))
         for sentences in (*looked_at, wrong_filters(self.scene), wrong_facts(self.scene)):
             self.scene.wrong += [f"{when}: {sentence}" for sentence in sentences]
+
+    def _stuck(self) -> list[str]:
+        """What is stuck for good: a replay may make something due at any moment."""
+        for _again in range(LOOKS_AT_WORK):
+            if not (sentences := list(stuck(self._url))):
+                break
+            self._settle()
+        return sentences
 
     def _replay(self, database: Database, settings: Settings) -> None:
         """Replays beside the corrections, one after the other."""

@@ -8,6 +8,7 @@ from typing import Any
 from uuid import uuid4
 
 from tests.chaos.corrections.actor import Scene
+from tests.chaos.corrections.blocks import states_of
 from tests.chaos.corrections.book import Session
 from tests.conftest import rows_of
 from tests.support.fresh_session import Derived, derived_of
@@ -64,6 +65,12 @@ def differing(scene: Scene, settle: Callable[[], None]) -> Iterator[str]:
         before, after = derived_of(scene.url, session.memory), derived_of(scene.url, copy.memory)
         if before != after:
             yield f"{session.name} of {session.user}: {_difference(before, after)}"
+        folded, expected = states_of(scene.url, session.memory), states_of(scene.url, copy.memory)
+        for name in folded:
+            if folded[name] != expected[name]:
+                lacking = [text for text in expected[name] if text not in folded[name]]
+                surplus = [text for text in folded[name] if text not in expected[name]]
+                yield f"{session.name} of {session.user}: {name}: lacks {lacking[:9]}, has {surplus[:9]}"
 
 
 def _copies(scene: Scene, sessions: Sequence[Session], settle: Callable[[], None]) -> Iterator[Session]:
