@@ -50,12 +50,14 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
+    "Acting",
     "AudioPart",
     "BaseMemoryBlock",
     "Capture",
@@ -110,6 +112,8 @@ __all__ = [
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "acting",
+    "current_acting",
     "sliding_window",
     "summary_window",
 ]

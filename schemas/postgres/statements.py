@@ -33,11 +33,13 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "audit.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",
 )
 _FRAGMENT_FILES = (
+    "fragments/audit.sql",
     "fragments/bm25.sql",
     "fragments/derivations.sql",
     "fragments/facts.sql",
@@ -60,6 +62,7 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    "append_act_v1",
     "window_v1",
     "put_v1",
     "set_policy_v1",
