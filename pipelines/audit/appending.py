@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
-from strandline.schemas.queries.audit.audit import AppendAct
+from strandline.schemas.queries.audit.audit import AppendAct, NamesOfOwner
 from strandline.schemas.values.acting import actor_or_current, current_acting
 from strandline.schemas.values.acts import ACTS, MAX_DETAIL_BYTES
 from strandline.schemas.values.identity import Owner, SessionIdentity, audit_chain_key
@@ -104,6 +104,15 @@ def append_act(whom: Concerned, act: Act, *, lazily: bool = False) -> Operation[
     if act.detail is not None and len(json.dumps(act.detail)) > MAX_DETAIL_BYTES:
         raise InvalidMessageError("detail", f"is longer than {MAX_DETAIL_BYTES:,} bytes")
     yield from fetch(append_query(whom, act, lazily=lazily))
+
+
+def append_owners_act(shard_key: UUID, act: Act) -> Operation[None]:
+    """As ``append_act``, for those who know an owner by the key alone: a session of the owner has the names.
+
+    Nothing is appended for an owner without a session.
+    """
+    for row in (yield from fetch(NamesOfOwner(shard_key=shard_key))):
+        yield from append_act(Owner(row.namespace, row.user_id, shard_key), act)
 
 
 def append_query(whom: Concerned, act: Act, *, lazily: bool = False) -> AppendAct:

@@ -79,7 +79,9 @@ def _put(
     with database.transaction() as transaction:
         transaction.fetch(MakeImportTable())
         transaction.copy(CopyImport(), messages)
-        (answer,) = transaction.fetch(PutImported(**request.identity.keys, claimed=claimed, session=session))
+        (answer,) = transaction.fetch(
+            PutImported(**request.identity.keys, claimed=claimed, session=session, act=request.act_json)
+        )
         return answer
 
 

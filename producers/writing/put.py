@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache, partial
+from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
@@ -21,6 +23,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow
+from strandline.schemas.values.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.labels import label_array
@@ -35,6 +38,11 @@ class PutRequest:
     """One put, checked and ready: it can still be refused only because of its ids or its owner.
 
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
+
+    Attributes:
+        acting: who puts; taken from the caller's context, which the statement may not be sent in.
+        act: the kind of act that the audit trail records; None: what this put is part of is recorded.
+        flags: what a compliance hook added to the act.
     """
 
     identity: SessionIdentity
@@ -43,6 +51,23 @@ class PutRequest:
     places: tuple[int, ...]
     count_text: Callable[[str], int]
     part_tokens: Mapping[str, int]
+    acting: Acting = field(default_factory=current_acting)
+    act: str | None = "put"
+    flags: tuple[str, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the act is recorded at level ``changes`` as well."""
+        return bool(self.flags) or self.act != "put"
+
+    def make_act(self) -> Act:
+        """The act of this put, for the audit trail."""
+        return Act(self.act or "put", uuid4(), self.acting.actor, self.acting.origin, flags=self.flags)
+
+    @property
+    def act_json(self) -> str | None:
+        """The same as ``put_v1`` reads it; None if it is not to be recorded."""
+        return None if self.act is None else self.make_act().as_json()
 
     @classmethod
     def check(
@@ -143,7 +168,11 @@ def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tu
     """The seqs; and, if the put crossed the mark, the window to plan a flush from."""
     whole = partial(_whole, request, tokens)
     if len(tokens) == 1:
-        row = yield from accept(SinglePut(request.identity, request.messages[0], tokens[0], whole))
+        make_act = None if request.act is None else request.make_act
+        single = SinglePut(
+            request.identity, request.messages[0], tokens[0], whole, make_act, request.is_change
+        )
+        row = yield from accept(single)
     else:
         (row,) = yield from fetch(whole())
     if row.status == "unclaimed":
@@ -189,6 +218,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         calls=[m.calls for m in messages],
         answers=[m.answers for m in messages],
         labels=[label_array(request.identity.session_key, m.metadata) for m in messages],
+        act=request.act_json,
     )
 
 

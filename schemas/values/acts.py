@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Literal, cast, get_args
+from typing import Literal, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -16,6 +16,7 @@ DEFAULT_LEVEL: AuditLevel = "changes"
 RecordedFrom = Literal["changes", "all"]
 
 MAX_FLAGS = 16
+MAX_FLAG_BYTES = 100
 MAX_DETAIL_BYTES = 2_000
 
 
@@ -75,6 +76,7 @@ ACTS: Mapping[str, ActKind] = MappingProxyType(
         facts__import="facts of another system were added",
         facts__source="messages were given to be made into facts",
         facts__instruct="an instruction to change facts was given",
+        facts__obey="facts were changed as a user's instruction asks for",
         facts__optimize="facts of a user were condensed",
         capture="it was changed what is captured as facts",
         items__delete="items of an application were deleted",
@@ -109,7 +111,7 @@ def check_level(level: object) -> AuditLevel:
         raise ConfigurationError(
             f"{quote(level)} is not a level of the audit trail; use {', '.join(LEVELS)}."
         )
-    return cast(AuditLevel, level)
+    return level
 
 
 def check_act(act: object) -> str:

@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts
@@ -27,6 +29,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
+from strandline.wiring.compliance import compliance_of
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 
@@ -63,6 +66,7 @@ class ProcessResources:
         self.settings = settings
         self.windows = WindowCache(settings.window_cache_bytes)
         self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
+        self.audit_levels = KnownLevels()
         self._process = this_process()
         self._pool = pool
         self._consume = consume
@@ -79,6 +83,10 @@ class ProcessResources:
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
+
+    @property
+    def compliance(self) -> Compliance | None:
+        return compliance_of(self.settings)
 
     def database(self) -> Database:
         self._ensure_started()

@@ -15,9 +15,9 @@ class PutOneRow(NamedTuple):
 
 class PutOne(Query[PutOneRow]):
     """Accept one message in the simple case: the session exists, the message is not part of its head, crosses
-    none of its marks, ends no turn that is to be delivered, and no watch has to be planned. No row:
-    nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
-    refuses it then, which undoes all of this.
+    none of its marks, ends no turn that is to be delivered, no watch has to be planned, and the audit
+    trail does not record puts. Without a row nothing was done, and put_v1 decides. It also decides if the
+    id was used before: the unique index refuses it then, which undoes all of this.
     """
 
     __slots__ = ()
@@ -86,6 +86,7 @@ class PutRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class Put(Query[PutRow]):
@@ -114,6 +115,7 @@ class Put(Query[PutRow]):
         calls: list[str | None],
         answers: list[str | None],
         labels: list[str | None],
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -131,6 +133,7 @@ class Put(Query[PutRow]):
             calls,
             answers,
             labels,
+            act,
         )
 
 
@@ -369,8 +372,10 @@ class Pop(Query[PopRow]):
     repeatable = True
     row = PopRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID) -> None:
-        self.values = (shard_key, session_key, seq, pop_id)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID, act: str | None
+    ) -> None:
+        self.values = (shard_key, session_key, seq, pop_id, act)
 
 
 class MessageAtRow(NamedTuple):
@@ -455,6 +460,7 @@ class Correct(Query[CorrectRow]):
         envelope: str | None,
         tokens: int | None,
         bytes: int | None,
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -471,6 +477,7 @@ class Correct(Query[CorrectRow]):
             envelope,
             tokens,
             bytes,
+            act,
         )
 
 
@@ -509,6 +516,7 @@ class PutImportedRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class PutImported(Query[PutImportedRow]):
@@ -518,8 +526,10 @@ class PutImported(Query[PutImportedRow]):
     name = "put_imported"
     row = PutImportedRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, claimed: bool, session: str) -> None:
-        self.values = (shard_key, session_key, claimed, session)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, claimed: bool, session: str, act: str | None
+    ) -> None:
+        self.values = (shard_key, session_key, claimed, session, act)
 
 
 class ResetRow(NamedTuple):
@@ -536,5 +546,5 @@ class Reset(Query[ResetRow]):
     repeatable = True
     row = ResetRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool) -> None:
-        self.values = (shard_key, session_key, derived)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool, act: str | None) -> None:
+        self.values = (shard_key, session_key, derived, act)

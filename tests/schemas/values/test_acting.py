@@ -40,7 +40,7 @@ def test_tasks_begin_with_a_copy_and_cannot_reach_one_another() -> None:
     async def both() -> list[Acting]:
         arrived = asyncio.Barrier(2)
         with acting(origin="192.0.2.7"):
-            return await asyncio.gather(act("ann", arrived), act("ben", arrived))
+            return list(await asyncio.gather(act("ann", arrived), act("ben", arrived)))
 
     assert asyncio.run(both()) == [ANN, Acting("ben", "192.0.2.7")]
 
