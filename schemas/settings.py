@@ -121,7 +121,11 @@ class Settings(BaseSettings):
     # The audit trail.
     audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
     audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")
-    audit_anchors: str = Field("", description="where anchors go: a file, or the name of an entry point")
+    audit_anchors: str = Field(
+        "", description="package.module:function, or an entry point, that keeps anchors"
+    )
+    audit_anchors_file: Folder | None = Field(None, description="a file that anchors are appended to")
+    audit_anchor_seconds: Positive = Field(60.0, description="how often a worker hands anchors over")
     compliance: str = Field("", description="hook: package.module:function, or an entry point's name")
     compliance_timeout_seconds: Positive = 1.0
     compliance_failure: Literal["refuse", "allow"] = "refuse"

@@ -3,8 +3,12 @@
 The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
 from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
@@ -59,10 +63,14 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
+    "ActPage",
     "ActRefusedError",
     "Acting",
+    "Anchor",
     "AttemptedAct",
     "AudioPart",
+    "Audit",
+    "AuditedAct",
     "BaseMemoryBlock",
     "Capture",
     "CaptureAct",
@@ -113,6 +121,7 @@ __all__ = [
     "SummaryMemoryBlock",
     "TextPart",
     "TopicCount",
+    "TrailVerification",
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",

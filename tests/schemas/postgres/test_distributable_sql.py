@@ -77,6 +77,19 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
+    "the audit trail is sealed, listed and verified for a whole namespace": {
+        "advance_chains",
+        "audit_namespaces",
+        "chain_ends",
+        "list_acts",
+        "lock_chains",
+        "open_chains",
+        "sealed_entries",
+        "subject_salts",
+        "take_unsealed",
+        "unsealed_namespaces",
+        "unsealed_of",
+    },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
