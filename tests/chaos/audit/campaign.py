@@ -44,15 +44,13 @@ class Options:
     Attributes:
         acts: of each producer.
         producers: threads that put, each to a session of its own.
-        sealers: processes at the same time.
-        kill_every_seconds: one of them is killed, and another one started.
+        sealers: processes at the same time; each is killed in the middle, and another one started.
     """
 
     seed: int = 1
     acts: int = 500
     producers: int = 6
     sealers: int = 2
-    kill_every_seconds: float = 0.3
 
 
 @dataclass(slots=True)
@@ -76,6 +74,7 @@ class Campaign:
         self._anchors = folder / "anchors.jsonl"
         self._committed: list[str] = []
         self._lock = threading.Lock()
+        self._started = 0
         self.found = Found()
 
     def run(self) -> Found:
@@ -84,31 +83,34 @@ class Campaign:
             Audit.of_namespace(namespace, database_url=self._url).set_level("all")
         self._anchors.touch()
         sealers = [self._start() for _ in range(self._options.sealers)]
-        chance = random.Random(self._options.seed)  # noqa: S311
         with ThreadPoolExecutor(self._options.producers) as pool:
             producing = [pool.submit(self._produce, number) for number in range(self._options.producers)]
             while not all(one.done() for one in producing):
-                time.sleep(self._options.kill_every_seconds * chance.random())
-                victim = chance.randrange(len(sealers))
-                self._kill(sealers[victim])
-                sealers[victim] = self._start()
-                self.found.kills += 1
+                time.sleep(0.02)
+                sealers = [self._replace(sealer) for sealer in sealers]
             for one in producing:
                 one.result()
         for sealer in sealers:
-            self._kill(sealer)
+            sealer.kill()
+            sealer.wait(60)
         self._judge()
         return self.found
 
     def _start(self) -> subprocess.Popen[bytes]:
-        command = [sys.executable, "-m", "tests.chaos.audit.sealer", self._url, str(self._anchors)]
+        self._started += 1
+        seed = f"{self._options.seed} {self._started}"
+        command = [sys.executable, "-m", "tests.chaos.audit.sealer", self._url, str(self._anchors), seed]
         return forking.Popen(command)
 
-    def _kill(self, process: subprocess.Popen[bytes]) -> None:
-        if process.poll() is not None:
-            self.found.wrong.append(f"a sealer ended by itself, with {process.returncode}")
-        process.send_signal(signal.SIGKILL)
-        process.wait(60)
+    def _replace(self, sealer: subprocess.Popen[bytes]) -> subprocess.Popen[bytes]:
+        """The sealer, or another one in the place of one that was killed."""
+        code = sealer.poll()
+        if code is None:
+            return sealer
+        if code != -signal.SIGKILL:
+            self.found.wrong.append(f"a sealer ended by itself, with {code}")
+        self.found.kills += 1
+        return self._start()
 
     def _produce(self, number: int) -> None:
         """Put, replace, and put in transactions that stay open while others commit; some are rolled back."""

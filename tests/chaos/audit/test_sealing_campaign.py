@@ -8,7 +8,7 @@ from tests.chaos.audit.campaign import Campaign, Options
 
 
 def test_nothing_is_left_unsealed_or_sealed_twice(database_url: str, tmp_path: Path) -> None:
-    options = Options(seed=7, acts=60, producers=4, kill_every_seconds=0.2)
+    options = Options(seed=7, acts=60, producers=4)
     found = Campaign(options, database_url, tmp_path).run()
     assert found.wrong == []
     assert found.acts + found.rolled_back == options.acts * options.producers
