@@ -83,6 +83,14 @@ class Settings(BaseSettings):
     connect_timeout_seconds: Positive = 5.0
     statement_timeout_seconds: Positive = 30.0
 
+    # Encryption at rest: where the keys are that wrap the keys of owners; one of the three.
+    keyring_file: Folder | None = Field(None, description="a line for each key: its id, 32 bytes in base64")
+    keyring_keys: SecretStr | None = Field(None, description="the same lines, or divided by semicolons")
+    keyring: str | None = Field(None, description="name of an installed keyring (strandline.keyrings)")
+    key_cache_seconds: NotNegative = Field(
+        300.0, description="how long a process keeps the unwrapped keys of an owner"
+    )
+
     # Bounds on what a put accepts.
     max_content_bytes: int = Field(1_000_000, ge=1)
     max_metadata_bytes: int = Field(16_384, ge=2)
@@ -173,6 +181,11 @@ class Settings(BaseSettings):
     @classmethod
     def _model_url_can_be_used(cls, value: str | None) -> str | None:
         return None if value is None else check_model_url(value.strip())
+
+    @property
+    def has_keyring(self) -> bool:
+        """True when this process can unwrap the keys of encrypted namespaces."""
+        return (self.keyring_file, self.keyring_keys, self.keyring) != (None, None, None)
 
     @property
     def has_openai(self) -> bool:

@@ -11,7 +11,6 @@ from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
 from strandline.schemas.values.identity import SessionIdentity, key_text
-from strandline.schemas.values.labels import labels_of
 
 
 @dataclass(slots=True)
@@ -43,7 +42,8 @@ class SinglePut:
             created_at=message.created_at,
             calls=message.calls,
             answers=message.answers,
-            labels=labels_of(self.identity.session_key, message.metadata),
+            labels=message.labels_in(self.identity.session_key),
+            sealed=message.is_sealed,
         )
 
 
@@ -95,7 +95,7 @@ def _rarer(put: SinglePut) -> Iterator[str]:
     message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
-        if labels := labels_of(put.identity.session_key, message.metadata):
+        if labels := message.labels_in(put.identity.session_key):
             yield f',"labels":{labels}'
     if message.created_at is not None:
         yield f',"created_at":{quoted(message.created_at.isoformat())}'
@@ -103,3 +103,5 @@ def _rarer(put: SinglePut) -> Iterator[str]:
         yield f',"calls":{message.calls}'
     if message.answers is not None:
         yield f',"answers":{quoted(message.answers)}'
+    if message.is_sealed:
+        yield ',"sealed":true'

@@ -14,8 +14,8 @@ from tests.project.test_contracts import ALL, BESIDE, ROOT, imports_in, is_own, 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
-    " queries/application queries/conversation queries/derived queries/inspection queries/work sql"
-    " tables values",
+    " queries/application queries/conversation queries/derived queries/inspection queries/work sealed sealing"
+    " sql tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts replay text vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
@@ -34,7 +34,11 @@ COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
-IMPORTS_BY_NAME = {"pipelines/custom/loading.py", "pipelines/models/installed.py"}
+IMPORTS_BY_NAME = {
+    "pipelines/custom/loading.py",
+    "pipelines/models/installed.py",
+    "schemas/sealed/opening.py",
+}
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
 LOADERS = set(
     "import_module __import__ __loader__ resolve_name run_module run_path entry_points load_module"

@@ -30,6 +30,23 @@ def template_name() -> str:
 PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
 
 
+# Run the suite with the content of every namespace sealed: a namespace is as soon as it has a session or a fact.
+ENCRYPTION = os.environ.get("STRANDLINE_TEST_ENCRYPTION", "").lower() in ("1", "true")
+TEST_KEYS = "test Bvm8CPKwsjmyiVlXdjcjZUYlk6Bj3SKnP0ZfEpxWQAQ="
+_SEAL_ALL = """
+CREATE FUNCTION strandline.seal_namespace() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO strandline.encryption (namespace, kek_id, vectors) VALUES (NEW.namespace, 'test', 'clear')
+        ON CONFLICT DO NOTHING;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.session_owner
+    FOR EACH ROW EXECUTE FUNCTION strandline.seal_namespace();
+CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.fact_owner
+    FOR EACH ROW EXECUTE FUNCTION strandline.seal_namespace();
+"""
+
+
 def forgo_durability(server_url: str) -> None:
     """Let a server of the tests' own write to disk when the system likes to: no test crashes the system.
 
@@ -48,6 +65,9 @@ def template(server_url: str) -> Iterator[None]:
         connection.execute(f"CREATE DATABASE {template_name()}")
     try:
         make_tables(database_in(server_url, template_name()), PARTITIONS)
+        if ENCRYPTION:
+            with psycopg.connect(database_in(server_url, template_name()), autocommit=True) as connection:
+                connection.execute(_SEAL_ALL)
         yield
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:
