@@ -45,6 +45,8 @@ MAX_PREFIX_CHARACTERS = 500
 Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
 # Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
 MAX_SECONDS = 2_000_000
+# Old data keys are deleted after twice that, when no process can seal with them any more.
+MAX_KEY_CACHE_SECONDS = 3_600.0
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
@@ -87,8 +89,12 @@ class Settings(BaseSettings):
     keyring_file: Folder | None = Field(None, description="a line for each key: its id, 32 bytes in base64")
     keyring_keys: SecretStr | None = Field(None, description="the same lines, or divided by semicolons")
     keyring: str | None = Field(None, description="name of an installed keyring (strandline.keyrings)")
-    key_cache_seconds: NotNegative = Field(
-        300.0, description="how long a process keeps the unwrapped keys of an owner"
+    key_cache_seconds: float = Field(
+        300.0,
+        ge=0,
+        le=MAX_KEY_CACHE_SECONDS,
+        allow_inf_nan=False,
+        description="how long a process keeps the unwrapped keys of an owner",
     )
 
     # Bounds on what a put accepts.

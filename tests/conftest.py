@@ -36,6 +36,7 @@ from tests.support.servers.databases import (
     ENCRYPTION,
     TEST_KEYS,
     forgo_durability,
+    seal_everything,
     template,
     temporary_database,
 )
@@ -57,6 +58,7 @@ hypothesis.settings.load_profile("strandline")
 if ENCRYPTION:
     # For what is made before a test, too.
     os.environ["STRANDLINE_KEYRING_KEYS"] = TEST_KEYS
+    seal_everything()
 
 needs_internals = pytest.mark.skipif(
     PUBLIC_APIS_ONLY,

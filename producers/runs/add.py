@@ -122,7 +122,7 @@ class _Difference:
     def replaceable(self) -> list[tuple[int, Message]] | None:
         """The other contents by number, if that is all the difference."""
         pairs = list(zip(self.old, self.new, strict=False))[self.kept :]
-        differing = [(row, message) for row, message in pairs if row.digest != message.digest]
+        differing = [(row, message) for row, message in pairs if not _is_same(row, message)]
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]

@@ -24,8 +24,8 @@ def seal_message(message: PreparedMessage, session_key: UUID, keys: OwnerKeys) -
         metadata=None if message.metadata is None else keys.seal_json(message.metadata, METADATA, message.id),
         calls=None
         if message.calls is None
-        else json.dumps([keys.word(call) for call in json.loads(message.calls)]),
-        answers=None if message.answers is None else keys.word(message.answers),
+        else json.dumps([keys.reference(call) for call in json.loads(message.calls)]),
+        answers=None if message.answers is None else keys.reference(message.answers),
         is_sealed=True,
         labels=None if labels is None else [keyed_label(keys, session_key, label) for label in labels],
     )

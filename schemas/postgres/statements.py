@@ -34,6 +34,7 @@ _FILES = (
     "sharing.sql",
     "items.sql",
     "sealing.sql",
+    "resealing.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",

@@ -76,6 +76,17 @@ class SealedContent:
             return (yield from self.renew_keys(shard_key))
         return None
 
+    def try_key(self, namespace: str, kek_id: str) -> None:
+        """Wrap something and unwrap it again, as a namespace's owners will need it.
+
+        Raises:
+            KeyUnavailableError: that cannot be done with this key.
+        """
+        nobody, secret = UUID(int=0), make_secret()
+        wrapped = wrap_secret(self.keyring, namespace, nobody, kek_id, secret)
+        if unwrap_secret(self.keyring, namespace, nobody, kek_id, wrapped) != secret:
+            raise KeyUnavailableError(f"The keyring does not unwrap what it wrapped with {quote(kek_id)}.")
+
     def make_keys(self, namespace: str, shard_key: UUID, kek_id: str) -> Operation[None]:
         """Give an owner its first keys; if another process does so at once, both go on with the same ones."""
         wrapped: bytes = yield Run(
@@ -167,8 +178,8 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
         for row in rows
         if row.number is not None
     }
-    newest = max(rows, key=lambda row: row.number or 0)
-    return make_owner_keys(shard_key, secrets, is_settled=bool(newest.is_settled))
+    # Once all was sealed under one of them, nothing is in clear any more.
+    return make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
 
 
 def _context(namespace: str, shard_key: UUID) -> bytes:

@@ -18,9 +18,11 @@ from uuid import UUID
 from strandline.schemas.errors import SealedContentError
 from strandline.schemas.sealing.ciphers import Cipher, NameCipher, NotAuthenticError, make_cipher, open_sealed
 from strandline.schemas.sealing.tokens import (
+    REFERENCE,
     is_token,
     read_name,
     read_token,
+    token_prefix,
     unescape,
     unescape_json,
     write_name,
@@ -30,6 +32,7 @@ from strandline.schemas.sealing.tokens import (
 KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 # The first byte of a keyed digest, which makes it longer than any unkeyed one, so the two are told apart.
+DIGEST_BYTES: Final = 16
 KEYED: Final = b"\x01"
 _CONTEXT: Final = b"strandline content 1\x00"
 
@@ -66,6 +69,28 @@ class OwnerKeys:
     def seal_json(self, text: str, kind: str, bound: str = "") -> str:
         """The token of a JSON text, as a JSON string."""
         return f'"{self.seal(text, kind, bound)}"'
+
+    def reseal_json(self, text: str, kind: str, bound: str = "") -> str:
+        """A JSON text that is stored, in clear or sealed with any data key, as a token of the newest one."""
+        return (
+            text
+            if text.startswith(self.json_prefix)
+            else self.seal_json(self.open(text, kind, bound), kind, bound)
+        )
+
+    def reseal(self, text: str, kind: str, bound: str = "") -> str:
+        """The same of a text."""
+        return text if text.startswith(self.prefix) else self.seal(self.open(text, kind, bound), kind, bound)
+
+    @property
+    def prefix(self) -> str:
+        """With which the tokens of the newest data key begin."""
+        return token_prefix(self.number)
+
+    @property
+    def json_prefix(self) -> str:
+        """The same in a column of JSON."""
+        return f'"{self.prefix}'
 
     def open(self, text: str, kind: str, bound: str = "") -> str:
         """The text that a column holds, in clear or as a token.
@@ -117,9 +142,15 @@ class OwnerKeys:
         """The keyed form of a word: thirteen capital letters and digits, which no stem holds."""
         return b32encode(self._mac(b"word", word.encode(), 8))[:13].decode()
 
+    def reference(self, name: str) -> str:
+        """The keyed form of an id that others refer to, such as a tool call's; of such a form, itself."""
+        return name if name.startswith(REFERENCE) else REFERENCE + self.word(name)
+
     def digest(self, digest: bytes) -> bytes:
-        """The keyed form of a digest, one byte longer."""
-        return KEYED + self._mac(b"digest", digest, 16)
+        """The keyed form of a digest, one byte longer; of such a form, itself."""
+        if len(digest) == 1 + DIGEST_BYTES and digest.startswith(KEYED):
+            return digest
+        return KEYED + self._mac(b"digest", digest, DIGEST_BYTES)
 
     def number_of(self, number: int) -> int:
         """The keyed form of a signed number of 64 bits."""

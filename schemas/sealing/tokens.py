@@ -20,6 +20,7 @@ MARK = "sealed:"
 _SEALED = "sealed:1:"
 _ESCAPE = "sealed:0:"
 _NAME = "sealed:2:"
+REFERENCE = "sealed:3:"
 _JSON_MARK = f'"{MARK}'
 _JSON_ESCAPE = f'"{_ESCAPE}'
 _NUMBER = re.compile(r"sealed:1:([0-9]{1,9}):")
@@ -32,8 +33,13 @@ class Token(NamedTuple):
     body: bytes
 
 
+def token_prefix(number: int) -> str:
+    """With which each token of a data key begins."""
+    return f"{_SEALED}{number}:"
+
+
 def write_token(number: int, body: bytes) -> str:
-    return f"{_SEALED}{number}:{b2a_base64(body, newline=False).decode()}"
+    return f"{token_prefix(number)}{b2a_base64(body, newline=False).decode()}"
 
 
 def write_name(body: bytes) -> str:

@@ -261,7 +261,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- seals: digest digest, clear_digest transition
 -- repeatable
 SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq,
-    c.digest IS NOT NULL AND c.digest IN (%(digest)s, %(clear_digest)s) AS is_of_content, ARRAY(
+    coalesce(c.digest IN (%(digest)s, %(clear_digest)s), false) AS is_of_content, ARRAY(
         SELECT u.seq FROM strandline.superseded u
         WHERE u.shard_key = %(shard_key)s AND u.session_key = c.session_key AND u.number = c.number
         ORDER BY u.seq) AS seqs, c.created_at

@@ -13,9 +13,11 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 
@@ -30,7 +32,7 @@ def template_name() -> str:
 PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
 
 
-# Run the suite with the content of every namespace sealed: a namespace is as soon as it has a session or a fact.
+# Run the suite with every namespace encrypted, as soon as it has a session or a fact.
 ENCRYPTION = os.environ.get("STRANDLINE_TEST_ENCRYPTION", "").lower() in ("1", "true")
 TEST_KEYS = "test Bvm8CPKwsjmyiVlXdjcjZUYlk6Bj3SKnP0ZfEpxWQAQ="
 _SEAL_ALL = """
@@ -45,6 +47,19 @@ CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.session_owner
 CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.fact_owner
     FOR EACH ROW EXECUTE FUNCTION strandline.seal_namespace();
 """
+
+
+def seal_everything() -> None:
+    """Have each ``Database`` of this process use the test's keyring, whoever makes it."""
+    connect = Database.connect.__func__  # type: ignore[attr-defined]
+
+    def connect_with_keys(
+        cls: type[Database], options: ConnectionOptions, content: ContentCodec | None = None
+    ) -> Database:
+        made: Database = connect(cls, options, content or sealed_content(load_settings()))
+        return made
+
+    Database.connect = classmethod(connect_with_keys)  # type: ignore[method-assign,assignment]
 
 
 def forgo_durability(server_url: str) -> None:
