@@ -40,8 +40,8 @@ def enable(database: Database, content: SealedContent, namespace: str, kek_id: s
         KeyUnavailableError: the keyring cannot wrap with that key, or unwrap again.
         ConfigurationError: the namespace is enabled with another key or another choice of vectors.
     """
-    content.try_key(namespace, kek_id)
-    added = database.fetch(EnableEncryption(namespace=namespace, kek_id=kek_id, vectors=vectors))
+    probe = content.probe_key(kek_id)
+    added = database.fetch(EnableEncryption(namespace=namespace, kek_id=kek_id, probe=probe, vectors=vectors))
     content.cache.forget()
     if added:
         return True
@@ -75,8 +75,8 @@ def change_key(database: Database, content: SealedContent, namespace: str, kek_i
         ConfigurationError: the namespace is not encrypted.
     """
     enabled(database, namespace)
-    content.try_key(namespace, kek_id)
-    database.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id))
+    probe = content.probe_key(kek_id)
+    database.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
 
 
 def prepare_owners(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
@@ -85,34 +85,34 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
     Raises:
         KeyUnavailableError: the keyring cannot wrap.
     """
-    kek_id = enabled(database, namespace).kek_id
+    row = enabled(database, namespace)
     items = [item_store_key(namespace), *(adapter_items_key(namespace, one) for one in ITEM_ADAPTERS)]
-    yield _give_keys(database, content, namespace, kek_id, items)
+    yield _give_keys(database, content, namespace, row, items)
     after = ""
     while rows := database.fetch(SessionsToSeal(namespace=namespace, after_session=after, limit=PAGE)):
         after = rows[-1].session_id
-        made = _give_keys(database, content, namespace, kek_id, {row.owner_key for row in rows})
-        identities = [identify_session(namespace, row.session_id, row.user_id) for row in rows]
+        made = _give_keys(database, content, namespace, row, {one.owner_key for one in rows})
+        identities = [identify_session(namespace, one.session_id, one.user_id) for one in rows]
         scopes = database.fetch(
             SealSessions(
-                shard_keys=[row.owner_key for row in rows],
+                shard_keys=[one.owner_key for one in rows],
                 session_keys=[identity.session_key for identity in identities],
             )
         )
         shared = {scope.shared_key for scope in scopes if scope.shared_key is not None}
-        yield made + _give_keys(database, content, namespace, kek_id, shared)
+        yield made + _give_keys(database, content, namespace, row, shared)
     owner = UUID(int=0)
     while owners := database.fetch(FactOwnersToSeal(namespace=namespace, after_owner=owner, limit=PAGE)):
         owner = owners[-1].shard_key
-        yield _give_keys(database, content, namespace, kek_id, [row.shard_key for row in owners])
+        yield _give_keys(database, content, namespace, row, [one.shard_key for one in owners])
 
 
 def _give_keys(
-    database: Database, content: SealedContent, namespace: str, kek_id: str, owners: Iterable[UUID]
+    database: Database, content: SealedContent, namespace: str, row: FindEncryptionRow, owners: Iterable[UUID]
 ) -> int:
     lacking: Sequence[UUID] = [
-        row.shard_key for row in database.fetch(OwnersWithoutKeys(shard_keys=sorted(set(owners))))
+        one.shard_key for one in database.fetch(OwnersWithoutKeys(shard_keys=sorted(set(owners))))
     ]
     for owner in lacking:
-        database.run(content.make_keys(namespace, owner, kek_id))
+        database.run(content.make_keys(namespace, owner, row))
     return len(lacking)

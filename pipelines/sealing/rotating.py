@@ -25,7 +25,9 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
     Raises:
         KeyUnavailableError: a key is missing from the keyring, the former one among them.
     """
-    kek_id = enabled(database, namespace).kek_id
+    present = enabled(database, namespace)
+    content.check_key(namespace, present)
+    kek_id = present.kek_id
     for rows in _pages(database, namespace):
         former = [row for row in rows if row.kek_id != kek_id]
         for row in former:
@@ -53,7 +55,9 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
     Raises:
         KeyUnavailableError: the keyring cannot unwrap or wrap.
     """
-    kek_id = enabled(database, namespace).kek_id
+    present = enabled(database, namespace)
+    content.check_key(namespace, present)
+    kek_id = present.kek_id
     for rows in _pages(database, namespace):
         newest = [row for row in rows if row.is_newest and row.is_settled]
         for row in newest:

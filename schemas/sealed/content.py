@@ -7,7 +7,8 @@ follows another asks for none.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
@@ -21,6 +22,7 @@ from strandline.schemas.queries.application.sealing import (
     FindDataKeys,
     FindDataKeysRow,
     FindEncryption,
+    FindEncryptionRow,
 )
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.values import open_value, seal_values
@@ -30,6 +32,8 @@ from strandline.schemas.sealing.owner_keys import KEY_BYTES, OwnerKeys, make_own
 from strandline.schemas.sealing.tokens import is_token, key_numbers
 
 R = TypeVar("R")
+# In whose name a key is probed.
+_NOBODY = UUID(int=0)
 
 # More than this is opened off the event loop.
 INLINE_CHARACTERS = 500_000
@@ -41,6 +45,7 @@ class SealedContent:
     def __init__(self, keyring: Keyring, cache: KeyCache) -> None:
         self.keyring = keyring
         self.cache = cache
+        self._checked: set[bytes] = set()
 
     def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
         return self.cache.keys_of(shard_key)
@@ -72,27 +77,46 @@ class SealedContent:
         if keys is not None or (not anew and self.cache.is_unused):
             return keys
         for row in (yield from fetch(FindEncryption(namespace=namespace))):
-            yield from self.make_keys(namespace, shard_key, row.kek_id)
+            yield from self.make_keys(namespace, shard_key, row)
             return (yield from self.renew_keys(shard_key))
         return None
 
-    def try_key(self, namespace: str, kek_id: str) -> None:
-        """Wrap something and unwrap it again, as a namespace's owners will need it.
+    def probe_key(self, kek_id: str) -> bytes:
+        """Something that the keyring has wrapped, and can unwrap again.
 
         Raises:
             KeyUnavailableError: that cannot be done with this key.
         """
-        nobody, secret = UUID(int=0), make_secret()
-        wrapped = wrap_secret(self.keyring, namespace, nobody, kek_id, secret)
-        if unwrap_secret(self.keyring, namespace, nobody, kek_id, wrapped) != secret:
+        secret = make_secret()
+        wrapped = wrap_secret(self.keyring, "", _NOBODY, kek_id, secret)
+        if unwrap_secret(self.keyring, "", _NOBODY, kek_id, wrapped) != secret:
             raise KeyUnavailableError(f"The keyring does not unwrap what it wrapped with {quote(kek_id)}.")
+        return wrapped
 
-    def make_keys(self, namespace: str, shard_key: UUID, kek_id: str) -> Operation[None]:
-        """Give an owner its first keys; if another process does so at once, both go on with the same ones."""
-        wrapped: bytes = yield Run(
-            partial(wrap_secret, self.keyring, namespace, shard_key, kek_id, make_secret())
-        )
+    def check_key(self, namespace: str, row: FindEncryptionRow) -> None:
+        """Make sure that the keyring's key is the namespace's, before it wraps anything.
+
+        Raises:
+            KeyUnavailableError: it is missing, or another one has its id.
+        """
+        if row.probe not in self._checked:
+            with _named(namespace):
+                unwrap_secret(self.keyring, "", _NOBODY, row.kek_id, row.probe)
+            self._checked.add(row.probe)
+
+    def make_keys(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> Operation[None]:
+        """Give an owner its first keys; if another process does so at once, both go on with the same ones.
+
+        Raises:
+            KeyUnavailableError: the keyring cannot wrap them with the namespace's key.
+        """
+        kek_id = row.kek_id
+        wrapped: bytes = yield Run(partial(self._wrap_new, namespace, shard_key, row))
         yield from fetch(AddDataKey(shard_key=shard_key, namespace=namespace, kek_id=kek_id, wrapped=wrapped))
+
+    def _wrap_new(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> bytes:
+        self.check_key(namespace, row)
+        return wrap_secret(self.keyring, namespace, shard_key, row.kek_id, make_secret())
 
     def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
         marks = _marks_of(query)
@@ -136,10 +160,8 @@ def wrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str, 
     Raises:
         KeyUnavailableError: naming the namespace and the key.
     """
-    try:
+    with _named(namespace):
         wrapped = keyring.wrap(kek_id, secret, _context(namespace, shard_key))
-    except KeyUnavailableError as error:
-        raise KeyUnavailableError(f"Namespace {quote(namespace)} is encrypted. {error}") from error
     if not isinstance(wrapped, bytes) or not 0 < len(wrapped) <= MAX_WRAPPED_BYTES:
         raise KeyUnavailableError(
             f"The keyring gave no bytes, or more than {MAX_WRAPPED_BYTES:,}, for the key {quote(kek_id)}."
@@ -153,10 +175,8 @@ def unwrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str
     Raises:
         KeyUnavailableError: naming the namespace and the key.
     """
-    try:
+    with _named(namespace):
         secret = keyring.unwrap(kek_id, wrapped, _context(namespace, shard_key))
-    except KeyUnavailableError as error:
-        raise KeyUnavailableError(f"Namespace {quote(namespace)} is encrypted. {error}") from error
     if not isinstance(secret, bytes) or len(secret) != 2 * KEY_BYTES:
         raise KeyUnavailableError(
             f"Namespace {quote(namespace)} is encrypted. The keyring unwrapped something else than keys with"
@@ -180,6 +200,17 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
     }
     # Once all was sealed under one of them, nothing is in clear any more.
     return make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+
+
+@contextmanager
+def _named(namespace: str) -> Iterator[None]:
+    """Have errors of a keyring name the namespace, if it is about one."""
+    try:
+        yield
+    except KeyUnavailableError as error:
+        if not namespace:
+            raise
+        raise KeyUnavailableError(f"Namespace {quote(namespace)} is encrypted. {error}") from error
 
 
 def _context(namespace: str, shard_key: UUID) -> bytes:

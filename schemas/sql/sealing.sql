@@ -14,9 +14,9 @@ ORDER BY k.number
 -- name: find_encryption
 -- How a namespace's content is sealed; no row if it is not.
 -- params: namespace text
--- row: kek_id text, vectors text
+-- row: kek_id text, probe bytea, vectors text
 -- repeatable
-SELECT e.kek_id, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
+SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
 
 -- name: add_data_key
 -- Give an owner its first keys, unless another process has; an owner without any rows has nothing to be sealed.
@@ -36,18 +36,19 @@ ON CONFLICT (shard_key, number) DO NOTHING
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
--- params: namespace text, kek_id text, vectors text
+-- params: namespace text, kek_id text, probe bytea, vectors text
 -- row: namespace text
 -- repeatable
-INSERT INTO strandline.encryption (namespace, kek_id, vectors) VALUES (%(namespace)s, %(kek_id)s, %(vectors)s)
+INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
+VALUES (%(namespace)s, %(kek_id)s, %(probe)s, %(vectors)s)
 ON CONFLICT (namespace) DO NOTHING
 RETURNING namespace
 
 -- name: change_encryption
 -- Have a namespace's new owners wrapped by another key.
--- params: namespace text, kek_id text
+-- params: namespace text, kek_id text, probe bytea
 -- repeatable
-UPDATE strandline.encryption e SET kek_id = %(kek_id)s, changed_at = clock_timestamp()
+UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = clock_timestamp()
 WHERE e.namespace = %(namespace)s
 
 -- name: sessions_to_seal

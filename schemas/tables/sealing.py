@@ -11,6 +11,8 @@ encryption = Table(
     metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("kek_id", Text, nullable=False),
+    # Something that the key has wrapped, by which another key of the same id is known.
+    Column("probe", LargeBinary, nullable=False),
     Column("vectors", Text, nullable=False),
     moment("enabled_at", default=True),
     moment("changed_at", default=True),

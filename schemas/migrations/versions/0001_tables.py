@@ -1255,6 +1255,7 @@ def _create_sealing(schema: str) -> None:
         "encryption",
         sa.Column("namespace", sa.Text(collation="C"), nullable=False),
         sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("probe", sa.LargeBinary(), nullable=False),
         sa.Column("vectors", sa.Text(), nullable=False),
         *(
             sa.Column(

@@ -32,6 +32,7 @@ class FindDataKeys(Query[FindDataKeysRow]):
 
 class FindEncryptionRow(NamedTuple):
     kek_id: str
+    probe: bytes
     vectors: str
 
 
@@ -72,8 +73,8 @@ class EnableEncryption(Query[EnableEncryptionRow]):
     repeatable = True
     row = EnableEncryptionRow
 
-    def __init__(self, *, namespace: str, kek_id: str, vectors: str) -> None:
-        self.values = (namespace, kek_id, vectors)
+    def __init__(self, *, namespace: str, kek_id: str, probe: bytes, vectors: str) -> None:
+        self.values = (namespace, kek_id, probe, vectors)
 
 
 class ChangeEncryption(Query[Never]):
@@ -83,8 +84,8 @@ class ChangeEncryption(Query[Never]):
     name = "change_encryption"
     repeatable = True
 
-    def __init__(self, *, kek_id: str, namespace: str) -> None:
-        self.values = (kek_id, namespace)
+    def __init__(self, *, kek_id: str, probe: bytes, namespace: str) -> None:
+        self.values = (kek_id, probe, namespace)
 
 
 class SessionsToSealRow(NamedTuple):

@@ -27,7 +27,6 @@ from tests.conftest import MakeMemory, rows_of
 KEYS = f"first {b64encode(b'1' * 32).decode()};second {b64encode(b'2' * 32).decode()}"
 OTHER_KEYS = f"first {b64encode(b'3' * 32).decode()}"
 AGED = "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1"
-SEALED = "INSERT INTO strandline.encryption VALUES ('default', 'first', 'clear') RETURNING 1"
 CALL = {"id": "call-zyx", "type": "function", "function": {"name": "find", "arguments": "{}"}}
 MESSAGES: list[dict[str, Any]] = [
     {"role": "user", "content": "The canary is xylophone", "name": "Ottilie", "id": "m1"},
@@ -59,8 +58,8 @@ def opened(database_url: str, content: SealedContent) -> Any:
 
 
 @pytest.fixture
-def memory(database_url: str, make_memory: MakeMemory) -> Memory:
-    rows_of(database_url, SEALED)
+def memory(opened: Database, content: SealedContent, make_memory: MakeMemory) -> Memory:
+    assert enable(opened, content, "default", "first", "clear")
     return make_memory("s", user_id="u")
 
 

@@ -17,7 +17,10 @@ from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.opening import sealed_content
+from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 
@@ -35,10 +38,19 @@ PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
 # Run the suite with every namespace encrypted, as soon as it has a session or a fact.
 ENCRYPTION = os.environ.get("STRANDLINE_TEST_ENCRYPTION", "").lower() in ("1", "true")
 TEST_KEYS = "test Bvm8CPKwsjmyiVlXdjcjZUYlk6Bj3SKnP0ZfEpxWQAQ="
-_SEAL_ALL = """
+
+
+def probe() -> str:
+    """What the test's key has wrapped, as an encrypted namespace keeps it, in hexadecimal digits."""
+    keyring = LocalKeyring(read_keys(TEST_KEYS, "the test"), "the test")
+    return SealedContent(keyring, KeyCache(0)).probe_key("test").hex()
+
+
+_SEAL_ALL = f"""
 CREATE FUNCTION strandline.seal_namespace() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO strandline.encryption (namespace, kek_id, vectors) VALUES (NEW.namespace, 'test', 'clear')
+    INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
+        VALUES (NEW.namespace, 'test', '\\x{probe()}', 'clear')
         ON CONFLICT DO NOTHING;
     RETURN NEW;
 END $$;
