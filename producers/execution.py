@@ -12,6 +12,8 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -31,6 +33,20 @@ class Resources(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def compliance(self) -> Compliance | None:
+        """The compliance hook of this process, if there is one; the first use imports it.
+
+        Raises:
+            ConfigurationError: it cannot be imported, or is not a function.
+        """
+        ...
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        """Which namespaces have their reads recorded in the audit trail."""
+        ...
 
     @property
     def windows(self) -> WindowCache:

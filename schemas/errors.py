@@ -64,6 +64,13 @@ class DeliveredError(StrandlineError):
     """What was delivered to the pipelines stands in the way of a correction; nothing was changed."""
 
 
+class ActRefusedError(StrandlineError):
+    """The application's compliance hook refuses the act; nothing was stored or changed.
+
+    A hook raises it itself, with the reason, to refuse an act.
+    """
+
+
 class OwnerError(StrandlineError):
     """The session belongs to another owner: its owner is fixed at the first put."""
 

@@ -132,6 +132,14 @@ class Settings(BaseSettings):
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
 
+    # The audit trail.
+    audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
+    audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")
+    audit_anchors: str = Field("", description="where anchors go: a file, or the name of an entry point")
+    compliance: str = Field("", description="hook: package.module:function, or an entry point's name")
+    compliance_timeout_seconds: Positive = 1.0
+    compliance_failure: Literal["refuse", "allow"] = "refuse"
+
     # The libraries.
     public_apis_only: bool = Field(
         False, description="true: nothing undocumented of psycopg, Kombu and Celery is used; slower"

@@ -6,6 +6,7 @@ The public names.  ``import strandline`` loads no queue, no model client and no 
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -31,6 +32,7 @@ from strandline.producers.writing.correct import Correction
 from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
+    ActRefusedError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -50,12 +52,16 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
+    "ActRefusedError",
+    "Acting",
+    "AttemptedAct",
     "AudioPart",
     "BaseMemoryBlock",
     "Capture",
@@ -110,6 +116,8 @@ __all__ = [
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "acting",
+    "current_acting",
     "sliding_window",
     "summary_window",
 ]

@@ -102,6 +102,7 @@ def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, clai
                 claimed=claimed,
                 session=session,
                 sealed=all(message.is_sealed for message in request.messages),
+                act=request.act_json,
             )
         )
         return answer

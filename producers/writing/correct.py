@@ -14,6 +14,7 @@ from hashlib import blake2b
 from typing import Literal
 from uuid import UUID, uuid4, uuid5
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.vectors.sharing import clear_copies
 from strandline.producers.sessions import check_unowned
@@ -95,14 +96,14 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
-def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bool]:
+def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act) -> Operation[bool]:
     """Rewind to before the newest message, which was delivered; False if another one is the newest by now.
 
     Raises:
         ConflictError: flushes kept coming between.
     """
     for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, None, newest=newest))
+        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, act, newest=newest))
         if row.status in ("changed", "missing"):  # missing: another correction took it back
             return False
         if row.status != "again":
@@ -112,7 +113,7 @@ def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bo
 
 
 def rewind_unchanged(
-    identity: SessionIdentity, from_seq: int, id_: UUID, *, newest: int | None, corrections: int
+    identity: SessionIdentity, from_seq: int, id_: UUID, act: Act, *, newest: int | None, corrections: int
 ) -> Operation[Correction | None]:
     """Take back every message from ``from_seq`` on; None if the log has another end, or was corrected since.
 
@@ -122,7 +123,7 @@ def rewind_unchanged(
 
     Raises: as ``rewind``.
     """
-    asked = _request(identity, id_, "rewind", from_seq, None, newest=newest, corrections=corrections)
+    asked = _request(identity, id_, "rewind", from_seq, act, newest=newest, corrections=corrections)
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, asked)
         if row.status == "changed":
@@ -132,7 +133,7 @@ def rewind_unchanged(
     raise _busy(identity)
 
 
-def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | None) -> Operation[Correction]:
+def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on.
 
     Raises:
@@ -142,14 +143,14 @@ def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | Non
         OwnerError: the session belongs to another owner.
     """
     for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, actor))
+        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act))
         if row.status != "again":
             return _read(identity, "rewind", from_seq, row)
     raise _busy(identity)
 
 
 def replace_content(
-    identity: SessionIdentity, replacement: Replacement, id_: UUID, actor: str | None
+    identity: SessionIdentity, replacement: Replacement, id_: UUID, act: Act
 ) -> Operation[Correction]:
     """Give one message other content.
 
@@ -173,7 +174,7 @@ def replace_content(
             yield from check_unowned(identity)
             raise _not_found(identity, seq)
         keys = yield from find_owner_keys(identity.shard_key)
-        make = partial(_replacement_request, identity, replacement, rows[0], id_, content, actor, keys)
+        make = partial(_replacement_request, identity, replacement, rows[0], id_, content, act, keys)
         asked = yield Run(make)
         row = yield from _correct(identity, asked)
         if row.status not in ("again", "changed"):
@@ -186,7 +187,7 @@ def _request(
     id_: UUID,
     kind: Kind,
     seq: int,
-    actor: str | None,
+    act: Act,
     *,
     newest: int | None = None,
     corrections: int | None = None,
@@ -198,13 +199,14 @@ def _request(
         from_seq=seq,
         newest=newest,
         corrections=corrections,
-        actor=actor,
+        actor=act.actor,
         content=None,
         expected=None,
         digest=None,
         envelope=None,
         tokens=None,
         bytes=None,
+        act=act.as_json(),
     )
 
 
@@ -214,7 +216,7 @@ def _replacement_request(
     row: MessageAtRow,
     id_: UUID,
     content: bytes,
-    actor: str | None,
+    act: Act,
     keys: OwnerKeys | None,
 ) -> Correct:
     (message,) = read_rows([row])
@@ -226,13 +228,14 @@ def _replacement_request(
         from_seq=replacement.seq,
         newest=None,
         corrections=None,
-        actor=actor,
+        actor=act.actor,
         content=content,
         expected=row.digest,
         digest=prepared.digest,
         envelope=seal_envelope(prepared, keys),
         tokens=count_message(prepared.source, replacement.count_text, replacement.part_tokens),
         bytes=prepared.size,
+        act=act.as_json(),
     )
 
 

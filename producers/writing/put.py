@@ -5,9 +5,11 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
@@ -25,6 +27,7 @@ from strandline.schemas.errors import (
 from strandline.schemas.postgres.operations import KnownKeys, Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow, StoredDigests
 from strandline.schemas.sealing.owner_keys import OwnerKeys
+from strandline.schemas.values.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.labels import as_array
@@ -39,6 +42,11 @@ class PutRequest:
     """One put, checked and ready: it can still be refused only because of its ids or its owner.
 
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
+
+    Attributes:
+        acting: who puts; taken from the caller's context, which the statement may not be sent in.
+        act: the kind of act that the audit trail records; None: what this put is part of is recorded.
+        flags: what a compliance hook added to the act.
     """
 
     identity: SessionIdentity
@@ -47,6 +55,23 @@ class PutRequest:
     places: tuple[int, ...]
     count_text: Callable[[str], int]
     part_tokens: Mapping[str, int]
+    acting: Acting = field(default_factory=current_acting)
+    act: str | None = "put"
+    flags: tuple[str, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the act is recorded at level ``changes`` as well."""
+        return bool(self.flags) or self.act != "put"
+
+    def make_act(self) -> Act:
+        """The act of this put, for the audit trail."""
+        return Act(self.act or "put", uuid4(), self.acting.actor, self.acting.origin, flags=self.flags)
+
+    @property
+    def act_json(self) -> str | None:
+        """The same as ``put_v1`` reads it; None if it is not to be recorded."""
+        return None if self.act is None else self.make_act().as_json()
 
     @classmethod
     def check(
@@ -149,7 +174,9 @@ def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tu
     sealed = yield from seal_request(request)
     whole = partial(_whole, sealed, tokens)
     if len(tokens) == 1:
-        row = yield from accept(SinglePut(identity, sealed.messages[0], tokens[0], whole))
+        make_act = None if request.act is None else request.make_act
+        single = SinglePut(identity, sealed.messages[0], tokens[0], whole, make_act, request.is_change)
+        row = yield from accept(single)
     else:
         (row,) = yield from fetch(whole())
     if row.status == "unclaimed":
@@ -249,6 +276,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         answers=[m.answers for m in messages],
         labels=[as_array(m.labels_in(request.identity.session_key)) for m in messages],
         sealed=all(m.is_sealed for m in messages),
+        act=request.act_json,
     )
 
 

@@ -35,11 +35,13 @@ _FILES = (
     "items.sql",
     "sealing.sql",
     "resealing.sql",
+    "audit.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",
 )
 _FRAGMENT_FILES = (
+    "fragments/audit.sql",
     "fragments/bm25.sql",
     "fragments/derivations.sql",
     "fragments/facts.sql",
@@ -64,6 +66,7 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    "append_act_v1",
     "window_v1",
     "put_v1",
     "set_policy_v1",

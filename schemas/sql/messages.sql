@@ -2,36 +2,18 @@
 
 -- name: put_one
 -- Accept one message in the simple case: the session exists, the message is not part of its head, crosses none of its
--- marks, ends no turn that is to be delivered, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
--- used before: the unique index refuses it then, which undoes all of this.
+-- marks, ends no turn that is to be delivered, no watch has to be planned, and the audit trail does not record puts.
+-- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
+-- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
 --     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
 --     sealed boolean
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
-    UPDATE strandline.session t SET
-        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
-        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + %(bytes)s::integer,
-        replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = statement_timestamp()
-    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
-        AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
-        AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
-        AND t.window_messages < t.max_window_messages
-        AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
-        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json)
-        AND (%(sealed)s::boolean OR NOT t.sealed)
-    RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
+    @move_marks(NOT @is_recorded(t.namespace, 'all'))
 )
-INSERT INTO strandline.message (
-    shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-    answers, created_at, labels)
-SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
-    %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
-    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
-FROM moved n
+@insert_message()
 RETURNING seq
 
 -- name: put_many
@@ -54,7 +36,7 @@ WITH held AS (
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed)
+        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND NOT @is_recorded(t.namespace, 'all')
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -79,14 +61,14 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[], labels text?[], sealed boolean
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?
+--     calls text?[], answers text?[], labels text?[], sealed boolean, act jsonb?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 -- repeatable
-SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
+SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
     %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[],
-    %(sealed)s)
+    %(sealed)s, %(act)s::jsonb)
 
 -- name: history
 -- A page of the whole log, in order.
@@ -235,10 +217,10 @@ ORDER BY m.seq DESC LIMIT 1
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.
--- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid
+-- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid, act jsonb?
 -- row: status text
 -- repeatable
-SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s) AS status
+SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s, %(act)s::jsonb) AS status
 
 -- name: message_at
 -- A message by its number, with all that a replacement keeps; and whether the session exists.
@@ -272,14 +254,15 @@ WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
 -- Take back the messages from a number on, or give one other content (correct_v1).
 -- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?,
 --     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens
---     integer?, bytes integer?
+--     integer?, bytes integer?, act jsonb?
 -- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
 --     is_shared boolean, touched uuid[]
 -- seals: content digest, digest digest
 -- repeatable
 SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
     %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(corrections)s,
-    %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
+    %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s,
+    %(act)s::jsonb)
 
 -- name: known_messages
 -- How many of these ids exist in the session's current incarnation.
@@ -314,9 +297,9 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, sealed boolean
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?
-SELECT p.status, p.detail, p.seqs, p.to_flush
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, sealed boolean, act jsonb?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
+SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
     SELECT array_agg(i.id ORDER BY i.place) AS ids, array_agg(i.role ORDER BY i.place) AS roles,
         array_agg(i.tokens ORDER BY i.place) AS tokens, array_agg(i.bytes ORDER BY i.place) AS bytes,
@@ -329,11 +312,12 @@ FROM (
     FROM pg_temp.strandline_import i) AS a
 CROSS JOIN LATERAL strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, a.ids, a.roles, a.tokens, a.bytes, a.digests,
-    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(sealed)s) AS p
+    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(sealed)s, %(act)s::jsonb) AS p
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.
--- params: shard_key uuid, session_key uuid, derived boolean
+-- params: shard_key uuid, session_key uuid, derived boolean, act jsonb?
 -- row: messages bigint, ended uuid[]?, touched uuid[]?
 -- repeatable
-SELECT messages, ended, touched FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
+SELECT messages, ended, touched FROM strandline.reset_v1(
+    %(shard_key)s, %(session_key)s, %(derived)s, %(act)s::jsonb)

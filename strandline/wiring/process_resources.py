@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts
@@ -28,6 +30,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
+from strandline.wiring.compliance import compliance_of
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 
@@ -65,6 +68,7 @@ class ProcessResources:
         self.content = sealed_content(settings)
         self.windows = WindowCache(settings.window_cache_bytes)
         self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
+        self.audit_levels = KnownLevels()
         self._process = this_process()
         self._pool = pool
         self._consume = consume
@@ -81,6 +85,10 @@ class ProcessResources:
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
+
+    @property
+    def compliance(self) -> Compliance | None:
+        return compliance_of(self.settings)
 
     def database(self) -> Database:
         self._ensure_started()

@@ -13,6 +13,8 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -96,6 +98,14 @@ class Runtime:
         self._made_in = this_process()
         # A child keeps its parent's as well, unused: to let go of them would be to end some of them.
         self._of_process: dict[ProcessKey, ProcessResources] = {}
+
+    @property
+    def compliance(self) -> Compliance | None:
+        return self.own().compliance
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        return self.own().audit_levels
 
     @property
     def windows(self) -> WindowCache:

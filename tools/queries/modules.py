@@ -18,6 +18,7 @@ ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
     "application": ("items", "sealing", "resealing"),
+    "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }

@@ -16,9 +16,9 @@ class PutOneRow(NamedTuple):
 
 class PutOne(Query[PutOneRow]):
     """Accept one message in the simple case: the session exists, the message is not part of its head, crosses
-    none of its marks, ends no turn that is to be delivered, and no watch has to be planned. No row:
-    nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
-    refuses it then, which undoes all of this.
+    none of its marks, ends no turn that is to be delivered, no watch has to be planned, and the audit
+    trail does not record puts. Without a row nothing was done, and put_v1 decides. It also decides if the
+    id was used before: the unique index refuses it then, which undoes all of this.
     """
 
     __slots__ = ()
@@ -89,6 +89,7 @@ class PutRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class Put(Query[PutRow]):
@@ -118,6 +119,7 @@ class Put(Query[PutRow]):
         answers: list[str | None],
         labels: list[str | None],
         sealed: bool,
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -136,6 +138,7 @@ class Put(Query[PutRow]):
             answers,
             labels,
             sealed,
+            act,
         )
 
 
@@ -425,8 +428,10 @@ class Pop(Query[PopRow]):
     repeatable = True
     row = PopRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID) -> None:
-        self.values = (shard_key, session_key, seq, pop_id)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID, act: str | None
+    ) -> None:
+        self.values = (shard_key, session_key, seq, pop_id, act)
 
 
 class MessageAtRow(NamedTuple):
@@ -534,6 +539,7 @@ class Correct(Query[CorrectRow]):
         envelope: str | None,
         tokens: int | None,
         bytes: int | None,
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -550,6 +556,7 @@ class Correct(Query[CorrectRow]):
             envelope,
             tokens,
             bytes,
+            act,
         )
 
 
@@ -605,6 +612,7 @@ class PutImportedRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class PutImported(Query[PutImportedRow]):
@@ -615,9 +623,16 @@ class PutImported(Query[PutImportedRow]):
     row = PutImportedRow
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, claimed: bool, session: str, sealed: bool
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        claimed: bool,
+        session: str,
+        sealed: bool,
+        act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, claimed, session, sealed)
+        self.values = (shard_key, session_key, claimed, session, sealed, act)
 
 
 class ResetRow(NamedTuple):
@@ -634,5 +649,5 @@ class Reset(Query[ResetRow]):
     repeatable = True
     row = ResetRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool) -> None:
-        self.values = (shard_key, session_key, derived)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool, act: str | None) -> None:
+        self.values = (shard_key, session_key, derived, act)

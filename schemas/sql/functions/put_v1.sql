@@ -10,6 +10,7 @@
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
+-- p_act: the act for the audit trail (append_act_v1), NULL for none; is_recorded: it was appended.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -26,8 +27,9 @@ CREATE FUNCTION strandline.put_v1(
     p_calls text[],
     p_answers text[],
     p_labels text[],
-    p_sealed boolean
-) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text)
+    p_sealed boolean,
+    p_act jsonb DEFAULT NULL
+) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text, is_recorded boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -208,6 +210,11 @@ BEGIN
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
             watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        is_recorded := strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', s.next_seq - added, 'count', added), false);
+    END IF;
     IF is_to_flush THEN
         to_flush := strandline.window_v1(p_shard_key, p_session_key);
     END IF;

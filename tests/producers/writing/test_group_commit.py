@@ -76,7 +76,7 @@ class Log:
         (message_id,) = params["ids"]
         if message_id in self.refused:
             raise DatabaseError(message_id)
-        return [PutRow("ok", None, [self._store(params["session_key"], message_id)], None)]
+        return [PutRow("ok", None, [self._store(params["session_key"], message_id)], None, None)]
 
     def _put_one(self, params: Mapping[str, Any]) -> list[Any]:
         if params["id"] in self.refused:
@@ -132,11 +132,12 @@ def whole(identity: SessionIdentity, message_id: str) -> Put:
         calls=[],
         answers=[],
         labels=[],
+        act=None,
     )
 
 
 def ok(seq: int) -> PutRow:
-    return PutRow("ok", None, [seq], None)
+    return PutRow("ok", None, [seq], None, None)
 
 
 @given(

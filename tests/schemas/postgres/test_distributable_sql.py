@@ -49,7 +49,7 @@ ACROSS_SHARDS = {
         "list_dead_letters",
         "owners_with_facts",
     },
-    "one commit takes messages of several sessions": {"put_many"},
+    "one commit takes messages of several sessions": {"put_many", "put_many_recorded"},
     "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
     "the sweep and the turns look for work of any owner": {
         "bring_rings_forward_v1",

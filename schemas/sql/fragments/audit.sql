@@ -1,0 +1,14 @@
+-- What the statements of the audit trail share.
+
+-- fragment: session_pseudonym(salt, session_key)
+-- A session's pseudonym: it follows from the key by a secret of the owner's, which erasure destroys.
+encode(substr(sha256({salt} || uuid_send({session_key})), 1, 16), 'hex')::uuid
+
+-- fragment: is_recorded(namespace, level)
+-- Whether a namespace's trail records acts of a level.
+(coalesce((SELECT recording.level FROM strandline.audit_level recording WHERE recording.namespace = {namespace}),
+    'changes') IN ('all', {level}))
+
+-- fragment: named_actor(actor, user_id, subject)
+-- An actor who is the very user concerned is recorded by the pseudonym.
+CASE WHEN {actor} = {user_id} THEN 'user:' || {subject}::text ELSE {actor} END
