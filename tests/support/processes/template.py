@@ -11,7 +11,9 @@ a second copy, which has run nothing either.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
@@ -25,8 +27,6 @@ import subprocess
 import sys
 from types import ModuleType
 from typing import Any
-
-from strandline.producers.tokens import DEFAULT_ENCODING, load_encoding
 
 MAX_ORDER_BYTES = 160_000
 
@@ -51,17 +51,36 @@ IMPORTED_LATE = (
 STARTS_OTHERS = (["-m", "strandline", "up"], ["-m", "strandline", "demo"], ["-m", "bench"])
 
 
+# Modules that the interpreter takes apart at its end as ever: ours, and those that it needs for that.
+OWN = ("strandline", "tests", "__main__", "builtins", "sys")
+LIBRARIES: list[str] = []
+KEPT: list[object] = []
+
+
 def main(control: socket.socket) -> None:
     gc.disable()
+    atexit.register(leave_libraries)  # before anything else registers, since what registers first runs last
     import_everything()
-    load_encoding(DEFAULT_ENCODING)
+    tokens = importlib.import_module("strandline.producers.tokens")
+    KEPT.append(tokens.load_encoding(tokens.DEFAULT_ENCODING))
     importlib.import_module("tests.support.processes.forking")
+    LIBRARIES.extend(name for name in sys.modules if name.partition(".")[0] not in OWN)
     gc.enable()
     gc.freeze()  # copies need not touch, and so copy, the memory of what was imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = await_order(control)
     if order is not None:
         become(order)
+
+
+def leave_libraries() -> None:
+    """Spare the end of a process most of its work: to take apart libraries, and so to copy their memory.
+
+    What the process made is collected before, with all of them there, and our own modules end as ever.
+    """
+    gc.collect()
+    KEPT.extend(sys.modules.pop(name) for name in LIBRARIES if name in sys.modules)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(KEPT))
 
 
 def import_everything() -> None:
