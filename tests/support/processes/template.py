@@ -25,6 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
 
@@ -117,6 +118,8 @@ def await_order(control: socket.socket) -> dict[str, Any] | None:
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                     os.close(stream)
+                for number in order["closed"]:
+                    os.close(number)
                 return order
             control = orders
         for stream in streams:
@@ -194,7 +197,7 @@ def become(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
-    open_streams()
+    open_streams(order["closed"])
     kind, what, *arguments = order["arguments"]
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.orig_argv = [sys.executable, kind, what, *arguments]
@@ -207,9 +210,13 @@ def become(order: dict[str, Any]) -> None:
         run_code(what)
 
 
-def open_streams() -> None:
+def open_streams(closed: Sequence[int]) -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if number in closed:
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+            continue
         raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115  # until the process ends
         stream = io.TextIOWrapper(
             raw,
