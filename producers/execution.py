@@ -19,6 +19,7 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
 from strandline.schemas.postgres.caller_connection import driver_connection
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.settings import Settings
@@ -50,6 +51,11 @@ class Resources(Protocol):
     @property
     def windows(self) -> WindowCache:
         """The windows that this process has read before."""
+        ...
+
+    @property
+    def content(self) -> ContentCodec:
+        """Seals and opens the content of encrypted namespaces."""
         ...
 
     @property
@@ -125,14 +131,15 @@ class OperationRunner:
         """
         if connection is not None:
             joined = driver_connection(connection, psycopg.Connection)
-            return Transaction(joined, self._schema).run(operation)
+            return Transaction(joined, self._schema, self._resources.content).run(operation)
         return self._resources.database().run(operation)
 
     async def arun(self, operation: Operation[T], connection: object | None = None) -> T:
         """Async twin of ``run``."""
         if connection is not None:
             joined = driver_connection(connection, psycopg.AsyncConnection)
-            return await AsyncTransaction(joined, self._schema).run(operation)
+            transaction = AsyncTransaction(joined, self._schema, self._resources.content)
+            return await transaction.run(operation)
         database = await self._resources.async_database()
         return await database.run(operation)
 

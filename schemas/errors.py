@@ -107,6 +107,14 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     """
 
 
+class SealedContentError(StrandlineError):
+    """Sealed content cannot be read: its key is missing or wrong, or it was changed; none of it is shown."""
+
+
+class KeyUnavailableError(SealedContentError):
+    """A keyring has no such key, cannot be asked, or its key is not the one that wrapped the owner's keys."""
+
+
 class BrokerUnavailableError(StrandlineError):
     """The broker does not answer a worker that is starting; puts and reads go on without the broker."""
 

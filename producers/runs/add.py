@@ -129,7 +129,7 @@ class _Difference:
     def replaceable(self) -> list[tuple[int, Message]] | None:
         """The other contents by number, if that is all the difference."""
         pairs = list(zip(self.old, self.new, strict=False))[self.kept :]
-        differing = [(row, message) for row, message in pairs if row.digest != message.digest]
+        differing = [(row, message) for row, message in pairs if not _is_same(row, message)]
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]
@@ -311,8 +311,14 @@ def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
     rows = {row.seq: row for row in stored}
     old = tuple(rows[seq] for seq in seqs if seq in rows)
     pairs = enumerate(zip(old, new, strict=False))
-    differing = (n for n, (row, message) in pairs if row.digest != message.digest)
+    differing = (n for n, (row, message) in pairs if not _is_same(row, message))
     return _Difference(old, new, next(differing, min(len(old), len(new))))
+
+
+def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
+    """By the texts: digests that are stored may be keyed."""
+    stored = row.role, row.envelope, row.metadata
+    return stored == (message.role, message.envelope, message.metadata)
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:

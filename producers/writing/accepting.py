@@ -14,7 +14,6 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import PutManyRecorded, PutOneRecorded
 from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
 from strandline.schemas.values.identity import SessionIdentity, key_text
-from strandline.schemas.values.labels import labels_of
 
 
 @dataclass(slots=True)
@@ -60,7 +59,8 @@ class SinglePut:
             created_at=message.created_at,
             calls=message.calls,
             answers=message.answers,
-            labels=labels_of(self.identity.session_key, message.metadata),
+            labels=message.labels_in(self.identity.session_key),
+            sealed=message.is_sealed,
         )
 
     def one_recorded(self) -> PutOneRecorded:
@@ -79,7 +79,8 @@ class SinglePut:
             created_at=message.created_at,
             calls=message.calls,
             answers=message.answers,
-            labels=labels_of(self.identity.session_key, message.metadata),
+            labels=message.labels_in(self.identity.session_key),
+            sealed=message.is_sealed,
             entry_id=act.entry_id,
             level=act.level,
             actor=act.actor,
@@ -157,7 +158,7 @@ def _rarer(put: SinglePut) -> Iterator[str]:
     message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
-        if labels := labels_of(put.identity.session_key, message.metadata):
+        if labels := message.labels_in(put.identity.session_key):
             yield f',"labels":{labels}'
     if message.created_at is not None:
         yield f',"created_at":{quoted(message.created_at.isoformat())}'
@@ -165,6 +166,8 @@ def _rarer(put: SinglePut) -> Iterator[str]:
         yield f',"calls":{message.calls}'
     if message.answers is not None:
         yield f',"answers":{quoted(message.answers)}'
+    if message.is_sealed:
+        yield ',"sealed":true'
     if put.is_to_record and put.act is not None:
         act = put.act()
         yield f',"entry_id":"{act.entry_id}","level":"{act.level}"'

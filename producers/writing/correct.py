@@ -16,13 +16,14 @@ from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
-from strandline.pipelines.vectors.sharing import clearance
+from strandline.pipelines.vectors.sharing import clear_copies
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
+from strandline.producers.writing.sealing import seal_envelope
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     Correct,
     CorrectRow,
@@ -37,6 +38,7 @@ from strandline.schemas.queries.conversation.sharing import (
     SharedScopeOfRow,
 )
 from strandline.schemas.queries.work.lanes import RangeMessages
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Content, Message, read_rows
 
@@ -159,8 +161,11 @@ def replace_content(
     """
     content = replacement.digest()
     seq = replacement.seq
-    for known in (yield from fetch(FindCorrection(shard_key=identity.shard_key, correction_id=id_))):
-        correction = _read_known(identity, known, seq, content)
+    asked_before = FindCorrection(
+        shard_key=identity.shard_key, correction_id=id_, digest=content, clear_digest=content
+    )
+    for known in (yield from fetch(asked_before)):
+        correction = _read_known(identity, known, seq)
         yield from _clear_shared(identity, seq, seq)
         return correction
     for _attempt in range(MAX_ATTEMPTS):
@@ -168,7 +173,9 @@ def replace_content(
         if not rows:
             yield from check_unowned(identity)
             raise _not_found(identity, seq)
-        asked = yield Run(partial(_replacement_request, identity, replacement, rows[0], id_, content, act))
+        keys = yield from find_owner_keys(identity.shard_key)
+        make = partial(_replacement_request, identity, replacement, rows[0], id_, content, act, keys)
+        asked = yield Run(make)
         row = yield from _correct(identity, asked)
         if row.status not in ("again", "changed"):
             return _read(identity, "replace", seq, row)
@@ -210,6 +217,7 @@ def _replacement_request(
     id_: UUID,
     content: bytes,
     act: Act,
+    keys: OwnerKeys | None,
 ) -> Correct:
     (message,) = read_rows([row])
     prepared = prepare(replace(message, content=replacement.content), "message", replacement.limits)
@@ -224,7 +232,7 @@ def _replacement_request(
         content=content,
         expected=row.digest,
         digest=prepared.digest,
-        envelope=prepared.envelope,
+        envelope=seal_envelope(prepared, keys),
         tokens=count_message(prepared.source, replacement.count_text, replacement.part_tokens),
         bytes=prepared.size,
         act=act.as_json(),
@@ -277,7 +285,7 @@ def _clear_scope(
         )
     )
     rows = yield from fetch(RangeMessages(**identity.keys, from_seq=from_seq, through_seq=through_seq))
-    yield from fetch(clearance(scope.shared_key, identity.session_key, from_seq, through_seq, rows))
+    yield from clear_copies(scope.shared_key, identity.session_key, from_seq, through_seq, rows)
 
 
 def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> Correction:
@@ -298,10 +306,10 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
             raise _not_found(identity, seq)
 
 
-def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int, content: bytes) -> Correction:
+def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int) -> Correction:
     """The correction that was made before, if it is this one."""
     is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
-    if not is_same or known.digest != content:
+    if not is_same or not known.is_of_content:
         raise _conflict(identity)
     return Correction(
         known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at

@@ -33,6 +33,8 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "sealing.sql",
+    "resealing.sql",
     "audit.sql",
     "verify.sql",
     "explain.sql",
@@ -50,7 +52,9 @@ _FRAGMENT_FILES = (
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
-_TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
+_TYPES = re.compile(
+    r"^-- (?:(?:params|row|seals|opens|owner): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE
+)
 _FRAGMENT = re.compile(r"^-- fragment: (\w+)\(([\w, ]*)\)$", re.MULTILINE)
 _USE = re.compile(r"@(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)

@@ -11,8 +11,8 @@ SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(u
 -- As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row nothing was
 -- done, and put_v1 decides; it also makes the owner's pseudonym.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, entry_id uuid, level
---     text, actor text?, origin text?, flags text[]
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, sealed boolean,
+--     entry_id uuid, level text, actor text?, origin text?, flags text[]
 -- row: seq bigint, is_recorded boolean
 -- repeatable
 WITH moved AS (
@@ -42,8 +42,8 @@ WITH held AS (
         coalesce(l.level, 'changes') IN ('all', g.level) AS is_recorded
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], entry_id uuid,
-        level text, actor text, origin text, flags text[])
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], sealed boolean,
+        entry_id uuid, level text, actor text, origin text, flags text[])
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
     LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
@@ -51,7 +51,7 @@ WITH held AS (
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls)
+        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed)
         AND CASE WHEN g.entry_id IS NULL THEN l.level IS DISTINCT FROM 'all' ELSE a.subject IS NOT NULL END
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (

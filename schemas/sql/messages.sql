@@ -6,7 +6,8 @@
 -- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
 -- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
+--     sealed boolean
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
@@ -28,14 +29,15 @@ WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[])
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
+        sealed boolean)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
     WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls) AND l.level IS DISTINCT FROM 'all'
+        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND l.level IS DISTINCT FROM 'all'
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -60,19 +62,20 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[], labels text?[], act jsonb?
+--     calls text?[], answers text?[], labels text?[], sealed boolean, act jsonb?
 -- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 -- repeatable
 SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
     %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[],
-    %(act)s::jsonb)
+    %(sealed)s, %(act)s::jsonb)
 
 -- name: history
 -- A page of the whole log, in order.
 -- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
@@ -95,8 +98,9 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- Of the newest messages, as many as are looked at, the numbers of those that a filter lets pass, the newest first. One
 -- row at least, which says how many there were to look at: fewer than asked for are the whole log.
 -- params: shard_key uuid, session_key uuid, scan bigint, roles text[], since timestamptz?, until timestamptz?, labels
---     bigint[]?, limit bigint, offset bigint
+--     bigint[]?, clear_labels bigint[]?, limit bigint, offset bigint
 -- row: scanned bigint, seq bigint?
+-- seals: labels label - session_key, clear_labels transition
 -- repeatable
 WITH recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
@@ -110,7 +114,8 @@ LEFT JOIN (
     WHERE r.role = ANY (%(roles)s::text[])
         AND r.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
             AND coalesce(%(until)s::timestamptz, 'infinity')
-        AND (%(labels)s::bigint[] IS NULL OR r.labels @> %(labels)s::bigint[])
+        AND (%(labels)s::bigint[] IS NULL OR r.labels @> %(labels)s::bigint[]
+            OR r.labels @> %(clear_labels)s::bigint[])
     ORDER BY r.seq DESC LIMIT %(limit)s OFFSET %(offset)s) AS f ON true
 ORDER BY f.seq DESC
 
@@ -137,13 +142,15 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: matches_by_label
 -- The same of messages whose metadata has all of some labels, whose numbers differ from session to session.
--- params: shard_key uuid, session_key uuid, labels bigint[], roles text[], since timestamptz?, until timestamptz?, limit
---     bigint, offset bigint
+-- While some of the owner's messages may not be sealed yet, their labels are looked for as well.
+-- params: shard_key uuid, session_key uuid, labels bigint[], clear_labels bigint[]?, roles text[], since timestamptz?,
+--     until timestamptz?, limit bigint, offset bigint
 -- row: seq bigint
+-- seals: labels label - session_key, clear_labels transition
 -- repeatable
 WITH matching AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at FROM strandline.message m
-    WHERE m.labels @> %(labels)s::bigint[]
+    WHERE (m.labels @> %(labels)s::bigint[] OR m.labels @> %(clear_labels)s::bigint[])
         AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
 )
 SELECT f.seq FROM matching f
@@ -156,6 +163,7 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- Some messages of a session by their numbers, in order.
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
@@ -166,6 +174,7 @@ ORDER BY m.seq
 -- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together.
 -- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
 FROM (
@@ -185,6 +194,7 @@ ORDER BY p.seq DESC
 -- The pinned head of a session, in order.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
@@ -197,6 +207,7 @@ ORDER BY m.seq
 -- The message that a pop would remove.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
@@ -217,6 +228,7 @@ SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s, %(
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest
 FROM strandline.session s
@@ -226,11 +238,13 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: find_correction
 -- A correction by its id, with the messages that it concerned.
--- params: shard_key uuid, correction_id uuid
--- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, digest bytea?, seqs bigint[],
---     created_at timestamptz
+-- params: shard_key uuid, correction_id uuid, digest bytea, clear_digest bytea?
+-- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, is_of_content boolean,
+--     seqs bigint[], created_at timestamptz
+-- seals: digest digest, clear_digest transition
 -- repeatable
-SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq, c.digest, ARRAY(
+SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq,
+    coalesce(c.digest IN (%(digest)s, %(clear_digest)s), false) AS is_of_content, ARRAY(
         SELECT u.seq FROM strandline.superseded u
         WHERE u.shard_key = %(shard_key)s AND u.session_key = c.session_key AND u.number = c.number
         ORDER BY u.seq) AS seqs, c.created_at
@@ -240,9 +254,11 @@ WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
 -- name: correct
 -- Take back the messages from a number on, or give one other content (correct_v1).
 -- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?,
---     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens integer?, bytes integer?, act jsonb?
+--     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens
+--     integer?, bytes integer?, act jsonb?
 -- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
 --     is_shared boolean, touched uuid[]
+-- seals: content digest, digest digest
 -- repeatable
 SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
     %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(corrections)s,
@@ -255,6 +271,16 @@ SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touch
 -- row: messages bigint
 -- repeatable
 SELECT count(*) AS messages FROM strandline.session s
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
+    AND m.id = ANY (%(ids)s::text[])
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
+-- name: stored_digests
+-- The digests of some messages of the session's current incarnation.
+-- params: ids text[], shard_key uuid, session_key uuid
+-- row: id text, digest bytea
+-- repeatable
+SELECT m.id, m.digest FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
@@ -272,7 +298,7 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, act jsonb?
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, sealed boolean, act jsonb?
 -- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
@@ -287,7 +313,7 @@ FROM (
     FROM pg_temp.strandline_import i) AS a
 CROSS JOIN LATERAL strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, a.ids, a.roles, a.tokens, a.bytes, a.digests,
-    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(act)s::jsonb) AS p
+    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(sealed)s, %(act)s::jsonb) AS p
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.

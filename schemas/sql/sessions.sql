@@ -6,7 +6,7 @@
 -- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
 -- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
--- row: user_id text?, owner_key uuid
+-- row: user_id text?, owner_key uuid, is_encrypted boolean
 -- repeatable
 WITH claimed AS (
     INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
@@ -14,9 +14,12 @@ WITH claimed AS (
     ON CONFLICT (shard_key) DO NOTHING
     RETURNING user_id, owner_key
 )
-SELECT user_id, owner_key FROM claimed
-UNION ALL
-SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
+SELECT o.user_id, o.owner_key, EXISTS (
+        SELECT FROM strandline.encryption e WHERE e.namespace = %(namespace)s) AS is_encrypted
+FROM (
+    SELECT user_id, owner_key FROM claimed
+    UNION ALL
+    SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s) AS o
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.

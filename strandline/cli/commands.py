@@ -143,6 +143,13 @@ def _audit() -> click.Command:
     return command
 
 
+@_list_command("encryption", "Encrypt namespaces, rotate their keys.")
+def _encryption() -> click.Command:
+    from strandline.cli.encryption.command import command
+
+    return command
+
+
 @_list_command("replay", "Derive memory again from the log.")
 def _replay() -> click.Command:
     from strandline.cli.replay import command

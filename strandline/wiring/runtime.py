@@ -22,6 +22,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
 from strandline.schemas.settings import Settings
@@ -109,6 +110,10 @@ class Runtime:
     @property
     def windows(self) -> WindowCache:
         return self.own().windows
+
+    @property
+    def content(self) -> ContentCodec:
+        return self.own().content
 
     @property
     def indexes(self) -> IndexCache:

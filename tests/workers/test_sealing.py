@@ -11,6 +11,7 @@ import pytest
 
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.appending import Act, append_act
+from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -41,7 +42,7 @@ def test_a_worker_seals_what_is_there_and_appends_anchors(
     runner.stop()
     anchors = read_anchors(file.read_text(encoding="utf-8").splitlines(), str(file))
     assert [(one.namespace, one.seal, one.entries) for one in anchors] == [("shop", 1, 1)]
-    result = database.run(verify_trail("shop", Sealing(database, settings)._keys, anchors))
+    result = database.run(verify_trail("shop", keys_of(settings), anchors))
     assert (result.is_sound, result.anchors, result.unkeyed_seals) == (True, 1, 0)
 
 

@@ -978,6 +978,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
+        sa.Column("sealed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
@@ -1190,6 +1191,7 @@ def upgrade() -> None:
         comment="One heartbeat row per worker process; every lease it holds lives by it",
     )
     _create_audit_tables(schema)
+    _create_sealing(schema)
     _create_partitions(schema, partitions)
 
     # These go to each partition as well.
@@ -1360,6 +1362,62 @@ def _create_audit_tables(schema: str) -> None:
 def _moment(name: str) -> sa.Column[object]:
     return sa.Column(
         name, sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False
+    )
+
+
+def _create_sealing(schema: str) -> None:
+    """Encryption at rest: which namespaces are sealed, and the wrapped keys of owners."""
+    op.create_table(
+        "encryption",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("probe", sa.LargeBinary(), nullable=False),
+        sa.Column("vectors", sa.Text(), nullable=False),
+        *(
+            sa.Column(
+                name,
+                sa.DateTime(timezone=True),
+                server_default=sa.text("clock_timestamp()"),
+                nullable=False,
+            )
+            for name in ("enabled_at", "changed_at")
+        ),
+        sa.CheckConstraint("vectors IN ('clear', 'off')", name=op.f("encryption_vectors_check")),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("encryption_pkey")),
+        schema=schema,
+        comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+    )
+    op.create_table(
+        "data_key",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number >= 1", name=op.f("data_key_number_check")),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("data_key_pkey")),
+        schema=schema,
+        comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+    )
+    for name, columns in (
+        ("data_key_by_namespace", ["namespace", "shard_key", "number"]),
+        ("data_key_by_kek", ["kek_id", "shard_key", "number"]),
+    ):
+        op.create_index(name, "data_key", columns, unique=False, schema=schema)
+    op.create_index(
+        "data_key_unsettled",
+        "data_key",
+        ["namespace", "shard_key"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("settled_at IS NULL"),
     )
 
 

@@ -12,6 +12,7 @@ from strandline.schemas.postgres.query import Query
 class ClaimSessionRow(NamedTuple):
     user_id: str | None
     owner_key: UUID
+    is_encrypted: bool
 
 
 class ClaimSession(Query[ClaimSessionRow]):

@@ -27,7 +27,8 @@ UPDATE strandline.session t SET
         AND t.window_messages < t.max_window_messages
         AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND {condition}
+        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND (%(sealed)s::boolean OR NOT t.sealed)
+        AND {condition}
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at, t.namespace, t.user_id
 
 -- fragment: insert_message()

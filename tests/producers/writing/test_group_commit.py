@@ -128,6 +128,7 @@ def whole(identity: SessionIdentity, message_id: str) -> Put:
         envelopes=[],
         metadata=[],
         created_at=[],
+        sealed=False,
         calls=[],
         answers=[],
         labels=[],

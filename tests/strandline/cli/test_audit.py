@@ -141,7 +141,7 @@ def test_pruning_says_what_it_does_before_it_does_it(url: str, capfd: Capture) -
     assert capfd.readouterr().out == "shop: deleted 2 entries, up to seal 1\n"
     seal(url)
     assert run(["audit", "verify"]) == 0
-    assert capfd.readouterr().out == "shop: sound; 2 entries in 2 seals, 1 seals pruned before\n"
+    assert capfd.readouterr().out == "shop: sound; 2 entries in 2 seals, 1 seal pruned before\n"
 
 
 def test_an_export_has_a_line_for_each_act(url: str, capfd: Capture) -> None:
