@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
 from strandline.producers.arguments import (
     check_flag,
@@ -28,17 +26,17 @@ from strandline.producers.memory_parts.history import MemoryHistory
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
+from strandline.producers.memory_parts.writing import MemoryWriting
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
-from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
+from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.reset import reset
-from strandline.producers.writing.set_policy import PolicySet, set_policy
+from strandline.producers.writing.put import PutResult
+from strandline.producers.writing.set_policy import PolicySet
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import (
@@ -47,10 +45,10 @@ from strandline.schemas.values.identity import (
     identify_session,
     scope_session_id,
 )
-from strandline.schemas.values.policy import Policy, PolicyChange
+from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -298,16 +296,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, connection)
 
-    def _changing_policy(
-        self, change: PolicyChange, actor: str | None, connection: object | None
-    ) -> Operation[PolicySet]:
-        changing = partial(set_policy, self._identity, change, in_callers_transaction=connection is not None)
-        return self._recorder.carry_out(Act.here("policy", actor=actor), changing)
-
-    def _reset_operation(self, derived: bool) -> Operation[None]:
-        resetting = partial(reset, self._identity, derived=derived)
-        return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
-
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
     ) -> Policy:
@@ -327,55 +315,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     async def aclose(self) -> None:
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
-
-    def _put_all(
-        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
-        if self._resources.compliance is not None:
-            return self._put_checked(request, accept, in_callers_transaction)
-        return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
-
-    def _put_checked(
-        self, request: PutRequest, accept: Accept, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        request = yield from self._check_act(request)
-        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
-
-    def _check_act(self, request: PutRequest) -> Operation[PutRequest]:
-        """The put with the flags of the compliance hook, which may refuse it."""
-        messages = [message.source for message in request.messages]
-        act = yield from self._recorder.check(request.make_act(), messages=messages)
-        request.flags = act.flags
-        return request
-
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
-        return PutRequest.check(
-            messages,
-            identity=self._identity,
-            policy=self._policy,
-            count_text=self._count_text,
-            part_tokens=self._part_tokens,
-            limits=self._put_limits,
-            max_messages=max_messages,
-        )
-
-    def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        messages = listed_messages(messages)
-        request = None
-        if messages:
-            limit = self._resources.settings.max_messages_per_put
-            request = self._check_put(messages, max_messages=limit)
-            request.act = None  # all of it is one act
-        act = Act.here("set", count=len(messages))
-        kept = [] if request is None else [message.source for message in request.messages]
-        return self._recorder.change(act, partial(self._replace_messages, request), messages=kept)
-
-    def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
-        yield from reset(self._identity, None, derived=False)
-        if request is None:
-            return PutResult([], None)
-        return (yield from put_messages(request, put_whole, in_callers_transaction=True))
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

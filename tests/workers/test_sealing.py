@@ -16,7 +16,7 @@ from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
-from strandline.workers.in_process import BackgroundRunner
+from strandline.wiring.assembly import background_runner
 from strandline.workers.sealing import Anchoring, Sealing, append_to
 from tests.conftest import rows_of, wait_until
 
@@ -35,7 +35,7 @@ def test_a_worker_seals_what_is_there_and_appends_anchors(
     settings = load_settings(
         database_url=database_url, audit_key="a secret of this test", audit_anchors_file=str(file)
     )
-    runner = BackgroundRunner(database, {}, settings)
+    runner = background_runner(database, settings)
     runner.start()
     database.run(append_act("shop", Act.here("limits", actor="ops")))
     wait_until(lambda: rows_of(database_url, UNSEALED) == [(0,)], timeout=60, what="the seal")
@@ -58,7 +58,8 @@ def test_many_entries_are_sealed_in_one_tick(
 
 
 def test_anchors_go_together_and_each_chain_once() -> None:
-    now, kept = [0.0], []
+    now: list[float] = [0.0]
+    kept: list[Sequence[Anchor]] = []
     anchoring = Anchoring([("place", kept.append)], 60, clock=lambda: now[0])
     anchoring.add([anchor(1), anchor(1, "other")])
     anchoring.add([anchor(2)])
