@@ -10,6 +10,7 @@ from typing import Any, Self
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
     check_seq,
@@ -39,7 +40,7 @@ from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Atomic, Operation
+from strandline.schemas.postgres.operations import Atomic, Operation, Run
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
@@ -66,6 +67,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        redaction: applied to what is put; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -80,8 +82,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key)
+        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
@@ -114,7 +117,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner)
+        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -138,7 +141,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         the same ``seq`` and adds nothing.
 
         Raises:
-            InvalidMessageError: it cannot be stored as given.
+            InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             ConflictError: its id was already used with different content.
             OwnerError: the session belongs to another owner.
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
@@ -316,10 +320,22 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     def _put_all(
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        most = self._resources.settings.max_messages_per_put
+        if self._redaction is not None:
+            return self._put_redacted(messages, accept, most, in_callers_transaction=in_callers_transaction)
+        request = self._check_put(messages, max_messages=most)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _put_redacted(
+        self, messages: Sequence[object], accept: Accept, most: int, *, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        """The same, off the event loop as far as a hook of the application runs."""
+        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
+        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
+
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         return PutRequest.check(
             messages,
             identity=self._identity,
@@ -328,17 +344,24 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             part_tokens=self._part_tokens,
             limits=self._put_limits,
             max_messages=max_messages,
+            redaction=None if is_redacted else self._redaction,
         )
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        result: PutResult = yield Atomic(partial(self._replace_messages, messages))
+        request: PutRequest | None = None
+        if messages := listed_messages(messages):
+            check = partial(
+                self._check_put, messages, max_messages=self._resources.settings.max_messages_per_put
+            )
+            request = check() if self._redaction is None else (yield Run(check))
+        result: PutResult = yield Atomic(partial(self._replace_messages, request))
         return result
 
-    def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
-        messages = listed_messages(messages)
-        put = self._put_all(messages, put_whole, in_callers_transaction=True) if messages else None
+    def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
         yield from reset(self._identity, derived=False)
-        return (yield from put) if put is not None else PutResult([], None)
+        if request is None:
+            return PutResult([], None)
+        return (yield from put_messages(request, put_whole, in_callers_transaction=True))
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

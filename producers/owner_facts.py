@@ -14,8 +14,15 @@ from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
-from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
+from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -39,10 +46,12 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
     a deleted fact does not come back from earlier messages, and a corrected one stays corrected; a fact that
     a user states again later is new. An edit waits for a worker that is writing facts of this owner.
-    ``actor`` names the person, and is stored with the event.
+    ``actor`` names the person, and is stored with the event.  A redaction hook of the settings is applied to
+    the texts of an edit.
 
-    All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
-    when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
+    All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if a hook
+    fails, and UnknownPipelineError before any worker has ever run.
     """
 
     @property
@@ -182,7 +191,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._edit(partial(self._add_operation, wording, actor)))
+        return self._runner.run(self._worded(wording, partial(self._add_operation, actor)))
 
     async def aadd(
         self,
@@ -199,7 +208,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._edit(partial(self._add_operation, wording, actor)))
+        return await self._runner.arun(self._worded(wording, partial(self._add_operation, actor)))
 
     def replace(
         self,
@@ -217,7 +226,8 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         earlier messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        replace = partial(self._replace_operation, fact_id, actor)
+        return self._runner.run(self._worded(wording, replace))
 
     async def areplace(
         self,
@@ -230,7 +240,9 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        return await self._runner.arun(
+            self._worded(wording, partial(self._replace_operation, fact_id, actor))
+        )
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
@@ -257,21 +269,21 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return self._runner.run(self._judge(fact_id, judged, actor))
 
     async def afeedback(
         self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return await self._runner.arun(self._judge(fact_id, judged, actor))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._edit(partial(import_facts, self._owner, facts)))
+        return self._runner.run(self._import(facts))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
         return list_facts(self._owner, page, filters)
@@ -288,14 +300,27 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
         return edit_facts(self._owner.shard_key, change)
 
-    def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+    def _worded(self, wording: Wording, change: Callable[[Wording], Operation[T]]) -> Operation[T]:
+        """An edit with words that may be stored."""
+        wording = yield from redact_wording(wording, self._redaction)
+        return (yield from self._edit(partial(change, wording)))
+
+    def _judge(self, fact_id: UUID | str, feedback: str | None, actor: str | None) -> Operation[Fact | None]:
+        feedback = yield from redact_feedback(feedback, self._redaction)
+        return (yield from self._edit(partial(self._judge_operation, fact_id, feedback, actor)))
+
+    def _import(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+        facts = yield from redact_imported(facts, self._redaction)
+        return (yield from self._edit(partial(import_facts, self._owner, facts)))
+
+    def _add_operation(self, actor: str | None, wording: Wording) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)
         fact = yield from get_fact(self._owner, fact_id)
         assert fact is not None, "it was written in this transaction"  # noqa: S101
         return fact
 
     def _replace_operation(
-        self, fact_id: UUID | str, wording: Wording, actor: str | None
+        self, fact_id: UUID | str, actor: str | None, wording: Wording
     ) -> Operation[Fact | None]:
         id_ = as_fact_id(fact_id)
         if id_ is None:

@@ -8,12 +8,11 @@ read.  The state is kept in Postgres; the object itself holds none.
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from strandline.pipelines.own_code.raising import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
@@ -120,12 +119,6 @@ def check_block_name(name: object) -> str:
             " '_', '-' or '.', beginning with a letter or '_'."
         )
     return text
-
-
-def place_in(error: BaseException) -> str:
-    """The line of code that raised, without the error's message."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _make_block(source: type[Any], where: str) -> Any:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_timeout
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.sessions import SessionKind
@@ -31,6 +33,7 @@ class FactSources:
     _resources: Resources
     _runner: OperationRunner
     _owner: Owner
+    _redaction: Redaction | None
 
     def create_from(
         self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
@@ -91,7 +94,8 @@ class FactSources:
     ) -> Operation[FactChanges]:
         settings = self._resources.settings
         wait_seconds = None if wait is None else check_timeout(wait)
-        request = SourceRequest.check(
+        check = partial(
+            SourceRequest.check,
             self._owner,
             messages,
             key=key,
@@ -100,10 +104,14 @@ class FactSources:
             part_tokens=PART_TOKENS,
             limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
             max_messages=settings.max_messages_per_put,
+            redaction=self._redaction,
         )
-        return self._keep_and_wait(request, wait_seconds)
+        return self._keep_and_wait(check, wait_seconds)
 
-    def _keep_and_wait(self, request: SourceRequest, wait_seconds: float | None) -> Operation[FactChanges]:
+    def _keep_and_wait(
+        self, check: Callable[[], SourceRequest], wait_seconds: float | None
+    ) -> Operation[FactChanges]:
+        request = check() if self._redaction is None else (yield Run(check))
         source = yield from keep_source(request)
         yield Run(lambda: self._resources.ring(source.lanes))
         return (yield from wait_for_changes(self._owner, source, wait_seconds))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from uuid import uuid4
 
 from strandline.producers.arguments import check_seq
@@ -16,8 +17,9 @@ from strandline.producers.writing.correct import (
 )
 from strandline.producers.writing.fork import Fork, fork
 from strandline.producers.writing.pop import pop
+from strandline.producers.writing.redact import redact_content
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
 
@@ -89,7 +91,8 @@ class MemoryCorrections(MemorySearch):
 
         Raises:
             NotFoundError: the session has no such message, or it was taken back.
-            InvalidMessageError: the content cannot be stored as given.
+            InvalidMessageError: the content cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was changed.
             ConflictError, OwnerError: as for ``rewind``.
         """
         return self._runner.run(self._replace(seq, content, actor, idempotency_key), connection)
@@ -174,8 +177,13 @@ class MemoryCorrections(MemorySearch):
         idempotency_key: str | None,
     ) -> Operation[Correction]:
         seq, who, key = _check("seq", seq, actor, idempotency_key)
+        if self._redaction is not None:
+            content = yield Run(
+                partial(redact_content, content, "content", self._put_limits, self._redaction)
+            )
         replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
-        return replace_content(self._identity, replacement, correction_id(self._identity, key), who)
+        id_ = correction_id(self._identity, key)
+        return (yield from replace_content(self._identity, replacement, id_, who))
 
 
 def _check(

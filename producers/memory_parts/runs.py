@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
@@ -19,7 +20,7 @@ from strandline.producers.runs.run import (
 )
 from strandline.producers.writing.correct import Replacement
 from strandline.producers.writing.put import PutRequest
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
@@ -133,20 +134,29 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
     ) -> Operation[AddedRun]:
         record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
         sources = listed_messages(messages)
-        named = list(name_messages(self._identity, record.run_id, sources, self._put_limits))
-        put = self._check_run(named)
-        return add_run(
-            RunRequest(
-                record=record,
-                messages=tuple(put.messages[place] for place in put.places),
-                check=self._check_run,
-                replacement=self._replacement,
-                max_messages=self._resources.settings.max_messages_per_put,
-            )
+        if self._redaction is None:
+            return add_run(self._run_request(record, sources))
+        return self._add_redacted_run(record, sources)
+
+    def _add_redacted_run(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
+        request: RunRequest = yield Run(partial(self._run_request, record, sources))
+        return (yield from add_run(request))
+
+    def _run_request(self, record: RunRecord, sources: Sequence[object]) -> RunRequest:
+        names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
+        put = self._check_run(list(names))
+        return RunRequest(
+            record=record,
+            messages=tuple(put.messages[place] for place in put.places),
+            check=self._check_run,
+            replacement=self._replacement,
+            max_messages=self._resources.settings.max_messages_per_put,
         )
 
     def _check_run(self, messages: Sequence[Message]) -> PutRequest:
-        return self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        """As a put is checked; these messages were redacted when they were named, or when they were put."""
+        most = self._resources.settings.max_messages_per_put
+        return self._check_put(messages, max_messages=most, is_redacted=True)
 
     def _replacement(self, seq: int, message: Message) -> Replacement:
         return Replacement(seq, message.content, self._count_text, self._part_tokens, self._put_limits)
@@ -168,5 +178,7 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             None if team_id is None else check_name("team_id", team_id),
         )
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         raise NotImplementedError

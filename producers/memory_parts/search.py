@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import overload
 from uuid import UUID
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
@@ -18,8 +19,15 @@ from strandline.schemas.values.identity import SessionIdentity
 class MemorySearch:
     """The search methods of ``SessionMemory``."""
 
-    def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        identity: SessionIdentity,
+        shared_key: UUID | None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._resources = resources
+        self._redaction = resources.redaction if redaction is None else redaction
         self._runner = OperationRunner(resources)
         self._identity = identity
         self._shared_key = shared_key

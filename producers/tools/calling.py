@@ -13,7 +13,8 @@ from typing import Any, cast
 from uuid import UUID
 
 from strandline.pipelines.facts.editing.recording import delete_fact, edit_facts
-from strandline.producers.facts.edit_operations import Wording, add_fact, replace_fact
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.facts.edit_operations import Wording, add_fact, redact_wording, replace_fact
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.producers.reading.given import Source, sources_of_places
 from strandline.producers.reading.read import read
@@ -67,11 +68,13 @@ class ToolScope:
 
     Attributes:
         read_request: makes the read for a question, within a number of tokens.
+        redaction: applied to what is to be stored; None: nothing is.
     """
 
     identity: SessionIdentity
     embed_query: EmbedQuery
     read_request: Callable[[str, int], ReadRequest]
+    redaction: Redaction | None = None
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
@@ -83,6 +86,7 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
 
     Raises:
         OwnerError: the memory's session belongs to another owner.
+        RedactionError: a redaction hook failed; nothing was stored.
         UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
         StrandlineError: the database failed.
     """
@@ -95,7 +99,10 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
         return ToolProblem(error="invalid_arguments", message=str(error))
     if not tool.is_read_only and (read_only or not (yield from _may_write(scope))):
         return _refusal(tool)
-    return (yield from _CALLS[tool.name](scope, checked))
+    try:
+        return (yield from _CALLS[tool.name](scope, checked))
+    except InvalidMessageError as error:  # such as a refusal of a redaction hook
+        return ToolProblem(error="invalid_arguments", message=str(error))
 
 
 def _unknown(name: object, *, read_only: bool) -> ToolProblem:
@@ -168,6 +175,7 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    wording = yield from redact_wording(wording, scope.redaction)
     owner = scope.identity.owner
     fact_id = yield from edit_facts(owner.shard_key, partial(add_fact, owner, wording, AGENT))
     return (yield from _show_fact(scope, fact_id, str(fact_id)))
@@ -177,7 +185,8 @@ def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     fact_id = as_fact_id(arguments["id"])
     if fact_id is None:
         return _not_found(arguments["id"])
-    shard_key, wording = scope.identity.shard_key, Wording.check(arguments["text"])
+    shard_key = scope.identity.shard_key
+    wording = yield from redact_wording(Wording.check(arguments["text"]), scope.redaction)
     changed = yield from edit_facts(shard_key, partial(replace_fact, shard_key, fact_id, wording, AGENT))
     if changed is None:
         return _not_found(arguments["id"])

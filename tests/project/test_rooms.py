@@ -17,7 +17,7 @@ ROOMS = {
     " queries/application queries/conversation queries/derived queries/inspection queries/work sql"
     " tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
-    " models/openai models/prompts replay text vectors",
+    " models/openai models/prompts overflow own_code redaction replay text vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
     " reading/searching runs search search/index tools writing",
     "workers": "celery_app",
@@ -34,7 +34,9 @@ COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
-IMPORTS_BY_NAME = {"pipelines/custom/loading.py", "pipelines/models/installed.py"}
+IMPORTS_BY_NAME = {
+    "pipelines/custom/loading.py", "pipelines/models/installed.py", "pipelines/own_code/places.py",
+}  # fmt: skip
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
 LOADERS = set(
     "import_module __import__ __loader__ resolve_name run_module run_path entry_points load_module"
