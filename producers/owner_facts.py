@@ -50,8 +50,8 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     the texts of an edit.
 
     All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
-    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if a hook
-    fails, and UnknownPipelineError before any worker has ever run.
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if
+    a hook fails, and UnknownPipelineError before any worker has ever run.
     """
 
     @property

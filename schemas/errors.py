@@ -67,7 +67,7 @@ class RedactionError(StrandlineError):
 class RefusalError(StrandlineError):
     """Raised by a redaction hook or an overflow handler of the application: it refuses what it was given.
 
-    Its sentence is shown to whoever put the message, or kept with the dead letter, and must not quote the text.
+    Its sentence is shown to whoever put the message, or kept with the dead letter: it quotes no text.
     """
 
 

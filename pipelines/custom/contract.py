@@ -16,7 +16,7 @@ from strandline.pipelines.own_code.raising import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
-from strandline.schemas.values.lanes import PIPELINES, STAGES, Scope
+from strandline.schemas.values.lanes import OVERFLOW, PIPELINES, STAGES, Scope
 from strandline.schemas.values.message import Message
 
 MAX_VERSION_CHARACTERS = 64
@@ -24,7 +24,7 @@ MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 # Names that queues of ours have already.
-_TAKEN = frozenset({*PIPELINES, *STAGES, "default"})
+_TAKEN = frozenset({*PIPELINES, *STAGES, OVERFLOW, "default"})
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ QUERIES = SQL.parent / "queries"
 # Which files of SQL go to which folder: a folder has at most thirteen modules.
 ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
-    "work": ("lanes", "limits", "dead_letters", "workers", "states"),
+    "work": ("lanes", "limits", "dead_letters", "overflow", "workers", "states"),
     "application": ("items",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
