@@ -6,6 +6,8 @@ The public names.  ``import strandline`` loads no queue, no model client and no 
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.pipelines.overflow.contract import OverflowEvent
+from strandline.pipelines.redaction.hook import Redactor
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -44,6 +46,8 @@ from strandline.schemas.errors import (
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
+    RedactionError,
+    RefusalError,
     ReplayError,
     SchemaError,
     ServerLimitError,
@@ -53,7 +57,7 @@ from strandline.schemas.errors import (
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.policy import sliding_window, summary_window
+from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
 
 __all__ = [
     "AudioPart",
@@ -95,8 +99,12 @@ __all__ = [
     "NotFoundError",
     "Optimization",
     "OutcomeUnknownError",
+    "OverflowEvent",
     "OwnerError",
     "OwnerFigures",
+    "RedactionError",
+    "Redactor",
+    "RefusalError",
     "ReplayError",
     "SchemaError",
     "ServerLimitError",
@@ -110,6 +118,7 @@ __all__ = [
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "overflow_window",
     "sliding_window",
     "summary_window",
 ]

@@ -16,7 +16,7 @@ _AFTER = rf"(?![0-9{LETTERS}_@%€£¥₹]|[.,:/-][0-9{LETTERS}])"
 
 # Of "+" or "00", a country, and at most 15 digits in all (E.164).
 _INTERNATIONAL = re.compile(
-    rf"(?<![0-9{LETTERS}_+.,-])(?:\+ ?|00[ -]?)[1-9](?:[ ().\/-]{{0,3}}\d){{6,14}}{_AFTER}"
+    rf"(?<![0-9{LETTERS}_+.,#$€£¥-])(?:\+ ?|00[ -]?)[1-9](?:[ ().\/-]{{0,3}}\d){{6,14}}{_AFTER}"
 )
 # North America: 3-3-4; without parentheses the area and the exchange begin with a digit from 2 on.
 _NORTH_AMERICAN = re.compile(
@@ -40,14 +40,24 @@ _HAN = re.compile(r"[\u4e00-\u9fff]")
 _SAID = re.compile(
     rf"(?:(?<![{LETTERS}])(?:(?:tele)?phone(?: (?:number|no\.?|is))?|tel|fax|mobile(?: number)?"
     r"|cell(?: ?phone)?|whats ?app|hotline|(?:call|text|reach) (?:me|us|him|her|them)(?: (?:at|on))?"
-    r"|telefon(?:nummer)?|handy(?:nummer)?|mobil(?:nummer)?|rufnummer|t[ée]l[ée]phone|portable|tel[ée]fono|m[óo]vil|celular|cellulare|telefone|telefoon|telefonnr"
+    r"|telefon(?:nummer)?|handy(?:nummer)?|mobil(?:nummer)?|rufnummer|t[ée]l[ée]phone|portable|tel[ée]fono"
+    r"|m[óo]vil|celular|cellulare|telefone|telefoon|telefonnr"
     r"|телефон|тел)"
     rf"(?![{LETTERS}])|电话|電話|手机|手機|携帯|전화|휴대폰)"
-    r"[ .:：=#\"'*`(-]{0,4}(?:is |are |ist |lautet |est |es |號碼|号码|番号|번호|是|は|는|：)?[ :\"'*`]{0,2}"
+    r"[ .:：=#\"'*`(-]{0,4}(?:号码|號碼|番号|번호)?(?:is |are |ist |lautet |est |es |是|は|는)?[ :\"'*`]{0,2}"
     r"(\+?\(?\d(?:[ ().\/-]{0,2}\d){6,14})(?![\d]|[.,:/-]\d)",
     re.IGNORECASE,
 )
 _DATE = re.compile(r"(?:19|20)\d\d[./-]\d\d?[./-]\d\d?|\d\d?[./-]\d\d?[./-](?:19|20)\d\d")
+
+# Before a number of another kind; a word that says "phone" as well is found by _SAID.
+_OTHER_KIND = re.compile(
+    rf"(?:(?<![{LETTERS}])(?:sku|order|invoice|ref(?:erence)?|id|no|nr|item|part|ticket|case|bestellung"
+    r"|rechnung|artikel|kunden(?:nr)?|vorgang|commande|facture|pedido|factura)|订单|訂單|注文)"
+    r"[ .:：=#()\"'_-]{0,4}$",
+    re.IGNORECASE,
+)
+_MAX_WORD_BEFORE = 20
 
 # Countries with more than one digit (ITU-T E.164); 1 and 7 have one.
 _COUNTRIES = frozenset(
@@ -77,6 +87,9 @@ def find_phones(text: str) -> Iterator[tuple[int, int]]:
 
 def _checked(pattern: re.Pattern[str], match: re.Match[str]) -> tuple[int, int] | None:
     """The span of a number, without what only follows it; None if it is none after all."""
+    before = match.string[max(0, match.start() - _MAX_WORD_BEFORE) : match.start()]
+    if not match[0].startswith("+") and _OTHER_KIND.search(before):
+        return None
     if pattern is _INTERNATIONAL:
         return _international(match)
     if pattern is _AREA:
