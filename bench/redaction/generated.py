@@ -76,6 +76,17 @@ def samples(*, seed: int, of_each: int) -> Iterator[Sample]:
             yield _sample(chance, None, chance.choice(_OTHERS)(chance), _SENTENCES)
 
 
+def hard_samples(*, seed: int, of_each: int) -> Iterator[Sample]:
+    """The same of forms that the hook has no rule for, beside numbers that look like what it knows."""
+    chance = random.Random(seed)  # noqa: S311
+    for _ in range(of_each):
+        yield _sample(chance, "[email]", chance.choice(_HARD_EMAILS)(chance), _SENTENCES)
+        yield _sample(chance, "[phone]", chance.choice(_HARD_PHONES)(chance), _SENTENCES)
+        yield _sample(chance, "[card]", chance.choice(_HARD_CARDS)(chance), _SENTENCES)
+        for _other in range(3):
+            yield _sample(chance, None, chance.choice(_HARD_OTHERS)(chance), _SENTENCES)
+
+
 def score(texts: Iterable[Sample]) -> dict[str, Figures]:
     """The figures of each kind: found is what is gone from the text, whatever took its place."""
     figures = {kind: Figures() for kind in KINDS}
@@ -177,4 +188,53 @@ _OTHERS: tuple[Callable[[random.Random], str], ...] = (
     lambda c: f"SKU {_n(c, 4)}-{_n(c, 6)}",
     lambda c: f"logo@{c.randint(2, 3)}x.png",
     lambda c: f"git@github.example:team{_n(c, 2)}/repo.git",
+)
+
+
+_HARD_EMAILS: tuple[Callable[[random.Random], str], ...] = (
+    lambda c: _email(c).replace("@", " at ").replace(".", " dot "),
+    lambda c: _email(c).replace("@", " [at] "),
+    lambda c: f"{c.choice(_NAMES)}@localhost",
+    lambda c: f'"{c.choice(_NAMES)} x"@example.com',
+    lambda c: f"用户{c.randint(1, 99)}@例子.中国",
+    lambda c: f"{c.choice(_NAMES)} @ example.com",
+    lambda c: f"mailto:{_email(c)}?subject=hi",
+    lambda c: f"https://example.com/?to={_email(c)}&x=1",
+)
+_HARD_PHONES: tuple[Callable[[random.Random], str], ...] = (
+    lambda c: f"(11) 9{_n(c, 4)}-{_n(c, 4)}",  # Brazil
+    lambda c: f"98{_n(c, 8)}",  # India
+    lambda c: f"02 {c.randint(5, 9)}{_n(c, 3)} {_n(c, 4)}",  # Australia
+    lambda c: f"06-{_n(c, 8)}",  # the Netherlands
+    lambda c: f"333 {_n(c, 3)} {_n(c, 4)}",  # Italy
+    lambda c: f"090-{_n(c, 4)}-{_n(c, 4)}",  # Japan
+    lambda c: f"010-{_n(c, 4)}-{_n(c, 4)}",  # Korea
+    lambda c: f"555-{_n(c, 4)}",  # without an area
+    lambda c: f"+{c.choice(('353', '380', '971', '55'))} {c.randint(10, 99)} {_n(c, 3)} {_n(c, 4)}",
+    lambda c: f"+49-170-{_n(c, 3)}-{_n(c, 4)} ext. {_n(c, 2)}",
+    lambda c: f"001 {_area(c)} {_area(c)} {_n(c, 4)}",
+    lambda c: f"tel:+1-{_area(c)}-{_area(c)}-{_n(c, 4)}",
+)
+_HARD_CARDS: tuple[Callable[[random.Random], str], ...] = (
+    lambda c: ".".join(_card(c).replace(" ", "").replace("-", "")[at : at + 4] for at in range(0, 16, 4)),
+    lambda c: " ".join(_card(c).replace(" ", "").replace("-", "")),
+    lambda c: f"card_{_card(c).replace(' ', '').replace('-', '')}",
+    lambda c: f'{{"pan":{_card(c).replace(" ", "").replace("-", "")}}}',
+    lambda c: f"{_card(c)} 12/27 {_n(c, 3)}",
+    lambda c: f"Nr.{_card(c)}",
+)
+_HARD_OTHERS: tuple[Callable[[random.Random], str], ...] = (
+    lambda c: f"{c.randint(4, 6)}{_n(c, 15)}",  # an id of as many digits as a card, which may pass its check
+    lambda c: f"400{_n(c, 10)}",  # a bar code
+    lambda c: f"DE{_n(c, 2)} {_n(c, 4)} {_n(c, 4)} {_n(c, 4)} {_n(c, 4)} {_n(c, 2)}",  # a bank account
+    lambda c: f"1Z{_n(c, 16)}",  # a parcel
+    lambda c: f"{_n(c, 4)} {_n(c, 4)} {_n(c, 4)}",
+    lambda c: f"0{_n(c, 3)}-{_n(c, 6)}",  # a part, written as a German number is
+    lambda c: f"{_area(c)}-{_area(c)}-{_n(c, 4)}",  # an id in the form of a North American number
+    lambda c: f"{_n(c, 5)}-{_n(c, 4)}",  # a postal code
+    lambda c: f"+{_n(c, 6)}",
+    lambda c: f"{c.randint(1, 28)} {c.randint(1, 12)} {c.randint(1990, 2030)} {_n(c, 4)}",
+    lambda c: f"user@host{c.randint(1, 9)}:/srv",
+    lambda c: f"npm i @scope/pkg@{c.randint(1, 9)}.{c.randint(0, 9)}.{c.randint(0, 9)}",
+    lambda c: f"postgresql://app:secret@db{c.randint(1, 9)}.example.com:5432/app",  # a password at a host
 )

@@ -13,7 +13,7 @@ _CANDIDATE = re.compile(
 )
 # Beginnings with the lengths that their issuer gives out (ISO/IEC 7812, as the networks publish them).
 _ISSUERS = (
-    (re.compile(r"4"), frozenset({13, 16, 19})),  # Visa
+    (re.compile(r"4"), frozenset({16, 19})),  # Visa; its 13 digits of old would be those of bar codes
     (re.compile(r"5[1-5]|222[1-9]|22[3-9]|2[3-6]|27[01]|2720"), frozenset({16})),  # Mastercard
     (re.compile(r"3[47]"), frozenset({15})),  # American Express
     (re.compile(r"6011|64[4-9]|65"), frozenset({16, 17, 18, 19})),  # Discover

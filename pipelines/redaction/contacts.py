@@ -2,7 +2,7 @@
 
 It looks at form alone, in a time that grows with the text's length, and asks nobody.  So it misses what has
 no form of its own (a name, a street), and what is written to be missed ("anna at example dot org");
-``docs/redaction.md`` has its figures.
+``docs/architecture/redaction.md`` has its figures.
 """
 
 from __future__ import annotations
@@ -52,6 +52,15 @@ _PLAIN = _Plain()
 
 def redact_contacts(text: str) -> str:
     """The text with ``[email]``, ``[phone]`` and ``[card]`` in the place of what they stand for."""
+    spans = find_contacts(text)
+    return _with_placeholders(text, spans) if spans else text
+
+
+_Span = tuple[int, int, str]
+
+
+def find_contacts(text: str) -> list[_Span]:
+    """Where they begin and end, with the placeholder of each, in order and apart from each other."""
     plain = text if text.isascii() else text.translate(_PLAIN)
     spans: list[_Span] = []
     for placeholder, may_hold, find in _FINDERS:
@@ -59,10 +68,7 @@ def redact_contacts(text: str) -> str:
             found = [(start, end, placeholder) for start, end in find(plain)]
             plain = _without(plain, found)
             spans += found
-    return _with_placeholders(text, sorted(spans)) if spans else text
-
-
-_Span = tuple[int, int, str]
+    return sorted(spans)
 
 
 def _has_numbers(text: str) -> bool:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 from strandline.pipelines.redaction.email_addresses import LETTERS
 
-# Before a number that is one there is no letter, digit, sign or currency that makes it part of something.
+# No letter, digit, sign or currency before a number makes it part of something else.
 _BEFORE = rf"(?<![0-9{LETTERS}_.,#$€£¥₹%+/\\@&-])"
 _AFTER = rf"(?![0-9{LETTERS}_@%€£¥₹]|[.,:/-][0-9{LETTERS}])"
 
@@ -102,7 +102,7 @@ def _international(match: re.Match[str]) -> tuple[int, int] | None:
     digits = "".join(filter(str.isdigit, match[0]))
     digits = digits.removeprefix("00") if match[0].startswith("00") else digits
     if digits[0] == "1":
-        # Exactly so many: what stands behind is another number.
+        # Exactly so many: digits after these are another number.
         return None if len(digits) < _NORTH_AMERICA else _ending_after(match, _NORTH_AMERICA)
     is_country = digits[0] == "7" or digits[:2] in _COUNTRIES or digits[:2] in _LONGER_COUNTRIES
     return match.span() if is_country and len(digits) >= _MIN_INTERNATIONAL else None
