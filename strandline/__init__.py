@@ -3,11 +3,16 @@
 The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
 from strandline.pipelines.overflow.contract import OverflowEvent
 from strandline.pipelines.redaction.hook import Redactor
+from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -33,6 +38,7 @@ from strandline.producers.writing.correct import Correction
 from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
+    ActRefusedError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -54,13 +60,21 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
 
 __all__ = [
+    "ActPage",
+    "ActRefusedError",
+    "Acting",
+    "Anchor",
+    "AttemptedAct",
     "AudioPart",
+    "Audit",
+    "AuditedAct",
     "BaseMemoryBlock",
     "Capture",
     "CaptureAct",
@@ -115,9 +129,12 @@ __all__ = [
     "SummaryMemoryBlock",
     "TextPart",
     "TopicCount",
+    "TrailVerification",
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "acting",
+    "current_acting",
     "overflow_window",
     "sliding_window",
     "summary_window",

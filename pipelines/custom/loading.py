@@ -1,4 +1,4 @@
-"""Finding the custom blocks of an application: by entry points, and by ``STRANDLINE_BLOCKS``."""
+"""Finding code of an application: custom blocks, and functions that settings name."""
 
 from __future__ import annotations
 

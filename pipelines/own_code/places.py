@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+from collections.abc import Callable
+from functools import lru_cache
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -34,6 +36,30 @@ def import_object(place: str, what: str, where: str) -> Any:
             " Is its package installed in this environment, or its folder on PYTHONPATH?"
         ) from error
     return value
+
+
+@lru_cache(maxsize=16)
+def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
+    """The function that a setting names.
+
+    Args:
+        name: ``package.module:function``, or the name of an entry point.
+        setting: the variable, for messages.
+        group: the group of the entry points.
+
+    Raises:
+        ConfigurationError: there is none, it cannot be imported, or it cannot be called.
+    """
+    place = name if ":" in name else find_installed(group, name)
+    if place is None:
+        raise ConfigurationError(
+            f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
+            f" group {group}; name one that has, or write package.module:function."
+        )
+    function: Callable[..., Any] = import_object(place, "function", setting)
+    if not callable(function):
+        raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
+    return function
 
 
 def find_installed(group: str, name: str) -> str | None:

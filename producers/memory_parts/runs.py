@@ -108,7 +108,7 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return self._runner.run(run_history(request), connection)
+        return self._runner.run(self._record_read("history", run_history(request), connection), connection)
 
     async def arun_history(
         self,
@@ -122,7 +122,9 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
     ) -> list[Message]:
         """Async twin of ``run_history``."""
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return await self._runner.arun(run_history(request), connection)
+        return await self._runner.arun(
+            self._record_read("history", run_history(request), connection), connection
+        )
 
     def _add_run(
         self,
@@ -135,23 +137,29 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
         record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
         sources = listed_messages(messages)
         if self._redaction is None:
-            return add_run(self._run_request(record, sources))
+            return self._carry_out_run(self._run_request(record, sources))
         return self._add_redacted_run(record, sources)
 
     def _add_redacted_run(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
-        request: RunRequest = yield Run(partial(self._run_request, record, sources))
-        return (yield from add_run(request))
+        requests: tuple[PutRequest, RunRequest] = yield Run(partial(self._run_request, record, sources))
+        return (yield from self._carry_out_run(requests))
 
-    def _run_request(self, record: RunRecord, sources: Sequence[object]) -> RunRequest:
+    def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:
         names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
         put = self._check_run(list(names))
-        return RunRequest(
+        request = RunRequest(
             record=record,
             messages=tuple(put.messages[place] for place in put.places),
             check=self._check_run,
             replacement=self._replacement,
             max_messages=self._resources.settings.max_messages_per_put,
         )
+        return put, request
+
+    def _carry_out_run(self, requests: tuple[PutRequest, RunRequest]) -> Operation[AddedRun]:
+        put, request = requests
+        kept = [message.source for message in request.messages]
+        return self._recorder.carry_out(put.make_act(), partial(add_run, request), messages=kept)
 
     def _check_run(self, messages: Sequence[Message]) -> PutRequest:
         """As a put is checked; these messages were redacted when they were named, or when they were put."""

@@ -14,6 +14,8 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -21,6 +23,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
 from strandline.schemas.settings import Settings
@@ -124,8 +127,20 @@ class Runtime:
         return storing_redaction(self.settings) if self.settings.redact_before_storing else None
 
     @property
+    def compliance(self) -> Compliance | None:
+        return self.own().compliance
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        return self.own().audit_levels
+
+    @property
     def windows(self) -> WindowCache:
         return self.own().windows
+
+    @property
+    def content(self) -> ContentCodec:
+        return self.own().content
 
     @property
     def indexes(self) -> IndexCache:
