@@ -36,6 +36,7 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.retaining import OpenArchive, make_retaining
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -57,7 +58,8 @@ class Worker:
     Args:
         stages: the stages that this process serves.
         ring: passes hints on to the workers that serve their stages.
-        with_sweep: False leaves sweeping to other workers.
+        with_sweep: False leaves sweeping, and retention, to other workers.
+        open_archive: opens the archives that retention names; None leaves retention to other workers.
     """
 
     def __init__(
@@ -69,6 +71,7 @@ class Worker:
         ring: Ring,
         with_sweep: bool = True,
         reach: Callable[[StopPoint], None] = lambda _point: None,
+        open_archive: OpenArchive | None = None,
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
@@ -108,6 +111,11 @@ class Worker:
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
         )
+        self._retaining = (
+            make_retaining(database, settings, open_archive, ring=ring, is_ending=self._stopping.is_set)
+            if with_sweep and open_archive is not None
+            else None
+        )
 
     def start(self) -> None:
         """Register this worker, then start its heartbeat and its sweep.
@@ -120,6 +128,8 @@ class Worker:
         self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        if self._retaining is not None:
+            self._retaining.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -186,6 +196,8 @@ class Worker:
         self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
+        if self._retaining is not None:
+            self._retaining.stop(CLAIM_SECONDS)
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)
         self.leave()

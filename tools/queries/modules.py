@@ -14,7 +14,7 @@ from tools.queries.headers import SQL, Field, Header, read_headers
 QUERIES = SQL.parent / "queries"
 # Which files of SQL go to which folder: a folder has at most thirteen modules.
 ROOMS = {
-    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
+    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing", "retention"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
     "application": ("items",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),

@@ -152,8 +152,8 @@ class History(Query[HistoryRow]):
     repeatable = True
     row = HistoryRow
 
-    def __init__(self, *, after_seq: int, shard_key: UUID, session_key: UUID, page_size: int) -> None:
-        self.values = (after_seq, shard_key, session_key, page_size)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, after_seq: int, page_size: int) -> None:
+        self.values = (shard_key, session_key, after_seq, page_size)
 
 
 class NewestSeqsRow(NamedTuple):
@@ -225,15 +225,15 @@ class MatchesByRole(Query[MatchesByRoleRow]):
     def __init__(
         self,
         *,
+        shard_key: UUID,
         session_key: UUID,
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
-        shard_key: UUID,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (session_key, roles, since, until, shard_key, limit, offset)
+        self.values = (shard_key, session_key, roles, since, until, limit, offset)
 
 
 class MatchesByLabelRow(NamedTuple):
@@ -253,16 +253,16 @@ class MatchesByLabel(Query[MatchesByLabelRow]):
     def __init__(
         self,
         *,
-        labels: list[int],
         shard_key: UUID,
         session_key: UUID,
+        labels: list[int],
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (labels, shard_key, session_key, roles, since, until, limit, offset)
+        self.values = (shard_key, session_key, labels, roles, since, until, limit, offset)
 
 
 class MessagesBySeqRow(NamedTuple):

@@ -77,6 +77,17 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
+    "retention goes over all sessions": {
+        "aged_owners",
+        "open_steps",
+        "owners_with_input",
+        "retention_is_set",
+        "retention_totals",
+        "sessions_to_retain",
+    },
+    "a shared scope has messages of many owners, whose sessions say how long they are kept": {
+        "search_hits_v1"
+    },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
