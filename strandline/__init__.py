@@ -6,6 +6,7 @@ The public names.  ``import strandline`` loads no queue, no model client and no 
 from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.pipelines.upkeep.policies import RetentionAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -31,6 +32,7 @@ from strandline.producers.writing.correct import Correction
 from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
+    ArchiveError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -54,8 +56,10 @@ from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
+from strandline.schemas.values.retention import Retention
 
 __all__ = [
+    "ArchiveError",
     "AudioPart",
     "BaseMemoryBlock",
     "Capture",
@@ -98,6 +102,8 @@ __all__ = [
     "OwnerError",
     "OwnerFigures",
     "ReplayError",
+    "Retention",
+    "RetentionAct",
     "SchemaError",
     "ServerLimitError",
     "SessionRun",

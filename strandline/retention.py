@@ -19,7 +19,7 @@ from strandline.pipelines.upkeep.policies import RetentionAct, RetentionLevel
 from strandline.pipelines.upkeep.removal import Removal, Remover
 from strandline.replay import connect
 from strandline.schemas.errors import NotFoundError
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.retention import (
     OpenSteps,
     OpenStepsRow,
@@ -54,6 +54,7 @@ __all__ = [
     "connect",
     "get_retention",
     "plan",
+    "provide_input",
     "read_archived",
     "restore",
     "retention_acts",
@@ -215,6 +216,15 @@ def restore(
     identity = find_session(database, namespace, session_id)
     new = identify_session(namespace, to, identity.user_id)
     return archived.restore(database, open_archive, identity, new, ttl_seconds)
+
+
+def provide_input(tx: Fetcher, shard_key: UUID, generation_id: int) -> int:
+    """Give a generation an owner's archived messages: for ``replay.derive_generation(provide_input=…)``.
+
+    Raises:
+        ArchiveError: an object cannot be read, or messages were removed without an archive.
+    """
+    return archived.provide_input(tx, open_archive, shard_key, generation_id)
 
 
 def find_session(database: Database, namespace: str, session_id: str) -> SessionIdentity:

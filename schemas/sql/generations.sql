@@ -342,6 +342,8 @@ WITH lanes AS (
     DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), change AS (
     @note_chunk_change(%(shard_key)s)
+), inputs AS (
+    DELETE FROM strandline.archived_input WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), chunks AS (
     DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 )

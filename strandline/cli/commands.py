@@ -136,6 +136,13 @@ def _limits() -> click.Command:
     return command
 
 
+@_list_command("retention", "Set how long things are kept; archive, restore.")
+def _retention() -> click.Command:
+    from strandline.cli.retention import command
+
+    return command
+
+
 @_list_command("replay", "Derive memory again from the log.")
 def _replay() -> click.Command:
     from strandline.cli.replay import command
