@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from strandline.pipelines.replay.arguments import checked
 from strandline.pipelines.upkeep import archived, passes, policies
 from strandline.pipelines.upkeep.ages import forget_aged
 from strandline.pipelines.upkeep.archive import Archive
@@ -92,6 +93,7 @@ class RetentionStatus:
     runs: tuple[RetentionRunsRow, ...]
 
 
+@checked
 def get_retention(
     database: Database, *, namespace: str = DEFAULT_NAMESPACE, session_id: str | None = None
 ) -> Retention:
@@ -103,6 +105,7 @@ def get_retention(
     return database.run(policies.read_retention(_level(database, namespace, session_id)))
 
 
+@checked
 def set_retention(
     database: Database,
     retention: Retention,
@@ -123,6 +126,7 @@ def set_retention(
     return database.run(policies.record_retention(_level(database, namespace, session_id), retention, actor))
 
 
+@checked
 def retention_acts(
     database: Database,
     *,
@@ -134,6 +138,7 @@ def retention_acts(
     return database.run(policies.list_acts(_level(database, namespace, session_id), limit))
 
 
+@checked
 def plan(
     database: Database, *, namespace: str | None = None, session_id: str | None = None
 ) -> Iterator[Past]:
@@ -145,6 +150,7 @@ def plan(
                 yield past
 
 
+@checked
 def run(
     database: Database,
     *,
@@ -166,6 +172,7 @@ def run(
     return done
 
 
+@checked
 def status(database: Database, *, namespace: str | None = None, limit: int = 20) -> RetentionStatus:
     """What has left, what is under way or fails, and the last passes of workers."""
     (totals,) = database.fetch(RetentionTotals(namespace=namespace))
@@ -173,6 +180,7 @@ def status(database: Database, *, namespace: str | None = None, limit: int = 20)
     return RetentionStatus(totals, tuple(steps), tuple(database.fetch(RetentionRuns(limit=limit))))
 
 
+@checked
 def archived_ranges(
     database: Database, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
 ) -> list[ArchivedRange]:
@@ -185,6 +193,7 @@ def archived_ranges(
     return database.run(archived.archived_ranges(identity.shard_key, identity.session_key))
 
 
+@checked
 def read_archived(
     database: Database, session_id: str, *, namespace: str = DEFAULT_NAMESPACE
 ) -> Iterator[Message]:
@@ -198,6 +207,7 @@ def read_archived(
     yield from archived.read_archived(database, open_archive, identity)
 
 
+@checked
 def restore(
     database: Database,
     session_id: str,

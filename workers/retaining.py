@@ -13,7 +13,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Ring
 from strandline.workers.periodic import Periodic
 
-__all__ = ["OpenArchive", "make_retaining"]
+__all__ = ["OpenArchive", "StepPoint", "make_retaining"]
 
 logger = logging.getLogger("strandline.retention")
 

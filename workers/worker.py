@@ -36,7 +36,7 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
-from strandline.workers.retaining import OpenArchive, make_retaining
+from strandline.workers.retaining import OpenArchive, StepPoint, make_retaining
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -72,6 +72,7 @@ class Worker:
         with_sweep: bool = True,
         reach: Callable[[StopPoint], None] = lambda _point: None,
         open_archive: OpenArchive | None = None,
+        reach_step: Callable[[StepPoint], None] = lambda _point: None,
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
@@ -112,7 +113,14 @@ class Worker:
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
         )
         self._retaining = (
-            make_retaining(database, settings, open_archive, ring=ring, is_ending=self._stopping.is_set)
+            make_retaining(
+                database,
+                settings,
+                open_archive,
+                ring=ring,
+                is_ending=self._stopping.is_set,
+                reach=reach_step,
+            )
             if with_sweep and open_archive is not None
             else None
         )

@@ -154,7 +154,8 @@ def decode(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
         ArchiveError: it has another form.
     """
     try:
-        header, *rows = [json.loads(line) for line in content.decode().splitlines()]
+        # Texts may hold any other end of a line.
+        header, *rows = [json.loads(line) for line in content.decode().removesuffix("\n").split("\n")]
         if header["format"] != FORMAT or header["messages"] != len(rows):
             raise ArchiveError(
                 f"An archived object has format {header['format']} and {len(rows)} of {header['messages']}"

@@ -22,8 +22,8 @@ from strandline.pipelines.upkeep.archive import (
 )
 from strandline.schemas.errors import ArchiveError
 
-# An object store that does not answer must not hold a worker for long: the step is tried again.
-TIMEOUT = "30s"
+# A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is given
+# up after 30 seconds, which is the library's own limit.)
 MAX_RETRIES = 2
 
 _ERRORS = (BaseError, OSError)
@@ -51,9 +51,7 @@ class ObjectArchive:
     def _open(self) -> ObjectStore:
         if self._folder is not None:
             return LocalStore(self._folder, mkdir=True)
-        return from_url(
-            self._url, client_options={"timeout": TIMEOUT}, retry_config={"max_retries": MAX_RETRIES}
-        )
+        return from_url(self._url, retry_config={"max_retries": MAX_RETRIES})
 
     has_objects = True
 

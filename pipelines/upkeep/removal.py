@@ -49,10 +49,14 @@ logger = logging.getLogger("strandline.retention")
 # What one step removes at most: some tenths of a second of one connection, and one object.
 MAX_STEP_MESSAGES = 1_000
 MAX_STEP_BYTES = 4_000_000
+# So often in a row a session is looked at again whose messages changed meanwhile.
+MAX_ATTEMPTS = 3
 # A step that another process has begun is left to it for so long; a failed one is tried again after that.
 BUSY_SECONDS = 60.0
 
-StepPoint = Literal["planned", "stored", "archived", "read_back", "removed"]
+StepPoint = Literal[
+    "removal_planned", "removal_stored", "removal_archived", "removal_read_back", "removal_done"
+]
 OpenArchive = Callable[[str], Archive]
 
 
@@ -117,7 +121,8 @@ class Remover:
     def retain(self, session: SessionKeys, *, max_steps: int | None = None) -> Removal:
         """Take out of a session what is past its time, a range after the other, as far as that goes now."""
         done = Removal()
-        while max_steps is None or done.steps < max_steps:
+        unchanged = 0
+        while (max_steps is None or done.steps < max_steps) and unchanged < MAX_ATTEMPTS:
             (plan,) = self._database.fetch(
                 PlanRemoval(**session, max_messages=MAX_STEP_MESSAGES, max_bytes=MAX_STEP_BYTES)
             )
@@ -129,7 +134,9 @@ class Remover:
                 return replace(done, waiting=done.waiting + int(plan.status == "waiting"))
             outcome = self.carry_on(session, plan.from_seq)
             done += outcome
-            if not outcome.steps:
+            # Nothing came of it: a correction changed the messages, or took them; they are planned again.
+            unchanged = 0 if outcome.steps else unchanged + 1
+            if outcome.waiting or outcome.failed or outcome.busy:
                 return done
         return done
 
@@ -141,7 +148,7 @@ class Remover:
         if not rows:
             return Removal(busy=1)
         step = _Step(session, from_seq, rows[0])
-        self._reach("planned")
+        self._reach("removal_planned")
         try:
             return self._attempt(step)
         except ArchiveError as error:
@@ -166,16 +173,16 @@ class Remover:
             # Nothing of the range is left in the log: a correction took it.
             self._database.fetch(DropStep(**step.keys))
             return Removal()
-        self._reach("archived")
+        self._reach("removal_archived")
         if archive is not None and stored.name is not None and stored.digest is not None:
             archive.check(stored.name, stored.digest)
         if not self._database.fetch(MarkReadBack(**step.keys)):
             return Removal(busy=1)
-        self._reach("read_back")
+        self._reach("removal_read_back")
         self._clear_shared(step)
         outcome = self._remove(step)
         if outcome.status == "removed":
-            self._reach("removed")
+            self._reach("removal_done")
             kept = stored.messages - outcome.removed
             archived = 0 if archive is None else stored.messages
             return Removal(removed=outcome.removed, kept=kept, archived=archived, steps=1)
@@ -204,7 +211,7 @@ class Remover:
                 NameObject(**step.keys, object_name=leaving.object_name if archive.has_objects else None)
             )
             digest = archive.store(leaving)
-        self._reach("stored")
+        self._reach("removal_stored")
         marked = self._database.fetch(
             MarkArchived(
                 **step.keys, object_digest=digest, rows_digest=rows[0].rows_digest, messages=len(rows)

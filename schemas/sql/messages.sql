@@ -275,6 +275,7 @@ SELECT count(*) AS messages FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 
 -- name: make_import_table
 -- Where COPY writes to: a table of this connection alone, empty again when the transaction ends.

@@ -48,7 +48,7 @@ WITH retained AS MATERIALIZED (
             AND (k.oldest = '-infinity' OR NOT EXISTS (
                 SELECT FROM strandline.message m
                 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                    AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND NOT @is_shown(m)))
+                    AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_shown(m) IS NOT TRUE))
             FROM retained k) AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s

@@ -65,7 +65,7 @@ SELECT s.shard_key, s.session_key, @is_expired(s, s.shard_key, s.session_key) OR
         SELECT m.created_at <= r.oldest FROM strandline.message m
         WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key AND m.seq > s.pinned_through
             AND (m.labels @> ARRAY[@session_number(s.session_key)]) IS NOT TRUE
-        ORDER BY m.seq LIMIT 1), false) END OR s.log_start_seq > 1 AND r.is_bounded OR coalesce(
+        ORDER BY m.seq LIMIT 1), false) ELSE false END OR s.log_start_seq > 1 AND r.is_bounded OR coalesce(
         s.next_seq - s.pinned_through - 1 > r.max_messages, false) AS is_concerned
 FROM strandline.session s
 CROSS JOIN LATERAL (

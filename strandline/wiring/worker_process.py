@@ -57,7 +57,8 @@ def run_worker(
             settings,
             ring=alone.ring,
             with_sweep=sweep,
-            reach=stop_points(),
+            reach=(reach := stop_points()),
+            reach_step=reach,
             open_archive=open_archive,
         )
         alone.work_for(worker, list(built))
