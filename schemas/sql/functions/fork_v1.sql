@@ -80,9 +80,9 @@ BEGIN
     -- What retention has removed from the source is not there either, and is kept as long.
     INSERT INTO strandline.retention_step (
             shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state, archive, object_name,
-            object_digest, messages, removed, kept_seqs, planned_at, archived_at, read_back_at, removed_at)
+            object_digest, rows_digest, messages, removed, kept_seqs, planned_at, archived_at, read_back_at, removed_at)
         SELECT p_shard_key, p_new_key, g.from_seq, least(g.through_seq, last_seq), g.step_id, life, g.cause, g.state,
-            g.archive, g.object_name, g.object_digest, g.messages, least(g.through_seq, last_seq) - g.from_seq + 1 - (
+            g.archive, g.object_name, g.object_digest, g.rows_digest, g.messages, least(g.through_seq, last_seq) - g.from_seq + 1 - (
                 SELECT count(*) FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key
                   AND m.seq BETWEEN g.from_seq AND least(g.through_seq, last_seq)) - (
                 SELECT count(*) FROM strandline.popped p WHERE p.shard_key = p_shard_key AND p.session_key = p_new_key
