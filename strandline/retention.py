@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.replay.arguments import checked
 from strandline.pipelines.upkeep import archived, passes, policies
 from strandline.pipelines.upkeep.ages import forget_aged
@@ -123,7 +124,8 @@ def set_retention(
         InvalidMessageError: a field cannot be used.
         ConflictError: other callers kept recording acts.
     """
-    return database.run(policies.record_retention(_level(database, namespace, session_id), retention, actor))
+    act = Act.here("retention", actor=actor)
+    return database.run(policies.record_retention(_level(database, namespace, session_id), retention, act))
 
 
 @checked
@@ -254,7 +256,7 @@ def _level(database: Database, namespace: str, session_id: str | None) -> Retent
     if session_id is None:
         return RetentionLevel(check_name("namespace", namespace))
     identity = find_session(database, namespace, session_id)
-    return RetentionLevel(identity.namespace, identity.shard_key, identity.session_key)
+    return RetentionLevel(identity.namespace, identity)
 
 
 def _which(database: Database, namespace: str | None, session_id: str | None) -> passes.Which:

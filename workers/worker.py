@@ -37,6 +37,7 @@ from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
 from strandline.workers.retaining import OpenArchive, StepPoint, make_retaining
+from strandline.workers.sealing import Sealing
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -46,6 +47,9 @@ BUSY_SHARE = 0.75
 
 # A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
 LOST_SHARE = 0.25
+
+# How often the audit trail is sealed, in seconds.
+SEALING_SECONDS = 1.0
 
 # Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
 # statements.
@@ -124,6 +128,8 @@ class Worker:
             if with_sweep and open_archive is not None
             else None
         )
+        self._sealing = Sealing(database, settings)
+        self._sealer = Periodic("sealing", SEALING_SECONDS, self._sealing.tick) if with_sweep else None
 
     def start(self) -> None:
         """Register this worker, then start its heartbeat and its sweep.
@@ -138,6 +144,8 @@ class Worker:
             self._sweeping.start()
         if self._retaining is not None:
             self._retaining.start()
+        if self._sealer is not None:
+            self._sealer.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -206,6 +214,9 @@ class Worker:
             self._sweeping.stop()
         if self._retaining is not None:
             self._retaining.stop(CLAIM_SECONDS)
+        if self._sealer is not None:
+            self._sealer.stop()
+            self._sealing.close()
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)
         self.leave()

@@ -7,15 +7,16 @@ column as it is stored; a sealed envelope stays sealed.  Beside it lies a manife
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from hashlib import sha256
 from typing import Any, Protocol
 from uuid import UUID
 
 from strandline.schemas.errors import ArchiveError
-from strandline.schemas.queries.conversation.retention import LeavingMessagesRow
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.conversation.retention import LeavingMessagesRow, OpenArchived
 from strandline.schemas.values.message import Message, read_rows
 
 FORMAT = 1
@@ -50,9 +51,9 @@ class LeavingRange:
             f"-{self.rows[0].rows_digest[:8] if self.rows else ''}.jsonl"
         )
 
-    def messages(self) -> list[Message]:
-        """The messages as values."""
-        return read_rows(self.rows)
+
+ReadMessages = Callable[[], list[Message]]
+"""Gives the messages of a range as values, opened if they are sealed."""
 
 
 class Archive(Protocol):
@@ -61,10 +62,11 @@ class Archive(Protocol):
     has_objects: bool
     """Whether it can be read back, by object."""
 
-    def store(self, leaving: LeavingRange) -> str | None:
+    def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         """Put the messages there, durably; returns the digest of the object, if it has any.
 
-        The same range again is the same object.
+        The same range again is the same object.  An object holds the rows as they are stored, sealed ones
+        sealed; ``messages`` is for a handler.
 
         Raises:
             ArchiveError: it was not stored.
@@ -166,10 +168,28 @@ def decode(content: bytes) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     return header, rows
 
 
-def archived_messages(content: bytes) -> list[Message]:
-    """The messages of an object as values."""
+def archived_messages(fetcher: Fetcher, shard_key: UUID, content: bytes) -> list[Message]:
+    """The messages of an owner's object as values; what is sealed in it is opened.
+
+    Raises:
+        SealedContentError, KeyUnavailableError: it cannot be opened.
+    """
     _header, rows = decode(content)
-    return read_rows([_archived(row) for row in rows])
+    stored = [_archived(row) for row in rows]
+    opened = fetcher.fetch(
+        OpenArchived(
+            shard_key=shard_key,
+            ids=[one.id for one in stored],
+            envelopes=[one.envelope for one in stored],
+            metadata=[one.metadata for one in stored],
+        )
+    )
+    return read_rows(
+        [
+            replace(one, envelope=clear.envelope, metadata=clear.metadata)
+            for one, clear in zip(stored, opened, strict=True)
+        ]
+    )
 
 
 def _archived(row: Mapping[str, Any]) -> ArchivedMessage:

@@ -9,13 +9,14 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.upkeep.archive import archived_messages, decode
 from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
 from strandline.pipelines.upkeep.removal import OpenArchive
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ArchiveError, ConflictError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.retention import (
     ArchivedObjects,
     ArchivedObjectsRow,
@@ -83,9 +84,10 @@ def read_archived(
     Raises:
         ArchiveError: an object cannot be read, or went to a handler.
     """
+    database.run(append_act(identity, Act.here("reveal", detail={"from": "archive"})))
     for one in database.run(archived_ranges(identity.shard_key, identity.session_key)):
         if one.state == "removed" and one.archive is not None:
-            yield from archived_messages(_content(open_archive, one))
+            yield from archived_messages(database, identity.shard_key, _content(open_archive, one))
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,6 +118,7 @@ def restore(
         ConflictError: the new session holds something else, or belongs to another owner.
         ArchiveError: an object cannot be read.
     """
+    _refuse_sealed(database, identity, new)
     ranges = [
         one
         for one in database.run(archived_ranges(identity.shard_key, identity.session_key))
@@ -130,15 +133,27 @@ def restore(
     _claim(database, new)
     database.run(
         record_retention(
-            RetentionLevel(new.namespace, new.shard_key, new.session_key),
+            RetentionLevel(new.namespace, new),
             Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive=""),
-            "restore",
+            Act.here("retention"),
         )
     )
+    act = Act.here("restore", count=sum(one.messages for one in ranges))
+    database.run(append_act(new, act))
     messages = sum(
         _restore_range(database, open_archive, identity.session_key, new, policy, one) for one in ranges
     )
     return Restored(new.session_id, messages, len(ranges), ttl_seconds)
+
+
+def _refuse_sealed(database: Database, identity: SessionIdentity, new: SessionIdentity) -> None:
+    """What is sealed under one owner's key opens under no other's; sessions without a user own themselves."""
+    if new.shard_key != identity.shard_key and database.run(find_owner_keys(identity.shard_key)) is not None:
+        raise ArchiveError(
+            f"Session {quote(identity.session_id)} has no user and is encrypted under its own key, so its"
+            " messages cannot be brought back to another session. Read them instead:"
+            " strandline retention archived --messages."
+        )
 
 
 def _restore_range(

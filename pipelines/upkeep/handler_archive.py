@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from importlib.metadata import entry_points
 
-from strandline.pipelines.upkeep.archive import LeavingRange
+from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.values.message import Message
@@ -54,7 +54,7 @@ class HandlerArchive:
 
     has_objects = False
 
-    def store(self, leaving: LeavingRange) -> str | None:
+    def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         given = LeavingMessages(
             namespace=leaving.namespace,
             session_id=leaving.session_id,
@@ -63,7 +63,7 @@ class HandlerArchive:
             from_seq=leaving.from_seq,
             through_seq=leaving.through_seq,
             cause=leaving.cause,
-            messages=tuple(leaving.messages()),
+            messages=tuple(messages()),
         )
         try:
             self._handler(given)

@@ -16,14 +16,15 @@ from obstore.store import LocalStore, ObjectStore, from_url
 
 from strandline.pipelines.upkeep.archive import (
     LeavingRange,
+    ReadMessages,
     digest_of,
     encode,
     manifest,
 )
 from strandline.schemas.errors import ArchiveError
 
-# A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is given
-# up after 30 seconds, which is the library's own limit.)
+# A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is
+# given up after 30 seconds, which is the library's own limit.)
 MAX_RETRIES = 2
 
 _ERRORS = (BaseError, OSError)
@@ -55,7 +56,7 @@ class ObjectArchive:
 
     has_objects = True
 
-    def store(self, leaving: LeavingRange) -> str | None:
+    def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         name, content = leaving.object_name, encode(leaving)
         self._create(name, content)
         self._create(_manifest_name(name), manifest(name, content, leaving))

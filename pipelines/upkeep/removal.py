@@ -16,6 +16,7 @@ from functools import partial
 from typing import Literal
 from uuid import UUID, uuid4
 
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.flush.flush import deliver_by_hand
 from strandline.pipelines.flush.plan import Entry, plan_manual
@@ -40,9 +41,11 @@ from strandline.schemas.queries.conversation.retention import (
     RemoveMessagesRow,
 )
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
+from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import EVENT_VERSION
-from strandline.schemas.values.identity import SessionKeys
+from strandline.schemas.values.identity import SessionKeys, identify_session
 from strandline.schemas.values.lanes import Ring
+from strandline.schemas.values.message import Message, read_rows
 
 logger = logging.getLogger("strandline.retention")
 
@@ -210,7 +213,7 @@ class Remover:
             self._database.fetch(
                 NameObject(**step.keys, object_name=leaving.object_name if archive.has_objects else None)
             )
-            digest = archive.store(leaving)
+            digest = archive.store(leaving, partial(self._messages, step))
         self._reach("removal_stored")
         marked = self._database.fetch(
             MarkArchived(
@@ -220,6 +223,13 @@ class Remover:
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _messages(self, step: _Step) -> list[Message]:
+        """The messages as values, for a handler."""
+        rows = self._database.fetch(
+            RangeMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
+        )
+        return read_rows(rows)
 
     def _remove(self, step: _Step) -> RemoveMessagesRow:
         outcome: RemoveMessagesRow = self._database.run(_removed(step))
@@ -232,7 +242,7 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        kept = [row for row in rows if row.is_important]
+        leaving = [row.seq for row in rows if not row.is_important]
         lock = LockSharedSession(
             shard_key=step.row.shared_key,
             session_key=step.session["session_key"],
@@ -244,12 +254,7 @@ class Remover:
             tx.fetch(lock)
             tx.fetch(
                 ClearShared(
-                    shard_key=step.row.shared_key,
-                    session_key=step.session["session_key"],
-                    from_seq=step.from_seq,
-                    through_seq=step.row.through_seq,
-                    seqs=[row.seq for row in kept],
-                    envelopes=[row.envelope for row in kept],
+                    shard_key=step.row.shared_key, session_key=step.session["session_key"], seqs=leaving
                 )
             )
 
@@ -347,11 +352,16 @@ class _Step:
 
 def _removed(step: _Step) -> Operation[RemoveMessagesRow]:
     """One transaction, tried again if Postgres rolls it back in favour of another."""
-    outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step))
+    act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
+    outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step, act))
     return outcome
 
 
-def _remove_once(step: _Step) -> Operation[RemoveMessagesRow]:
+def _remove_once(step: _Step, act: Act) -> Operation[RemoveMessagesRow]:
     (outcome,) = yield from fetch(RemoveMessages(**step.keys))
     yield from take_away_again(step.session["shard_key"], outcome.touched)
+    if outcome.status == "removed":
+        row = step.row
+        session = identify_session(row.namespace, row.session_id, row.user_id)
+        yield from append_act(session, replace(act, count=outcome.removed))
     return outcome

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.policies import (
     RetentionAct,
     RetentionLevel,
@@ -56,10 +57,11 @@ class MemoryRetention(MemorySearch):
     @property
     def _retention_level(self) -> RetentionLevel:
         identity = self._identity
-        return RetentionLevel(identity.namespace, identity.shard_key, identity.session_key)
+        return RetentionLevel(identity.namespace, identity)
 
     def _set_retention(self, retention: object, actor: str | None) -> Operation[int]:
         if not isinstance(retention, Retention):
             raise InvalidMessageError("retention", f"must be a Retention, not {type(retention).__name__}")
         yield from check_unowned(self._identity)
-        return (yield from record_retention(self._retention_level, retention, actor))
+        act = Act.here("retention", actor=actor)
+        return (yield from record_retention(self._retention_level, retention, act))

@@ -241,6 +241,17 @@ RETURNING step_id
 SELECT status, messages FROM strandline.restore_session_v1(%(shard_key)s, %(session_key)s, %(old_key)s,
     %(policy)s::jsonb, %(event_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
 
+-- name: open_archived
+-- Messages of an owner as an archive holds them, for the drivers to open.
+-- params: shard_key uuid, ids text[], envelopes text[], metadata text?[]
+-- row: shard_key uuid, id text, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
+-- repeatable
+SELECT %(shard_key)s::uuid AS shard_key, o.id, o.envelope, o.metadata
+FROM unnest(%(ids)s::text[], %(envelopes)s::text[], %(metadata)s::text[]) WITH ORDINALITY
+    AS o (id, envelope, metadata, place)
+ORDER BY o.place
+
 -- name: insert_archived_input
 -- Messages from the archive for a derivation to be made of; those that are there stay.
 -- params: shard_key uuid, session_key uuid, generation_id integer, messages json

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RecordRetentionActRow(NamedTuple):
@@ -481,6 +482,34 @@ class RestoreRange(Query[RestoreRangeRow]):
         messages: str,
     ) -> None:
         self.values = (shard_key, session_key, old_key, policy, event_id, from_seq, through_seq, messages)
+
+
+class OpenArchivedRow(NamedTuple):
+    shard_key: UUID
+    id: str
+    envelope: str
+    metadata: str | None
+
+
+class OpenArchived(Query[OpenArchivedRow]):
+    """Messages of an owner as an archive holds them, for the drivers to open."""
+
+    __slots__ = ()
+    name = "open_archived"
+    repeatable = True
+    row = OpenArchivedRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(2, "json", "message", 1),
+            Mark(3, "json", "metadata", 1),
+        ),
+    )
+
+    def __init__(
+        self, *, shard_key: UUID, ids: list[str], envelopes: list[str], metadata: list[str | None]
+    ) -> None:
+        self.values = (shard_key, ids, envelopes, metadata)
 
 
 class InsertArchivedInput(Query[Never]):

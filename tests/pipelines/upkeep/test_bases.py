@@ -49,9 +49,8 @@ def filled(stack: EmbeddedStack) -> Iterator[str]:
         for session in ("s", "t"):
             memory = Memory.from_defaults(session, user_id="ana", database_url=url, **LIMITS)
             for number in range(1, 61):
-                role = "user" if number % 2 else "assistant"
                 text = f"My {session} boat number {number} is called A{number}."
-                memory.put(Message(role=role, content=text))
+                memory.put(Message(role="user" if number % 2 else "assistant", content=text))
                 # Of the one session the batches are small, of the other as large as can be.
                 if session == "s" and number % 8 == 0:
                     drain_everything(database, url, settings)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, Literal
 from urllib.parse import urlsplit
 
 import pytest
@@ -40,8 +40,8 @@ OLD = 20
 
 def said(number: int) -> Message:
     important = {"important": True} if number == 4 else {}
-    role = "user" if number % 2 == 0 else "assistant"
-    return Message(role=role, content=f"word{number} about boats and harbours", metadata=important)
+    text = f"word{number} about boats and harbours"
+    return Message(role="assistant" if number % 2 else "user", content=text, metadata=important)
 
 
 @pytest.fixture(scope="module")
@@ -109,7 +109,7 @@ def test_filters_by_metadata_hide_it_as_well(memory: Memory) -> None:
 def test_no_search_finds_it(make_memory: MakeMemory, memory: Memory) -> None:
     other = make_memory("t", user_id="ana", **LIMITS)
     asked = "word10 about boats"
-    scopes: list[tuple[Memory, str]] = [(memory, "session"), (other, "owner")]
+    scopes: list[tuple[Memory, Literal["session", "owner"]]] = [(memory, "session"), (other, "owner")]
     for where, scope in scopes:
         assert 10 in [found.message.seq for found in where.search(asked, scope=scope)]
     memory.set_retention(MONTH)
@@ -257,7 +257,7 @@ def _id_of(memory: Memory, seq: int) -> str:
 
 
 def _url(memory: Memory) -> str:
-    url = memory._resources.settings.database_url  # type: ignore[attr-defined]
+    url = memory._resources.settings.database_url
     assert url is not None
     return str(url.get_secret_value())
 
