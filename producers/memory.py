@@ -9,6 +9,7 @@ from typing import Any, Self
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
     check_seq,
@@ -23,6 +24,7 @@ from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
@@ -48,7 +50,7 @@ from strandline.schemas.values.identity import (
 from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -65,6 +67,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        redaction: applied to what is put; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -79,8 +82,9 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key)
+        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
@@ -113,7 +117,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner)
+        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -137,7 +141,8 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         the same ``seq`` and adds nothing.
 
         Raises:
-            InvalidMessageError: it cannot be stored as given.
+            InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             ConflictError: its id was already used with different content.
             OwnerError: the session belongs to another owner.
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.

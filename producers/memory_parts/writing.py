@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import listed_messages
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
@@ -13,7 +14,7 @@ from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
@@ -24,6 +25,7 @@ class MemoryWriting(MemorySearch):
     _put_limits: PutLimits
     _count_text: Callable[[str], int]
     _part_tokens: Mapping[str, int]
+    _redaction: Redaction | None
 
     def _changing_policy(
         self, change: PolicyChange, actor: str | None, connection: object | None
@@ -38,10 +40,20 @@ class MemoryWriting(MemorySearch):
     def _put_all(
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        most = self._resources.settings.max_messages_per_put
+        if self._redaction is not None:
+            return self._put_redacted(messages, accept, most, in_callers_transaction)
+        request = self._check_put(messages, max_messages=most)
         if self._resources.compliance is not None:
             return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
+
+    def _put_redacted(
+        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        """The same, off the event loop as far as a hook of the application runs."""
+        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
+        return (yield from self._put_checked(request, accept, in_callers_transaction))
 
     def _put_checked(
         self, request: PutRequest, accept: Accept, in_callers_transaction: bool
@@ -56,7 +68,9 @@ class MemoryWriting(MemorySearch):
         request.flags = act.flags
         return request
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         return PutRequest.check(
             messages,
             identity=self._identity,
@@ -65,18 +79,21 @@ class MemoryWriting(MemorySearch):
             part_tokens=self._part_tokens,
             limits=self._put_limits,
             max_messages=max_messages,
+            redaction=None if is_redacted else self._redaction,
         )
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        request = None
+        request: PutRequest | None = None
         if messages:
             limit = self._resources.settings.max_messages_per_put
-            request = self._check_put(messages, max_messages=limit)
+            check = partial(self._check_put, messages, max_messages=limit)
+            request = check() if self._redaction is None else (yield Run(check))
             request.act = None  # all of it is one act
         act = Act.here("set", count=len(messages))
         kept = [] if request is None else [message.source for message in request.messages]
-        return self._recorder.change(act, partial(self._replace_messages, request), messages=kept)
+        changing = partial(self._replace_messages, request)
+        return (yield from self._recorder.change(act, changing, messages=kept))
 
     def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
         yield from reset(self._identity, None, derived=False)
