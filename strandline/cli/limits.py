@@ -131,10 +131,10 @@ def set_limits(
             usd_per_day=usd_per_day,
             agents_read_only=agents_read_only or None,
         )
-        given = [column for column in _OPTIONS if limits_to_set.params[column] is not None]
+        columns = [column for column in _OPTIONS if limits_to_set.params[column] is not None]
         with database.transaction() as tx:
             tx.fetch(limits_to_set)
-            tx.fetch(append_query(namespace, Act.here("limits", detail={"set": given})))
+            tx.fetch(append_query(namespace, Act.here("limits", detail={"set": columns})))
         _apply_at_once(database, namespace)
         for note in _notes(database, settings, namespace, usd_per_day):
             say(note, err=True)
