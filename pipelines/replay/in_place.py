@@ -34,6 +34,7 @@ from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import find_owner_keys
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
@@ -49,6 +50,8 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatchesRow,
     SelectedOwners,
 )
+from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
 
@@ -238,8 +241,9 @@ class _Run:
             self.counts = self.counts.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
+        keys = self._database.run(find_owner_keys(shard_key))
         with self._database.transaction() as tx:
-            derived = _derived_chunks(effect) if effect else None
+            derived = _derived_chunks(effect, keys) if effect else None
             same = _is_same(tx, batch, DigestChunks(**_made_by(batch)), derived)
             if not same:
                 tx.fetch(DeleteChunks(**_made_by(batch)))
@@ -272,7 +276,12 @@ class _Run:
         return read_batch(self._database, lane, row.batch_id, row.event_ids)
 
 
-def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
+def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChunks:
+    """With words as they are stored."""
+    words, speakers = rows["lexemes"], rows["speakers"]
+    if keys is not None:
+        words = [keyed_tsvector(keys, text) for text in words]
+        speakers = [keyed_array(keys, text) for text in speakers]
     return DigestDerivedChunks(
         session_keys=rows["session_keys"],
         from_seqs=rows["from_seqs"],
@@ -280,10 +289,10 @@ def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
         through_seqs=rows["through_seqs"],
         event_ids=rows["event_ids"],
         lengths=rows["lengths"],
-        lexemes=rows["lexemes"],
+        lexemes=words,
         embeddings=rows["embeddings"],
         roles=rows["roles"],
-        speakers=rows["speakers"],
+        speakers=speakers,
         tones=rows["tones"],
         said_on=rows["said_on"],
     )

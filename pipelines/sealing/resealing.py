@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from strandline.pipelines.sealing.derived_rows import reseal_answers, reseal_chunks, reseal_states
 from strandline.pipelines.sealing.message_rows import (
     reseal_corrections,
     reseal_messages,
@@ -36,6 +37,9 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_messages,
     reseal_shared_messages,
     reseal_corrections,
+    reseal_chunks,
+    reseal_states,
+    reseal_answers,
 )
 
 PAGE_ROWS = 200

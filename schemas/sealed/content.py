@@ -240,9 +240,12 @@ def _numbers(marks: Marks, rows: Sequence[Any]) -> set[int]:
     }
 
 
-def _texts(value: str | list[str | None] | None) -> list[str]:
+def _texts(value: str | bytes | list[str | None] | None) -> list[str]:
     if value is None:
         return []
+    if isinstance(value, bytes):
+        # Of bytes, only what names the key is text.
+        return [value[:32].decode("ascii", "replace")]
     return [value] if isinstance(value, str) else [item for item in value if item is not None]
 
 

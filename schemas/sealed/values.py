@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 from uuid import UUID
 
 from strandline.schemas.sealing.marks import Mark
 from strandline.schemas.sealing.owner_keys import OwnerKeys
-from strandline.schemas.sealing.tokens import escape, escape_json
+from strandline.schemas.sealing.tokens import escape, escape_bytes, escape_json
 
 
 def seal_values(mark: Mark, values: Sequence[Any], keys: OwnerKeys | None) -> Any:
@@ -19,6 +20,8 @@ def seal_values(mark: Mark, values: Sequence[Any], keys: OwnerKeys | None) -> An
         return None
     if mark.form == "transition":
         return value if keys is not None and not keys.is_settled else None
+    if mark.form == "query":
+        return query_words(value, keys)
     bound = "" if mark.bound is None else values[mark.bound]
     if isinstance(value, list):
         bounds = bound if isinstance(bound, list) else [bound] * len(value)
@@ -39,8 +42,14 @@ def _seal(mark: Mark, value: Any, bound: Any, keys: OwnerKeys | None) -> Any:
             return keys.seal_json(value, mark.kind, bound)
         case "name":
             return keys.seal_name(value, mark.kind)
+        case "bytes":
+            return keys.seal_bytes(value, mark.kind)
         case "word":
             return keys.word(value)
+        case "tsvector":
+            return keyed_tsvector(keys, value)
+        case "array":
+            return keyed_array(keys, value)
         case "digest":
             return keys.digest(value)
         case "label":
@@ -56,9 +65,53 @@ def _in_clear(mark: Mark, value: Any) -> Any:
         return escape(value)
     if mark.form == "json":
         return escape_json(value)
+    if mark.form == "bytes":
+        return escape_bytes(value)
     if mark.form == "within":
         return change_within(value, mark.kind, _escape_within)
     return value
+
+
+def query_words(words: Sequence[str], keys: OwnerKeys | None) -> list[str]:
+    """Words to look for among an owner's: keyed, and in clear as well while some rows may be."""
+    if keys is None:
+        return list(words)
+    keyed = [keys.word(word) for word in words]
+    return keyed if keys.is_settled else [*keyed, *words]
+
+
+# A lexeme as ``to_tsvector_text`` quotes it, and an item of an array as ``Voice.speaker`` does.
+_LEXEME = re.compile(r"'((?:[^'\\]|''|\\\\)*)'")
+_ESCAPED = re.compile(r"\\(.)")
+_ITEM = re.compile(r'"((?:[^"\\]|\\.)*)"')
+
+
+def keyed_tsvector(keys: OwnerKeys, text: str) -> str:
+    """The literal of a text to search, with its words keyed; a word that is keyed already stays."""
+    return _LEXEME.sub(lambda match: f"'{_keyed(keys, _unquoted(match[1]))}'", text)
+
+
+def keyed_array(keys: OwnerKeys, text: str) -> str:
+    """The literal of an array of words, with these keyed."""
+
+    def key(match: re.Match[str]) -> str:
+        word = _ESCAPED.sub(r"\1", match[1])
+        return f'"{_keyed(keys, word)}"'
+
+    return _ITEM.sub(key, text)
+
+
+def keyed_words(keys: OwnerKeys, words: Sequence[str]) -> str:
+    """The literal of an array of words that are stored, with those keyed that are not."""
+    return f"{{{','.join(_keyed(keys, word) for word in words)}}}"
+
+
+def _unquoted(lexeme: str) -> str:
+    return lexeme.replace("''", "'").replace("\\\\", "\\")
+
+
+def _keyed(keys: OwnerKeys, word: str) -> str:
+    return word if keys.is_word(word) else keys.word(word)
 
 
 def keyed_label(keys: OwnerKeys, session_key: UUID, label: int) -> int:
@@ -79,6 +132,8 @@ def open_value(mark: Mark, row: Sequence[Any], keys: OwnerKeys) -> Any:
     bound = "" if mark.bound is None else (row[mark.bound] or "")
     if mark.form == "within":
         return change_within(value, mark.kind, _opener(keys)) if '"sealed:' in value else value
+    if mark.form == "bytes":
+        return keys.open_bytes(value, mark.kind)
     open_one = keys.open_name if mark.form == "name" else keys.open
     if isinstance(value, list):
         return [None if item is None else open_one(item, mark.kind, *_beside(mark, bound)) for item in value]

@@ -166,6 +166,7 @@ GROUP BY c.generation_id, c.from_seq, c.through_seq ORDER BY c.generation_id, c.
 -- The first state of each folding pipeline that a message went into.
 -- params: event_id uuid, shard_key uuid, session_key uuid
 -- row: generation_id integer, through_seq bigint, state text, batch_id uuid, created_at timestamptz
+-- opens: state json state
 SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM strandline.block_state b
 JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s

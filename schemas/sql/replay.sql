@@ -153,6 +153,7 @@ ON CONFLICT DO NOTHING
 -- The states of an ordered lane in order, each with the batch that made it.
 -- params: shard_key uuid, scope_key uuid, generation_id integer
 -- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[]
+-- opens: state json state
 SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids
 FROM strandline.block_state f
 JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
@@ -163,6 +164,7 @@ ORDER BY f.ordinal
 -- The state of a batch as it is derived again.
 -- params: state jsonb, shard_key uuid, scope_key uuid, generation_id integer, batch_id uuid
 -- row: ordinal bigint
+-- seals: state json state
 UPDATE strandline.block_state SET state = %(state)s::jsonb
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND batch_id = %(batch_id)s
@@ -227,6 +229,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 -- The answers of a batch.
 -- params: shard_key uuid, batch_id uuid
 -- row: step text, model text, prompt_hash text, body bytea
+-- opens: body bytes answer
 SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
@@ -382,6 +385,7 @@ ORDER BY 1, 2, 3
 -- The newest states of two derivations of an owner's lanes, side by side.
 -- params: shard_key uuid, old integer, new integer
 -- row: session_id text, before text?, after text?
+-- opens: before json state, after json state
 SELECT coalesce(s.session_id, '') AS session_id, o.state::text AS before, n.state::text AS after
 FROM (
     SELECT DISTINCT f.scope_key FROM strandline.block_state f

@@ -73,3 +73,74 @@ UPDATE strandline.correction c SET digest = n.digest
 FROM unnest(%(session_keys)s::uuid[], %(numbers)s::integer[], %(digests)s::bytea[]) AS n (session_key, number, digest)
 WHERE c.shard_key = %(shard_key)s AND c.session_key = n.session_key AND c.number = n.number
 RETURNING c.number
+
+-- name: unsealed_chunks
+-- The next pieces of an owner's messages, of any generation, with words that are not keyed.
+-- params: shard_key uuid, after_generation integer, after_session uuid, after_seq bigint, after_piece integer, limit bigint
+-- row: generation_id integer, session_key uuid, from_seq bigint, piece integer, version text, lexemes text, speaker text[]
+-- repeatable
+SELECT c.generation_id, c.session_key, c.from_seq, c.piece, c.xmin::text AS version, c.lexemes::text, c.speaker
+FROM strandline.chunk c
+WHERE c.shard_key = %(shard_key)s AND (c.generation_id, c.session_key, c.from_seq, c.piece)
+        > (%(after_generation)s, %(after_session)s, %(after_seq)s, %(after_piece)s)
+    AND (EXISTS (SELECT FROM unnest(tsvector_to_array(c.lexemes)) AS u (word) WHERE left(u.word, 1) <> 'K')
+        OR EXISTS (SELECT FROM unnest(c.speaker) AS u (word) WHERE left(u.word, 1) <> 'K'))
+ORDER BY c.generation_id, c.session_key, c.from_seq, c.piece LIMIT %(limit)s
+
+-- name: reseal_chunks
+-- Store pieces with keyed words.
+-- params: shard_key uuid, generation_ids integer[], session_keys uuid[], from_seqs bigint[], pieces integer[], versions
+--     text[], lexemes text[], speakers text[]
+-- row: piece integer
+-- repeatable
+WITH change AS (
+    @note_chunk_change(%(shard_key)s)
+)
+UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[]
+FROM unnest(%(generation_ids)s::integer[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
+    %(versions)s::text[], %(lexemes)s::text[], %(speakers)s::text[])
+    AS n (generation_id, session_key, from_seq, piece, version, lexemes, speaker)
+WHERE c.shard_key = %(shard_key)s AND c.generation_id = n.generation_id AND c.session_key = n.session_key
+    AND c.from_seq = n.from_seq AND c.piece = n.piece AND c.xmin::text = n.version
+RETURNING c.piece
+
+-- name: unsealed_states
+-- The next states of an owner's lanes that are not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_batch uuid, limit bigint
+-- row: batch_id uuid, version text, state text
+-- repeatable
+SELECT b.batch_id, b.xmin::text AS version, b.state::text FROM strandline.block_state b
+WHERE b.shard_key = %(shard_key)s AND b.batch_id > %(after_batch)s
+    AND left(b.state::text, length(%(prefix)s)) <> %(prefix)s
+ORDER BY b.batch_id LIMIT %(limit)s
+
+-- name: reseal_states
+-- Store states in the form that they are to have.
+-- params: shard_key uuid, batch_ids uuid[], versions text[], states text[]
+-- row: batch_id uuid
+-- repeatable
+UPDATE strandline.block_state b SET state = n.state::jsonb
+FROM unnest(%(batch_ids)s::uuid[], %(versions)s::text[], %(states)s::text[]) AS n (batch_id, version, state)
+WHERE b.shard_key = %(shard_key)s AND b.batch_id = n.batch_id AND b.xmin::text = n.version
+RETURNING b.batch_id
+
+-- name: unsealed_answers
+-- The next stored answers of models that are not sealed under the newest data key.
+-- params: shard_key uuid, prefix bytea, after_batch uuid, after_step text, limit bigint
+-- row: batch_id uuid, step text, version text, body bytea
+-- repeatable
+SELECT a.batch_id, a.step, a.xmin::text AS version, a.body FROM strandline.answer a
+WHERE a.shard_key = %(shard_key)s AND (a.batch_id, a.step) > (%(after_batch)s, %(after_step)s)
+    AND substring(a.body for octet_length(%(prefix)s)) <> %(prefix)s
+ORDER BY a.batch_id, a.step LIMIT %(limit)s
+
+-- name: reseal_answers
+-- Store answers in the form that they are to have.
+-- params: shard_key uuid, batch_ids uuid[], steps text[], versions text[], bodies bytea[]
+-- row: step text
+-- repeatable
+UPDATE strandline.answer a SET body = n.body
+FROM unnest(%(batch_ids)s::uuid[], %(steps)s::text[], %(versions)s::text[], %(bodies)s::bytea[])
+    AS n (batch_id, step, version, body)
+WHERE a.shard_key = %(shard_key)s AND a.batch_id = n.batch_id AND a.step = n.step AND a.xmin::text = n.version
+RETURNING a.step

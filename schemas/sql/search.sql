@@ -5,6 +5,7 @@
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
 --     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
+-- seals: lexemes tsvector, speakers array
 WITH change AS (
     @note_chunk_change(%(shard_key)s)
 ), known AS (
@@ -33,6 +34,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
 -- opens: envelope json message id, metadata json metadata id
+-- seals: lexemes query, names query
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ClaimSessionRow(NamedTuple):
@@ -491,6 +492,7 @@ class ShowStates(Query[ShowStatesRow]):
     __slots__ = ()
     name = "show_states"
     row = ShowStatesRow
+    marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)

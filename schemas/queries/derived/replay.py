@@ -8,6 +8,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ReplayLanesRow(NamedTuple):
@@ -263,6 +264,7 @@ class LaneStates(Query[LaneStatesRow]):
     __slots__ = ()
     name = "lane_states"
     row = LaneStatesRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
         self.values = (shard_key, scope_key, generation_id)
@@ -278,6 +280,7 @@ class RewriteState(Query[RewriteStateRow]):
     __slots__ = ()
     name = "rewrite_state"
     row = RewriteStateRow
+    marks = Marks(owner=1, seals=(Mark(0, "json", "state"),))
 
     def __init__(
         self, *, state: str, shard_key: UUID, scope_key: UUID, generation_id: int, batch_id: UUID
@@ -400,6 +403,7 @@ class StoredAnswers(Query[StoredAnswersRow]):
     __slots__ = ()
     name = "stored_answers"
     row = StoredAnswersRow
+    marks = Marks(owner=0, opens=(Mark(3, "bytes", "answer"),))
 
     def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
         self.values = (shard_key, batch_id)
@@ -606,6 +610,13 @@ class CompareStates(Query[CompareStatesRow]):
     __slots__ = ()
     name = "compare_states"
     row = CompareStatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "json", "state"),
+            Mark(2, "json", "state"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
         self.values = (shard_key, old, new)

@@ -281,6 +281,7 @@ class ExplainStates(Query[ExplainStatesRow]):
     __slots__ = ()
     name = "explain_states"
     row = ExplainStatesRow
+    marks = Marks(owner=1, opens=(Mark(2, "json", "state"),))
 
     def __init__(self, *, event_id: UUID, shard_key: UUID, session_key: UUID) -> None:
         self.values = (event_id, shard_key, session_key)

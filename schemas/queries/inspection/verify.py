@@ -403,7 +403,7 @@ class VerifySearchableRow(NamedTuple):
 class VerifySearchable(Query[VerifySearchableRow]):
     """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
     event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
-    contents of plain text.
+    contents of plain text, not sealed ones.
     """
 
     __slots__ = ()
