@@ -13,9 +13,11 @@ written. By stage:
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
@@ -39,9 +41,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
     DeleteChunks,
-    DigestCandidates,
     DigestChunks,
-    DigestDerivedCandidates,
     DigestDerivedChunks,
     IsApplied,
     LockLaneForReplay,
@@ -49,6 +49,8 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatches,
     SelectedBatchesRow,
     SelectedOwners,
+    StoredCandidates,
+    StoredCandidatesRow,
 )
 from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -259,9 +261,10 @@ class _Run:
             self.counts = self.counts.plus(batches=1, kept=1)
             return
         rows = stage.effect(batch, work, answers).rows
-        derived = _derived_candidates(rows) if rows else None
+        derived = [] if rows is None else _derived_candidates(rows)
         with self._database.transaction() as tx:
-            same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
+            # A reset may have taken away what it was made of since it was read.
+            same = not _lock_applied(tx, batch) or _stored_candidates(tx, batch) == derived
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
     @property
@@ -298,10 +301,29 @@ def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChu
     )
 
 
-def _derived_candidates(rows: CandidateRows) -> DigestDerivedCandidates:
-    return DigestDerivedCandidates(
-        model=rows["model"], prompt_hash=rows["prompt_hash"], candidates=rows["candidates"]
-    )
+def _stored_candidates(tx: Fetcher, batch: Batch) -> list[StoredCandidatesRow]:
+    return tx.fetch(StoredCandidates(**_made_by(batch)))
+
+
+def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:
+    """The candidates that answers make now, as the statement gives those that are stored."""
+    candidates = [
+        StoredCandidatesRow(
+            event_id=UUID(one["event_id"]),
+            ordinal=one["ordinal"],
+            session_key=UUID(one["session_key"]),
+            text=one["text"],
+            seqs=one["seqs"],
+            topics=one["topics"],
+            said_by=one["said_by"],
+            about_date=None if one["about_date"] is None else date.fromisoformat(one["about_date"]),
+            said_at=datetime.fromisoformat(one["said_at"]),
+            model=rows["model"],
+            prompt_hash=rows["prompt_hash"],
+        )
+        for one in json.loads(rows["candidates"])
+    ]
+    return sorted(candidates, key=lambda one: (one.event_id, one.ordinal))
 
 
 class _Digest(Protocol):

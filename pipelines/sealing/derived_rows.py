@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.application.resealing import (
     ResealAnswers,
     ResealChunks,
@@ -21,10 +21,10 @@ STATE, ANSWER = "state", "answer"
 _NOTHING = UUID(int=0)
 
 
-def reseal_chunks(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_chunks(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Key the words of an owner's pieces; yields how many were found, page by page."""
     generation, session, seq, piece = -1, _NOTHING, 0, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedChunks(
             shard_key=keys.shard_key,
             after_generation=generation,
@@ -36,7 +36,7 @@ def reseal_chunks(database: Database, keys: OwnerKeys, page: int) -> Iterator[in
     ):
         last = rows[-1]
         generation, session, seq, piece = last.generation_id, last.session_key, last.from_seq, last.piece
-        database.fetch(
+        fetcher.fetch(
             ResealChunks(
                 shard_key=keys.shard_key,
                 generation_ids=[row.generation_id for row in rows],
@@ -51,14 +51,14 @@ def reseal_chunks(database: Database, keys: OwnerKeys, page: int) -> Iterator[in
         yield len(rows)
 
 
-def reseal_states(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_states(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Seal the states of an owner's lanes."""
     after = _NOTHING
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedStates(shard_key=keys.shard_key, prefix=keys.json_prefix, after_batch=after, limit=page)
     ):
         after = rows[-1].batch_id
-        database.fetch(
+        fetcher.fetch(
             ResealStates(
                 shard_key=keys.shard_key,
                 batch_ids=[row.batch_id for row in rows],
@@ -69,10 +69,10 @@ def reseal_states(database: Database, keys: OwnerKeys, page: int) -> Iterator[in
         yield len(rows)
 
 
-def reseal_answers(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_answers(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Seal what models have answered."""
     batch, step = _NOTHING, ""
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedAnswers(
             shard_key=keys.shard_key,
             prefix=keys.prefix.encode(),
@@ -82,7 +82,7 @@ def reseal_answers(database: Database, keys: OwnerKeys, page: int) -> Iterator[i
         )
     ):
         batch, step = rows[-1].batch_id, rows[-1].step
-        database.fetch(
+        fetcher.fetch(
             ResealAnswers(
                 shard_key=keys.shard_key,
                 batch_ids=[row.batch_id for row in rows],

@@ -13,12 +13,18 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.pipelines.sealing.derived_rows import reseal_answers, reseal_chunks, reseal_states
+from strandline.pipelines.sealing.fact_rows import (
+    reseal_candidates,
+    reseal_fact_events,
+    reseal_facts,
+    reseal_revisions,
+)
 from strandline.pipelines.sealing.message_rows import (
     reseal_corrections,
     reseal_messages,
     reseal_shared_messages,
 )
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
     RetireDataKeys,
@@ -30,8 +36,10 @@ from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
 
-Reseal = Callable[[Database, OwnerKeys, int], Iterator[int]]
+Reseal = Callable[[Fetcher, OwnerKeys, int], Iterator[int]]
 
+# An owner's facts are compared by their words: they are sealed together, when the owner gets its keys.
+FACT_TABLES: tuple[Reseal, ...] = (reseal_facts, reseal_revisions, reseal_candidates, reseal_fact_events)
 # Every table whose rows hold content; each yields how many rows it found, page by page.
 RESEALED: tuple[Reseal, ...] = (
     reseal_messages,
@@ -40,6 +48,7 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_chunks,
     reseal_states,
     reseal_answers,
+    *FACT_TABLES,
 )
 
 PAGE_ROWS = 200

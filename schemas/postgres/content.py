@@ -61,7 +61,9 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
     """Whether any marked column of the rows has to be opened."""
     for mark in marks.opens:
         place = mark.place
-        if mark.form == "within":
+        if mark.form == "fingerprint":
+            continue  # beside its text, which is sealed if it is keyed
+        if mark.form in ("within", "traces"):
             if any(row[place] is not None and '"sealed:' in row[place] for row in rows):
                 return True
         elif mark.form == "name":

@@ -19,6 +19,9 @@ Form = Literal[
     "tsvector",
     "array",
     "digest",
+    "hex",
+    "fingerprint",
+    "traces",
     "label",
     "transition",
 ]
@@ -30,6 +33,8 @@ Form = Literal[
 - ``word``, ``digest``, ``label``: keyed forms, which SQL compares and nobody reads;
 - ``query``, ``tsvector``, ``array``: words to look for, with those in clear while some rows may be; words in
   the literal of a text to search, or of an array;
+- ``hex``: digests as hexadecimal digits; ``fingerprint``: that of the text it is bound to, which is found out
+  again when it is opened; ``traces``: what tombstones recognise facts by;
 - ``transition``: passed on in clear while some of the owner's rows may still be in clear, else NULL.
 """
 

@@ -166,6 +166,10 @@ class OwnerKeys:
         """The keyed form of a word: a capital K, which no stem holds, and thirteen letters and digits."""
         return f"{WORD_MARK}{b32encode(self._mac(b'word', word.encode(), 8))[:13].decode()}"
 
+    def reseal_name(self, stored: str, kind: str) -> str:
+        """A name that is stored, in clear or as a token, as a token."""
+        return self.seal_name(self.open_name(stored, kind), kind)
+
     def is_word(self, word: str) -> bool:
         """Whether a word is a keyed form."""
         return word.startswith(WORD_MARK)

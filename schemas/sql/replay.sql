@@ -204,26 +204,17 @@ WITH change AS (
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
--- name: digest_candidates
--- A digest of the stored candidates of a batch; edits of facts do not change it.
+-- name: stored_candidates
+-- The candidates of a batch as extract made them; edits of facts do not change these columns.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model, c.prompt_hash)::text, '|'
-    ORDER BY c.event_id, c.ordinal), '')) AS digest
+-- row: event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[], said_by text?,
+--     about_date date?, said_at timestamptz, model text, prompt_hash text
+-- opens: text text fact, topics name topic, said_by name said_by
+SELECT c.event_id, c.ordinal, c.session_key, c.text, c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model,
+    c.prompt_hash
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
-
--- name: digest_derived_candidates
--- The same digest of the candidates that `insert_candidates` would write.
--- params: model text, prompt_hash text, candidates json
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s::text, %(prompt_hash)s::text)::text, '|'
-    ORDER BY c.event_id, c.ordinal), '')) AS digest
-FROM json_to_recordset(%(candidates)s::json) AS c (
-    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
-    said_by text, about_date date, said_at timestamptz)
+ORDER BY c.event_id, c.ordinal
 
 -- name: stored_answers
 -- The answers of a batch.
@@ -320,11 +311,12 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
 
 -- name: derived_candidates
--- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size of the merge
--- work (as given to pass_on), the tokens of the event, and the texts that neither a person nor an act has dropped.
+-- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the tokens of the event,
+-- all texts, and those that neither a person nor an act has dropped.
 -- params: shard_key uuid
--- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
-SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
+-- row: event_id uuid, tokens bigint, all_texts text[], texts text[]
+-- opens: all_texts text fact, texts text fact
+SELECT c.event_id, e.tokens, array_agg(c.text ORDER BY c.ordinal) AS all_texts,
     coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL
         AND c.withheld_by IS NULL), '{}') AS texts
 FROM @serving(%(shard_key)s, '{facts}') v
@@ -353,6 +345,7 @@ FROM latest c GROUP BY c.stage
 -- The live facts of two derivations of an owner, matched by their words, or else by a message they both come from.
 -- params: shard_key uuid, old integer, new integer
 -- row: change text, before text?, after text?
+-- opens: before text fact, after text fact
 WITH old AS (
     SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(old)s AND f.live

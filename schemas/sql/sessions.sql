@@ -261,6 +261,7 @@ ORDER BY e.from_seq
 -- How many live facts an owner has, and the latest of them.
 -- params: shard_key uuid, limit bigint
 -- row: facts bigint, text text
+-- opens: text text fact
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id

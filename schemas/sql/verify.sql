@@ -809,6 +809,8 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 -- Facts with their texts and fingerprints, page by page: Python decides when two texts are the same.
 -- params: owners uuid[]?, after_shard uuid, after_generation integer, after_fact uuid, page_size bigint
 -- row: shard_key uuid, generation_id integer, fact_id uuid, text text, fingerprint bytea
+-- opens: text text fact, fingerprint fingerprint - text
+-- owner: shard_key
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
 WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (x.shard_key, x.generation_id, x.fact_id)

@@ -307,3 +307,192 @@ class ResealAnswers(Query[ResealAnswersRow]):
         shard_key: UUID,
     ) -> None:
         self.values = (batch_ids, steps, versions, bodies, shard_key)
+
+
+class UnsealedFactsRow(NamedTuple):
+    generation_id: int
+    fact_id: UUID
+    version: str
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    topics: list[str]
+    said_by: str | None
+    input: str | None
+    feedback: str | None
+
+
+class UnsealedFacts(Query[UnsealedFactsRow]):
+    """The next facts of an owner, of any generation, of which something is not sealed under the newest data
+    key.
+    """
+
+    __slots__ = ()
+    name = "unsealed_facts"
+    repeatable = True
+    row = UnsealedFactsRow
+
+    def __init__(
+        self, *, shard_key: UUID, after_generation: int, after_fact: UUID, prefix: str, limit: int
+    ) -> None:
+        self.values = (shard_key, after_generation, after_fact, prefix, limit)
+
+
+class ResealFactsRow(NamedTuple):
+    fact_id: UUID
+
+
+class ResealFacts(Query[ResealFactsRow]):
+    """Store facts in the form that they are to have. One whose words another live fact has got in its keyed
+    form in between ends in favour of that one.
+    """
+
+    __slots__ = ()
+    name = "reseal_facts"
+    repeatable = True
+    row = ResealFactsRow
+
+    def __init__(self, *, facts: str, shard_key: UUID) -> None:
+        self.values = (facts, shard_key)
+
+
+class UnsealedRevisionsRow(NamedTuple):
+    generation_id: int
+    fact_id: UUID
+    revision: int
+    version: str
+    text: str
+    fingerprint: bytes
+    lexemes: list[str]
+    own_text: str | None
+    own_fingerprint: bytes | None
+    own_lexemes: list[str] | None
+
+
+class UnsealedRevisions(Query[UnsealedRevisionsRow]):
+    """The next revisions of an owner's facts of which something is not sealed under the newest data key."""
+
+    __slots__ = ()
+    name = "unsealed_revisions"
+    repeatable = True
+    row = UnsealedRevisionsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        after_generation: int,
+        after_fact: UUID,
+        after_revision: int,
+        prefix: str,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, after_generation, after_fact, after_revision, prefix, limit)
+
+
+class ResealRevisionsRow(NamedTuple):
+    fact_id: UUID
+
+
+class ResealRevisions(Query[ResealRevisionsRow]):
+    """Store revisions in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_revisions"
+    repeatable = True
+    row = ResealRevisionsRow
+
+    def __init__(self, *, revisions: str, shard_key: UUID) -> None:
+        self.values = (revisions, shard_key)
+
+
+class UnsealedCandidatesRow(NamedTuple):
+    generation_id: int
+    event_id: UUID
+    ordinal: int
+    version: str
+    text: str
+    topics: list[str]
+    said_by: str | None
+
+
+class UnsealedCandidates(Query[UnsealedCandidatesRow]):
+    """The next candidates of an owner of which something is not sealed under the newest data key."""
+
+    __slots__ = ()
+    name = "unsealed_candidates"
+    repeatable = True
+    row = UnsealedCandidatesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        after_generation: int,
+        after_event: UUID,
+        after_ordinal: int,
+        prefix: str,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, after_generation, after_event, after_ordinal, prefix, limit)
+
+
+class ResealCandidatesRow(NamedTuple):
+    event_id: UUID
+
+
+class ResealCandidates(Query[ResealCandidatesRow]):
+    """Store candidates in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_candidates"
+    repeatable = True
+    row = ResealCandidatesRow
+
+    def __init__(self, *, candidates: str, shard_key: UUID) -> None:
+        self.values = (candidates, shard_key)
+
+
+class UnsealedFactEventsRow(NamedTuple):
+    number: int
+    version: str
+    payload: str | None
+    traces: str
+
+
+class UnsealedFactEvents(Query[UnsealedFactEventsRow]):
+    """The next of people's events about an owner's facts of which something is not sealed under the newest
+    data key.
+    """
+
+    __slots__ = ()
+    name = "unsealed_fact_events"
+    repeatable = True
+    row = UnsealedFactEventsRow
+
+    def __init__(self, *, shard_key: UUID, after_number: int, prefix: str, limit: int) -> None:
+        self.values = (shard_key, after_number, prefix, limit)
+
+
+class ResealFactEventsRow(NamedTuple):
+    number: int
+
+
+class ResealFactEvents(Query[ResealFactEventsRow]):
+    """Store these events in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_fact_events"
+    repeatable = True
+    row = ResealFactEventsRow
+
+    def __init__(
+        self,
+        *,
+        numbers: list[int],
+        versions: list[str],
+        payloads: list[str | None],
+        traces: list[str],
+        shard_key: UUID,
+    ) -> None:
+        self.values = (numbers, versions, payloads, traces, shard_key)

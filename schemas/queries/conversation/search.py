@@ -92,10 +92,12 @@ class SearchChunks(Query[SearchChunksRow]):
         seals=(
             Mark(6, "query"),
             Mark(16, "query"),
+            Mark(12, "name", "topic"),
         ),
         opens=(
             Mark(10, "json", "message", 6),
             Mark(11, "json", "metadata", 6),
+            Mark(13, "text", "fact"),
         ),
     )
 

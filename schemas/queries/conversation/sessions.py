@@ -475,6 +475,7 @@ class ShowFacts(Query[ShowFactsRow]):
     __slots__ = ()
     name = "show_facts"
     row = ShowFactsRow
+    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, limit: int) -> None:
         self.values = (shard_key, limit)

@@ -6,6 +6,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class VerifySnapshot(Query[Never]):
@@ -568,6 +569,14 @@ class VerifyFactPage(Query[VerifyFactPageRow]):
     __slots__ = ()
     name = "verify_fact_page"
     row = VerifyFactPageRow
+    marks = Marks(
+        owner=None,
+        owner_column=0,
+        opens=(
+            Mark(3, "text", "fact"),
+            Mark(4, "fingerprint", "", 3),
+        ),
+    )
 
     def __init__(
         self,

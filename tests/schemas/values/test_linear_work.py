@@ -13,7 +13,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.facts.condense import holds_all_of
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answer_forms import object_in
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.sentences import sentences, words
@@ -22,6 +21,7 @@ from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.producers.blocks.render import message_line
 from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import patterns, stuck_in
