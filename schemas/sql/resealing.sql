@@ -131,7 +131,7 @@ RETURNING b.batch_id
 -- repeatable
 SELECT a.batch_id, a.step, a.xmin::text AS version, a.body FROM strandline.answer a
 WHERE a.shard_key = %(shard_key)s AND (a.batch_id, a.step) > (%(after_batch)s, %(after_step)s)
-    AND substring(a.body for octet_length(%(prefix)s)) <> %(prefix)s
+    AND substring(a.body for octet_length(%(prefix)s::bytea)) <> %(prefix)s::bytea
 ORDER BY a.batch_id, a.step LIMIT %(limit)s
 
 -- name: reseal_answers

@@ -77,6 +77,17 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
+    "an encrypted namespace has many owners": {
+        "encryption_status",
+        "fact_owners_to_seal",
+        "keks_in_use",
+        "keys_of_namespace",
+        "owners_with_old_keys",
+        "owners_without_keys",
+        "seal_sessions",
+        "sessions_to_seal",
+        "unsettled_owners",
+    },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
