@@ -36,6 +36,8 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
+from strandline.workers.resealing import Resealing
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -95,6 +97,14 @@ class Worker:
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._upkeep = Periodic("upkeep", settings.heartbeat_interval_seconds, self._keep_up)
+        resealing = Resealing(
+            database, cache_seconds=settings.key_cache_seconds, is_stopping=self._stopping.is_set
+        )
+        self._resealing = (
+            Periodic("resealing", RESEAL_SECONDS, resealing.tick)
+            if with_sweep and settings.has_keyring
+            else None
+        )
         self._take_over = TakeOver(self.take_over)
         self._sweep = Sweep(
             database,
@@ -120,6 +130,8 @@ class Worker:
         self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        if self._resealing is not None:
+            self._resealing.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -186,6 +198,8 @@ class Worker:
         self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
+        if self._resealing is not None:
+            self._resealing.stop()
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)
         self.leave()

@@ -11,7 +11,7 @@ from uuid import UUID
 from strandline.pipelines.facts.editing import recording
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
@@ -74,6 +74,7 @@ def add_fact(
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
+    yield from claim_owner_keys(owner.namespace, owner.shard_key)
     fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return fact_id

@@ -27,6 +27,8 @@ def seal_values(mark: Mark, values: Sequence[Any], keys: OwnerKeys | None) -> An
         return value if keys is not None and not keys.is_settled else None
     if mark.form == "query":
         return query_words(value, keys)
+    if mark.form == "hex":
+        return query_hex(value, keys)
     bound = "" if mark.bound is None else values[mark.bound]
     if isinstance(value, list):
         bounds = bound if isinstance(bound, list) else [bound] * len(value)
@@ -59,8 +61,6 @@ def _seal(mark: Mark, value: Any, bound: Any, keys: OwnerKeys | None) -> Any:
             return keys.digest(value)
         case "label":
             return keyed_label(keys, bound, value)
-        case "hex":
-            return keyed_hex(keys, value)
         case "traces":
             return seal_traces(keys, value)
         case "within":
@@ -87,6 +87,11 @@ def query_words(words: Sequence[Q], keys: OwnerKeys | None) -> list[Q]:
         return list(words)
     keyed: list[Any] = [keys.digest(one) if isinstance(one, bytes) else keys.word(one) for one in words]
     return keyed if keys.is_settled else keyed + list(words)
+
+
+def query_hex(digests: Sequence[str], keys: OwnerKeys | None) -> list[str]:
+    """The same of digests as hexadecimal digits."""
+    return [digest.hex() for digest in query_words([bytes.fromhex(one) for one in digests], keys)]
 
 
 def keyed_hex(keys: OwnerKeys, digest: str) -> str:

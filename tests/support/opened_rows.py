@@ -1,4 +1,4 @@
-"""Rows as tests look at them where the suite runs encrypted: opened with any key of the database that fits."""
+"""Rows as tests look at them where the suite runs encrypted: opened with any key that fits."""
 
 from __future__ import annotations
 
