@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import AppendAct, NamesOfOwner
 from strandline.schemas.values.acting import actor_or_current, current_acting
 from strandline.schemas.values.acts import ACTS, MAX_DETAIL_BYTES
 from strandline.schemas.values.identity import Owner, SessionIdentity, audit_chain_key
 
+logger = logging.getLogger("strandline.audit")
+
 Concerned = SessionIdentity | Owner | str
 """Whom an act concerns: a session, an owner, or a whole namespace by its name."""
+
+ALL_NAMESPACES = "*"
+"""The namespace in whose trail stands what concerns all of them, as a derivation that begins to serve."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -113,6 +120,17 @@ def append_owners_act(shard_key: UUID, act: Act) -> Operation[None]:
     """
     for row in (yield from fetch(NamesOfOwner(shard_key=shard_key))):
         yield from append_act(Owner(row.namespace, row.user_id, shard_key), act)
+
+
+def append_inspection(database: Fetcher, whom: Concerned, kind: str) -> None:
+    """Append that an operator was shown something; if that fails, the operator is shown it all the same."""
+    try:
+        database.fetch(append_query(whom, Act.here(kind), lazily=True))
+    except StrandlineError as error:
+        logger.error(
+            "an inspection was not recorded in the audit trail",
+            extra={"action": "audit_read_lost", "act": kind, "reason": str(error)},
+        )
 
 
 def append_query(whom: Concerned, act: Act, *, lazily: bool = False) -> AppendAct:

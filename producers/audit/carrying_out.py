@@ -117,8 +117,7 @@ class Recorder:
         checked = yield from self.check(act)
         result = yield from operation
         try:
-            namespace = self.whom if isinstance(self.whom, str) else self.whom.namespace
-            if checked.flags or (yield from self.levels.records_reads(namespace)):
+            if checked.flags or (yield from self.records_reads()):
                 yield from append_act(self.whom, describe(checked, result), lazily=not in_callers_transaction)
         except StrandlineError as error:
             if in_callers_transaction:
@@ -128,6 +127,11 @@ class Recorder:
                 extra={"action": "audit_read_lost", "act": act.kind, "reason": str(error)},
             )
         return result
+
+    def records_reads(self) -> Operation[bool]:
+        """Whether reads are recorded, as of at most five seconds ago."""
+        namespace = self.whom if isinstance(self.whom, str) else self.whom.namespace
+        return self.levels.records_reads(namespace)
 
     def _attempted(self, act: Act, messages: tuple[Message, ...], text: str | None) -> AttemptedAct:
         whom = self.whom

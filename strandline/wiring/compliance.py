@@ -1,14 +1,9 @@
-"""Finds the compliance hook of the application: by its place, or the name of an entry point."""
+"""The compliance hook of the application, as the settings name and bound it."""
 
 from __future__ import annotations
 
-import importlib
-from functools import lru_cache
-from typing import Any
-
+from strandline.pipelines.own_code.places import load_function
 from strandline.producers.audit.compliance import Compliance
-from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 
 ENTRY_POINT_GROUP = "strandline.compliance"
@@ -22,36 +17,7 @@ def compliance_of(settings: Settings) -> Compliance | None:
     """
     if not settings.compliance:
         return None
-    hook = _load(settings.compliance)
+    hook = load_function(settings.compliance, setting="STRANDLINE_COMPLIANCE", group=ENTRY_POINT_GROUP)
     return Compliance(
         hook, settings.compliance, settings.compliance_timeout_seconds, settings.compliance_failure
-    )
-
-
-@lru_cache(maxsize=16)
-def _load(name: str) -> Any:
-    place = name if ":" in name else _entry_point(name)
-    module, _colon, attribute = place.partition(":")
-    try:
-        hook = importlib.import_module(module)
-        for part in attribute.split("."):
-            hook = getattr(hook, part)
-    except Exception as error:
-        raise ConfigurationError(
-            f"The compliance hook {quote(place)} cannot be imported: {type(error).__name__}. Is its package"
-            " installed in this environment, or its folder on PYTHONPATH?"
-        ) from error
-    if not callable(hook):
-        raise ConfigurationError(f"The compliance hook {quote(place)} cannot be called; name a function.")
-    return hook
-
-
-def _entry_point(name: str) -> str:
-    from importlib.metadata import entry_points  # looks at every installed package
-
-    for point in entry_points(group=ENTRY_POINT_GROUP, name=name):
-        return point.value
-    raise ConfigurationError(
-        f"STRANDLINE_COMPLIANCE is {quote(name)}, and no installed package has an entry point of this name in"
-        f" the group {ENTRY_POINT_GROUP}; name one that has, or write package.module:function."
     )

@@ -88,6 +88,28 @@ ACROSS_SHARDS = {
         "sessions_to_seal",
         "unsettled_owners",
     },
+    "retention goes over all sessions": {
+        "aged_owners",
+        "open_steps",
+        "owners_with_input",
+        "retention_is_set",
+        "retention_totals",
+        "sessions_to_retain",
+    },
+    "a shared scope has messages of many owners": {"search_hits_v1"},
+    "the audit trail is sealed, listed and verified for a whole namespace": {
+        "advance_chains",
+        "audit_namespaces",
+        "chain_ends",
+        "list_acts",
+        "lock_chains",
+        "open_chains",
+        "sealed_entries",
+        "subject_salts",
+        "take_unsealed",
+        "unsealed_namespaces",
+        "unsealed_of",
+    },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
