@@ -32,12 +32,9 @@ WITH held AS (
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
         sealed boolean)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
-    WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
-        AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
-        AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
-        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND NOT @is_recorded(t.namespace, 'all')
-        AND NOT @is_expired(t, t.shard_key, t.session_key)
+    LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
+    WHERE @takes_simply(t, g)
+        AND l.level IS DISTINCT FROM 'all'
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (

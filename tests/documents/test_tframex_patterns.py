@@ -10,10 +10,15 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
+import pytest
+
 from strandline import (
+    AttemptedAct,
+    Audit,
     Memory,
     Message,
     SummaryMemoryBlock,
+    acting,
     overflow_window,
     sliding_window,
     summary_window,
@@ -182,3 +187,32 @@ def test_tframex_17_messages_are_filtered(make_memory: MakeMemory) -> None:
     )
     high_priority = memory.history(metadata={"priority": "high"})  # changed: get_messages_by_metadata
     assert len(high_priority) == 1
+
+
+def check_compliance(act: AttemptedAct) -> list[str]:  # changed: it is given the act, with all its messages
+    return ["health"] if any("pills" in message.text for message in act.messages) else []
+
+
+async def _example_18(memory: Memory) -> None:
+    # changed: in place of self.current_user_id, self.request_ip and audit metadata
+    with acting(actor="support:ben", origin="192.0.2.7"):
+        await memory.aput(Message(role="user", content="I take two pills a day."))  # changed: add_message
+        await memory.aput(Message(role="assistant", content="Noted."))
+    await memory.aclose()
+
+
+def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:check_compliance")
+    Audit.of_namespace(database_url=database_url).set_level("all")  # changed: no second store
+    memory = Memory.from_defaults("chat", user_id="ann", database_url=database_url, memory_blocks=[])
+    asyncio.run(_example_18(memory))
+    second, first = Audit.of_namespace(database_url=database_url).acts(kind="put").acts
+    assert (first.kind, first.actor, first.origin, first.user_id) == (
+        "put",
+        "support:ben",
+        "192.0.2.7",
+        "ann",
+    )
+    assert (first.flags, second.flags) == (("health",), ())
+    assert first.at < second.at and first.session == second.session
+    memory.close()
