@@ -112,7 +112,7 @@ def test_tframex_15_old_messages_are_removed_and_important_ones_kept(
 def make_event_of_its_own(memory: Memory, database: Database) -> None:
     """Workers remove by themselves; here it is done now."""
     memory.flush(all=True)
-    retention.run(database)  # changed: await memory.cleanup()
+    retention.run(database, at_once=True)  # changed: await memory.cleanup()
 
 
 def test_tframex_14_an_archive_in_s3(
@@ -128,7 +128,7 @@ def test_tframex_14_an_archive_in_s3(
         age_messages(database_url, "session", 40 * DAY)
         archive = f"s3://{bucket_name}/memories"  # changed: S3MemoryStore(bucket_name)
         memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=archive))
-        assert retention.run(database).archived == 5
+        assert retention.run(database, at_once=True).archived == 5
         assert memory.get_all() == [] and len(server.objects) == 2
         kept = list(retention.read_archived(database, "session"))
         assert texts(kept) == [f"Message {number}" for number in range(5)]

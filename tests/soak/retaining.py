@@ -56,6 +56,7 @@ def run(ground: Ground) -> Iterator[Reading]:
         for _ in range(ROUNDS):
             alone.append(_rate(count, PHASE_SECONDS))
             with _retaining(ground):
+                _rate(count, 3.0)  # it starts
                 beside.append(_rate(count, PHASE_SECONDS))
     yield Reading(
         "rate of puts beside retention, against alone", median(beside) / median(alone), 0.8, "x", True
@@ -129,7 +130,15 @@ def _rate(counts: list[int], seconds: float) -> float:
 def _retaining(ground: Ground, *, to_the_end: bool = False) -> Iterator[None]:
     """A process that removes, until it is told to stop; it then ends between two sessions."""
     environment = ground.plain_environment() | {"STRANDLINE_DATABASE_URL": ground.database_url}
-    command = [sys.executable, "-m", "strandline", "retention", "run", "--json"]
+    command = [
+        sys.executable,
+        "-m",
+        "strandline",
+        "retention",
+        "run",
+        "--json",
+        *(["--at-once"] if to_the_end else []),
+    ]
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield

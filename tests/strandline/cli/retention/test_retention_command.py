@@ -92,7 +92,7 @@ def test_it_is_planned_run_listed_read_and_brought_back(
         "6 messages of 1 session would leave",
     ]
     assert PlanReport.model_validate_json(command("plan", "--json").json).sessions[0].aged == 6
-    done = RunReport.model_validate_json(command("run", "--json").json)
+    done = RunReport.model_validate_json(command("run", "--at-once", "--json").json)
     assert (done.removed, done.archived, done.failed) == (6, 6, 0)
     assert command("run").out == "0 messages removed in 0 steps, 0 archived, 0 important kept\n"
     status = StatusReport.model_validate_json(command("status", "--json").json)
