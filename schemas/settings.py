@@ -132,6 +132,15 @@ class Settings(BaseSettings):
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
 
+    # Hooks that may change texts: "contacts", entry points, "package.module:callable", comma-separated.
+    redact_before_storing: str = Field("", description="applied to messages and facts that are put")
+    redact_before_models: str = Field("", description="applied to what text models and embedders are sent")
+    redact_timeout_seconds: Positive = Field(
+        2.0, description="longest time of a hook for one message, or for one call of a model"
+    )
+    # What workers hand flushed messages to.
+    on_overflow: str = Field("", description="your overflow handler: package.module:callable")
+
     # The audit trail.
     audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
     audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")

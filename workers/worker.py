@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
-from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
@@ -24,6 +23,7 @@ from strandline.pipelines.engine.failure_logging import level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
+from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ShortenLeases
@@ -292,7 +292,7 @@ class Worker:
 
     def _tell_condition(self) -> None:
         """Write the condition into the worker's row if it has changed."""
-        lost = block_calls.late
+        lost = worker_calls.late
         if lost > LOST_SHARE * self._concurrency:
             self.on_threads_lost(lost)
         condition = self.condition.as_json(self.engine.troubles.current(), lost)

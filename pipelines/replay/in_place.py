@@ -8,6 +8,7 @@ written. By stage:
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
   summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
+- *overflow* hands over what was never handed over, and nothing twice.
 - *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
 
 A batch that retention has removed messages of cannot be derived again, and is left as it is.
@@ -187,6 +188,8 @@ class _Run:
             case "states":
                 self._fill_lanes(shard_key)
                 self._fold_lanes(shard_key)
+            case "nothing":
+                self._make_due(shard_key)
             case derived:
                 assert_never(derived)
         self.counts = self.counts.plus(owners=1)

@@ -169,6 +169,8 @@ class Planner:
             case "facts":
                 # They are only compared: what was merged from an answer that is gone stays.
                 self._events_without_answers(shard_key, stage, rows)
+            case "nothing":
+                pass  # what was handed over is not handed over again
             case derived:
                 assert_never(derived)
 

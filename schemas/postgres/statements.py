@@ -27,6 +27,7 @@ _FILES = (
     "states.sql",
     "workers.sql",
     "limits.sql",
+    "overflow.sql",
     "dead_letters.sql",
     "generations.sql",
     "replay.sql",

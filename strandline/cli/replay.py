@@ -34,6 +34,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.lanes import OVERFLOW
 from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0
@@ -87,7 +88,8 @@ def command(
     """Derive long-term memory again from the log.
 
     By default it works in place: the serving memory is compared with the stored answers, no model is called,
-    and only differences are written. With --new, a new generation is derived beside the one that serves, and
+    and only differences are written. Events that an overflow handler has not seen are handed to it only with
+    --pipeline overflow. With --new, a new generation is derived beside the one that serves, and
     replaces it owner by owner as soon as it covers as much.
 
     Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it prints how to
@@ -174,7 +176,8 @@ def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> 
     """
     generations = serving_generations(database)
     if not new:
-        return sorted(generations)
+        # The overflow handler is called by a replay that names it, and by no other.
+        return sorted(generations.keys() - {OVERFLOW})
     if not (differing := settings_differing(generations, settings)):
         raise ReplayError(
             "The settings match every generation that serves, so there is nothing new to derive. Leave out"

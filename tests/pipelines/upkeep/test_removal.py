@@ -204,9 +204,7 @@ def test_several_processes_at_once_remove_it_once(
             inner.append(Removal())
             inner[0] = remove(database)
 
-    outer = run_once(
-        database, Remover(database, open_archive, reach=meanwhile, busy_seconds=0.0, rest=0.0), ALL
-    )
+    outer = remove(database, reach=meanwhile)
     gone = removed_seqs(database_url)
     assert outer.removed + inner[0].removed == len(gone) > 0
     assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
