@@ -291,7 +291,7 @@ def test_facts_of_an_owner_go_through_the_hook_of_the_settings(hook: SetHook, da
     [
         ("nobody", "there is no such redaction hook"),
         ("no.module:hook", "no module named .no"),
-        (f"{HOOKS}:absent", "AttributeError"),
+        (f"{HOOKS}:absent", "has no .absent."),
         (f"{HOOKS}:CANARY", "cannot be called"),
     ],
 )
