@@ -31,7 +31,7 @@ def import_object(place: str, what: str, where: str) -> Any:
     if not colon or not module or not attribute:
         raise ConfigurationError(f"{where} names {quote(place)}; write package.module:name.")
     try:
-        value = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for name in attribute.strip().split("."):
             if (value := getattr(value, name, None)) is None:
                 raise _MissingError(name)

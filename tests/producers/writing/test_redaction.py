@@ -31,8 +31,7 @@ from strandline.pipelines.redaction.loading import load_hooks
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.redacting import put_calls
-from strandline.producers.writing.redact import redact_message
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutLimits, redact_message
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support import sample_hooks
 from tests.support.sample_hooks import CANARY
