@@ -49,7 +49,12 @@ IMPORTED_LATE = (
 
 
 # What starts Pythons of its own, and how its command line begins.
-STARTS_OTHERS = (["-m", "strandline", "up"], ["-m", "strandline", "demo"], ["-m", "bench"])
+STARTS_OTHERS = (
+    ["-m", "strandline", "up"],
+    ["-m", "strandline", "demo"],
+    ["-m", "bench"],
+    ["-m", "tests.chaos"],
+)
 
 
 # Modules that the interpreter takes apart at its end as ever: ours, and those that it needs for that.
