@@ -434,7 +434,9 @@ def test_supervisor_stops_its_children_when_its_terminal_is_gone() -> None:
         Supervisor([ChildCommand("w", [sys.executable, "-u", "-c", {child!r}])]).run()
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    with forking.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    # An interpreter that had something left to print would say so by its code.
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with forking.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         pid = int(process.stderr.readline().removeprefix("w | "))
         process.stderr.close()
