@@ -13,8 +13,6 @@ from pathlib import Path
 
 import pytest
 
-import pytest
-
 from strandline import (
     AttemptedAct,
     Audit,
