@@ -33,6 +33,7 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "service.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",

@@ -16,7 +16,7 @@ QUERIES = SQL.parent / "queries"
 ROOMS = {
     "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
     "work": ("lanes", "limits", "dead_letters", "workers", "states"),
-    "application": ("items",),
+    "application": ("items", "service"),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }

@@ -54,6 +54,7 @@ ACROSS_SHARDS = {
     "the sweep and the turns look for work of any owner": {
         "bring_rings_forward_v1",
         "forget_expired_items",
+        "forget_kept_responses",
         "next_lane_v1",
         "orphaned_lanes",
         "replay_lanes",
