@@ -28,6 +28,7 @@ from strandline.producers.facts.listing import (
     list_facts,
 )
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
+from strandline.schemas.errors import VersionError
 from strandline.schemas.postgres.operations import Operation
 
 T = TypeVar("T")
@@ -209,15 +210,21 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         about_date: date | None = None,
         actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Give a live fact other words and return it; None if this owner has no such live fact.
 
         Its history stays, and so do its topics and its day unless new ones are given. If another fact already
         has the new words, that one is returned, and this one is removed. The old words do not come back from
-        earlier messages.
+        earlier messages.  With ``if_version``, a fact's ``.version``, it is changed only if it is still so.
+
+        Raises:
+            VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        return self._runner.run(
+            self._edit_version(fact_id, if_version, partial(self._replace_operation, fact_id, wording, actor))
+        )
 
     async def areplace(
         self,
@@ -227,21 +234,30 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         about_date: date | None = None,
         actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        return await self._runner.arun(
+            self._edit_version(fact_id, if_version, partial(self._replace_operation, fact_id, wording, actor))
+        )
 
-    def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+    def delete(self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._edit(partial(self._delete_operation, fact_id, actor)))
+        return self._runner.run(
+            self._edit_version(fact_id, if_version, partial(self._delete_operation, fact_id, actor))
+        )
 
-    async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+    async def adelete(
+        self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
+    ) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._edit(partial(self._delete_operation, fact_id, actor)))
+        return await self._runner.arun(
+            self._edit_version(fact_id, if_version, partial(self._delete_operation, fact_id, actor))
+        )
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
@@ -254,17 +270,33 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         """Async twin of ``clear``."""
         return await self._runner.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
 
-    def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
+    def feedback(
+        self,
+        fact_id: UUID | str,
+        feedback: str | None,
+        *,
+        actor: str | None = None,
+        if_version: str | None = None,
+    ) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return self._runner.run(
+            self._edit_version(fact_id, if_version, partial(self._judge_operation, fact_id, judged, actor))
+        )
 
     async def afeedback(
-        self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
+        self,
+        fact_id: UUID | str,
+        feedback: str | None,
+        *,
+        actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return await self._runner.arun(
+            self._edit_version(fact_id, if_version, partial(self._judge_operation, fact_id, judged, actor))
+        )
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
@@ -287,6 +319,24 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
     def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
         return edit_facts(self._owner.shard_key, change)
+
+    def _edit_version(
+        self, fact_id: UUID | str, version: str | None, change: Callable[[], Operation[T]]
+    ) -> Operation[T]:
+        return self._edit(
+            change if version is None else partial(self._change_version, fact_id, version, change)
+        )
+
+    def _change_version(
+        self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
+    ) -> Operation[T]:
+        """Carry a change out if the fact is still as the caller saw it; under the owner's lock."""
+        fact = yield from get_fact(self._owner, fact_id)
+        if fact is not None and fact.version != version:
+            raise VersionError(
+                "The fact was changed meanwhile; get it again, and repeat with its new version."
+            )
+        return (yield from change())
 
     def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)

@@ -76,7 +76,7 @@ class Sweep:
         self._rung_at = -BUSY_RING_SECONDS
 
     def tick(self) -> None:
-        """Check everything once: due work, sessions to flush, workers long gone, and what is kept for a time."""
+        """Check everything once: due work, sessions to flush, workers long gone, what is kept for a time."""
         self._take_over_orphaned()
         self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()

@@ -1,7 +1,7 @@
 """Keys: ``sl_<id>_<secret>``, of which only a digest of the secret is stored.
 
-Each is bound to a namespace, perhaps to one user, and has scopes.  A key without a namespace is an operator's of
-the whole installation: it opens no memory.  The operations are written once, for commands and for routes.
+Each is bound to a namespace, perhaps to one user, and has scopes.  A key without a namespace is an operator's
+of the whole installation: it opens no memory.  The operations are written once, for commands and for routes.
 """
 
 from __future__ import annotations
@@ -68,7 +68,9 @@ class KeySpec:
             InvalidMessageError: a name cannot be used.
         """
         if unknown := [scope for scope in scopes if scope not in SCOPES]:
-            raise ConfigurationError(f"{quote(unknown[0])} is not a scope; the scopes are {', '.join(SCOPES)}.")
+            raise ConfigurationError(
+                f"{quote(unknown[0])} is not a scope; the scopes are {', '.join(SCOPES)}."
+            )
         chosen = tuple(scope for scope in SCOPES if scope in scopes)
         if not chosen:
             raise ConfigurationError(f"Give a key at least one scope: {', '.join(SCOPES)}.")

@@ -62,6 +62,11 @@ class AsyncTransaction:
         self._connection = connection
         self._statements = compile_statements(schema)
 
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection, for operations that join a caller's transaction."""
+        return self._connection
+
     async def fetch(self, query: Query[R]) -> list[R]:
         with translate_errors():
             return await execute(self._connection, self._statements[query.name], query)

@@ -2,8 +2,9 @@
 
 Every table of an owner's data has ``shard_key`` first in its primary key.  ``generation``, ``replay``,
 ``replay_budget``, ``namespace_limit``, ``budget_slice``, ``capture_act``, ``service_key``, ``worker`` and
-``alembic_version`` are small reference tables.  Invariants are named constraints in the database. Hot rows are narrow: no index
-covers a counter of ``session``, so that its updates stay HOT, and ``message`` rows are never updated.
+``alembic_version`` are small reference tables.  Invariants are named constraints in the database. Hot rows
+are narrow: no index covers a counter of ``session``, so that its updates stay HOT, and ``message`` rows are
+never updated.
 """
 
 from strandline.schemas.tables import derived, items, limits, log, service, shared, work

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.reports.work import LimitsReport, NamespaceLimitsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.numbers import FiniteRange
@@ -28,6 +27,7 @@ from strandline.schemas.queries.work.limits import (
 )
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport
 
 # Rows that were put off are rung for in transactions of so many, since workers wait for rows that are locked.
 PAGE = 1_000

@@ -13,8 +13,6 @@ from typing import Any
 
 import click
 
-from strandline.cli.reports.replay import EstimateReport, EstimatesReport, ReplaysReport
-from strandline.cli.reports.work import ReplayReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
@@ -33,6 +31,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.replay import EstimateReport, EstimatesReport, ReplaysReport
+from strandline.schemas.wire.work import ReplayReport
 from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0

@@ -21,13 +21,6 @@ from strandline.cli.generations.question_recall import (
     recall,
 )
 from strandline.cli.replay import report_of
-from strandline.cli.reports.replay import (
-    DiffReport,
-    GenerationReport,
-    GenerationsReport,
-    QuestionReport,
-    SwitchReport,
-)
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
@@ -50,6 +43,13 @@ from strandline.schemas.queries.derived.generations import ListGenerations
 from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.wire.replay import (
+    DiffReport,
+    GenerationReport,
+    GenerationsReport,
+    QuestionReport,
+    SwitchReport,
+)
 
 
 @click.group("generations")
