@@ -14,9 +14,7 @@ from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.execution import Resources
-from strandline.producers.service.openapi import describe
-from strandline.producers.service.operators import Operators
-from strandline.producers.service.problems import (
+from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
     MALFORMED,
@@ -28,6 +26,8 @@ from strandline.producers.service.problems import (
     places_of_validation,
     problem_response,
 )
+from strandline.producers.service.openapi import describe
+from strandline.producers.service.operators import Operators
 from strandline.producers.service.route import problem_for
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
@@ -52,6 +52,8 @@ def make_app(resources: Resources, operators: Operators) -> FastAPI:
         try:
             yield
         finally:
+            await service.events.close()
+            await service.operations.close()
             await resources.aclose()
 
     app = FastAPI(

@@ -14,7 +14,7 @@ from pydantic import BaseModel
 from starlette.responses import Response
 
 from strandline.producers.service.forms import json_response
-from strandline.producers.service.problems import CONFLICT, KEY_REUSED, ProblemError
+from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.route import Call
 from strandline.schemas.queries.application.service import (
     BeginKeptResponse,

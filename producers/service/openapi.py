@@ -8,7 +8,7 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from strandline.producers.service.problems import KINDS, MEDIA_TYPE, TYPES, Kind
+from strandline.producers.service.gate.problems import KINDS, MEDIA_TYPE, TYPES, Kind
 from strandline.producers.service.route import Access, access_of
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
@@ -37,6 +37,7 @@ _TAGS = {
     "users": "The users of a namespace.",
     "explain": "Why something was remembered, or not.",
     "events": "What happens, as it happens.",
+    "imports": "What was said and known elsewhere.",
     "keys": "Who a request is, and keys.",
     "operations": "For operators.",
     "health": "For load balancers.",

@@ -16,7 +16,7 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, default_blocks, stored_blocks
 from strandline.producers.execution import Resources
 from strandline.producers.memory import SessionMemory
-from strandline.producers.service.problems import NOT_FOUND, ProblemError
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.queries.conversation.sessions import SessionRows, SessionRowsRow
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key

@@ -16,12 +16,13 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Message, Receive, Scope, Send
 
-from strandline.producers.service.authentication import Caller, caller_of, check_scope
-from strandline.producers.service.bodies import ClientGone, given_again, read_body
-from strandline.producers.service.problems import (
+from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
+from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
+from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
     STOPPING,
@@ -132,8 +133,7 @@ class ServiceRoute(APIRoute):
         """Answer a request; every way out of it is a response, or a client that is gone."""
         wanted = access_of(self)
         if self.methods and scope["method"] not in self.methods:
-            await super().handle(scope, receive, send)  # which says so
-            return
+            raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
         service: Service = scope["app"].state.service
         sending = _Sending(send, service)
         try:
@@ -274,6 +274,16 @@ class _WithoutMessage(Exception):
 def _frames(error: Exception) -> tuple[type[BaseException], BaseException, Any]:
     shown = _WithoutMessage(type(error).__name__)
     return type(shown), shown, error.__traceback__
+
+
+def _methods_at(scope: Scope) -> list[str]:
+    """The methods of all routes with the path of a request."""
+    at_path = (
+        route.methods or ()
+        for route in scope["app"].router.routes
+        if isinstance(route, APIRoute) and route.path_regex.match(scope["path"])
+    )
+    return sorted(set().union(*at_path))
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:

@@ -6,8 +6,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 from strandline.producers.execution import OperationRunner, Resources
-from strandline.producers.service.authentication import KeyRing
-from strandline.producers.service.limits import Admission, ClassLimits
+from strandline.producers.service.events import EventHub
+from strandline.producers.service.gate.authentication import KeyRing
+from strandline.producers.service.gate.limits import Admission, ClassLimits
+from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
@@ -27,6 +29,8 @@ class Service:
     def __init__(self, resources: Resources, operators: Operators) -> None:
         self.resources = resources
         self.operators = operators
+        self.operations = Operations(operators)
+        self.events = EventHub(resources)
         self.runner = OperationRunner(resources)
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)

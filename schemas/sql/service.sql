@@ -110,3 +110,50 @@ WITH page AS MATERIALIZED (
 DELETE FROM strandline.kept_response r USING page p
 WHERE r.shard_key = p.shard_key AND r.request_key = p.request_key
 RETURNING r.shard_key
+
+-- name: recent_flushes
+-- Flush events of namespaces since a time, oldest first, for those who listen; only of one session, if it is named.
+-- params: namespaces text[], session_key uuid?, since timestamptz, limit bigint
+-- row: shard_key uuid, session_key uuid, namespace text, session_id text, user_id text?, event_id uuid, from_seq bigint,
+--     through_seq bigint, cause text, created_at timestamptz
+-- repeatable
+SELECT e.shard_key, e.session_key, s.namespace, s.session_id, s.user_id, e.event_id, e.from_seq, e.through_seq,
+    e.cause, e.created_at
+FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+WHERE e.created_at > %(since)s AND s.namespace = ANY (%(namespaces)s::text[])
+    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+    AND e.cause NOT IN ('source', 'instruction')
+ORDER BY e.created_at LIMIT %(limit)s
+
+-- name: flush_outcomes
+-- How each pipeline of their sessions stands with flush events: due, dead, or covered.
+-- params: shard_keys uuid[], session_keys uuid[], from_seqs bigint[]
+-- row: session_key uuid, from_seq bigint, pipeline text, outcome text
+-- repeatable
+SELECT w.session_key, w.from_seq, g.pipeline, CASE
+        WHEN EXISTS (SELECT FROM strandline.due d
+            WHERE d.shard_key = w.shard_key AND d.session_key = w.session_key
+                AND d.generation_id = g.generation_id AND d.from_seq = w.from_seq) THEN 'due'
+        WHEN EXISTS (SELECT FROM strandline.dead_letter l
+            WHERE l.shard_key = w.shard_key AND l.session_key = w.session_key
+                AND l.generation_id = g.generation_id AND l.from_seq = w.from_seq
+                AND l.dropped_at IS NULL) THEN 'dead'
+        ELSE 'covered' END AS outcome
+FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[])
+    AS w (shard_key, session_key, from_seq)
+JOIN strandline.session s ON s.shard_key = w.shard_key AND s.session_key = w.session_key
+CROSS JOIN LATERAL @serving(w.shard_key, s.pipelines) AS g
+
+-- name: now
+-- The clock of the database.
+-- row: at timestamptz
+-- repeatable
+SELECT statement_timestamp() AS at
+
+-- name: generation_states
+-- The state of each generation that is not retired.
+-- row: generation_id integer, pipeline text, state text
+-- repeatable
+SELECT g.generation_id, g.pipeline, g.state FROM strandline.generation g WHERE g.state <> 'retired'
+ORDER BY g.generation_id

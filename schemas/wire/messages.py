@@ -6,6 +6,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
 from strandline.schemas.values.policy import (
     DEFAULT_FLUSH_SIZE,
@@ -23,7 +24,7 @@ ContentField = str | list[Json] | None
 
 Limit = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
-_USER_MESSAGE = {"role": "user", "content": "I moved to Lisbon in May."}
+_USER_MESSAGE: JsonDict = {"role": "user", "content": "I moved to Lisbon in May."}
 
 
 class MessageIn(Request):

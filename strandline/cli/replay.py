@@ -100,11 +100,11 @@ def command(
             session_id=selection.session_id,
             user_id=selection.user_id,
         )
-        _check_pipelines(database, settings, pipelines)
+        check_pipelines(database, settings, pipelines)
         if resume is not None:
             resumed = find_unfinished(database, resume)
             pipelines, selection, new = (resumed.pipeline,), resumed.selection, resumed.kind == "new"
-        names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
+        names = list(pipelines) or default_pipelines(database, settings, new=new and not force)
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             _print_estimates(estimates, as_json=as_json, needs_force=not force and resume is None)
@@ -142,13 +142,13 @@ def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-def _check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
+def check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
     """Refuse a pipeline that neither serves nor is known here."""
     for name in set(pipelines).difference(serving_generations(database)):
         recipe_for(name, settings)
 
 
-def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
+def default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
     """All that serve; of a new generation only those for which the settings say something new.
 
     Raises:
@@ -321,12 +321,15 @@ def _describe_counts(replay: Replay) -> list[str]:
     ]
 
 
+def estimates_report(estimates: list[Estimate]) -> EstimatesReport:
+    """Dry runs as ``--json`` shows them."""
+    reports = [EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates]
+    return EstimatesReport(pipelines=reports)
+
+
 def _print_estimates(estimates: list[Estimate], *, as_json: bool, needs_force: bool) -> None:
     if as_json:
-        reports = [
-            EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates
-        ]
-        print_json(EstimatesReport(pipelines=reports))
+        print_json(estimates_report(estimates))
         return
     for item in estimates:
         say(*_estimate_lines(item, needs_force=needs_force))

@@ -3,10 +3,14 @@
 from __future__ import annotations
 
 from strandline.producers.service.routes import (
+    admin,
     contexts,
     corrections,
+    events,
+    explain,
     facts,
     health,
+    imports,
     keys,
     messages,
     sessions,
@@ -20,6 +24,10 @@ ROUTERS = (
     corrections.router,
     facts.router,
     users.router,
+    explain.router,
+    events.router,
+    imports.router,
     keys.router,
+    admin.router,
     health.router,
 )

@@ -10,9 +10,9 @@ from starlette.responses import Response
 
 from strandline.producers.facts.listing import Fact
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.service.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.forms import etag_of, fact_form, json_response
-from strandline.producers.service.problems import NOT_FOUND, ProblemError, invalid
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.route import access, call_of
 from strandline.producers.service.routes.params import (
     Cursor,
@@ -104,14 +104,14 @@ async def clear_facts(request: Request, user: UserId) -> Cleared:
     return Cleared(facts=await _facts(request, user).aclear(actor=_actor(request, None)))
 
 
-@router.get("/v1/users/{user}/facts/{fact_id}", tags=["facts"], response_model=FactOut)
+@router.get("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
 @access("read", "reads")
 async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
     return _fact_response(await _facts(request, user).aget(fact_id))
 
 
-@router.patch("/v1/users/{user}/facts/{fact_id}", tags=["facts"], response_model=FactOut)
+@router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
 @access("facts", "writes", matches=True)
 async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
     """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
@@ -126,7 +126,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
     return _fact_response(fact)
 
 
-@router.delete("/v1/users/{user}/facts/{fact_id}", status_code=204, tags=["facts"])
+@router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
 @access("facts", "writes", matches=True)
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
@@ -136,7 +136,7 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
     return Response(status_code=204)
 
 
-@router.put("/v1/users/{user}/facts/{fact_id}/feedback", tags=["facts"], response_model=FactOut)
+@router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
 @access("facts", "writes", matches=True)
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
@@ -146,7 +146,7 @@ async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: Fact
     return _fact_response(fact)
 
 
-@router.get("/v1/users/{user}/facts/{fact_id}/history", tags=["facts"], response_model=FactHistoryOut)
+@router.get("/v1/users/{user}/facts/{fact_id:uuid}/history", tags=["facts"], response_model=FactHistoryOut)
 @access("read", "reads")
 async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Response:
     """A fact with its revisions, each with the messages, flush and model, or the person, that made it."""

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from fastapi import Request
 
-from strandline.producers.service.authentication import Caller
-from strandline.producers.service.cursors import cursor_of, read_text_cursor
-from strandline.producers.service.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
-from strandline.producers.service.problems import FORBIDDEN, ProblemError
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
+from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.route import access, call_of
 from strandline.producers.service.routes.params import Cursor, KeyId, PageSize, make_router
 from strandline.schemas.wire.base import Page
@@ -42,7 +41,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
     The key of an operator of the whole installation names the namespace, or makes another such key.
     """
     call = call_of(request)
-    namespace = _namespace(call.caller)
+    namespace = call.caller.managed_namespace
     if namespace is not None and body.namespace not in (None, namespace):
         raise ProblemError(FORBIDDEN)
     spec = KeySpec.check(
@@ -61,7 +60,9 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     call = call_of(request)
     after = read_text_cursor(_LIST, cursor)
-    keys = await call.service.runner.arun(list_keys(_namespace(call.caller), after=after, limit=limit + 1))
+    keys = await call.service.runner.arun(
+        list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
+    )
     page = keys[:limit]
     following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
     return Page[KeyInfo](items=page, next_cursor=following)
@@ -73,7 +74,7 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation) -> N
     """Make a key that opens the same; the old one goes on for a while."""
     call = call_of(request)
     return await call.service.runner.arun(
-        rotate_key(key_id, namespace=_namespace(call.caller), overlap_seconds=body.overlap_seconds)
+        rotate_key(key_id, namespace=call.caller.managed_namespace, overlap_seconds=body.overlap_seconds)
     )
 
 
@@ -82,11 +83,4 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation) -> N
 async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
     """End a key now; every process refuses it within five seconds."""
     call = call_of(request)
-    return await call.service.runner.arun(revoke_key(key_id, namespace=_namespace(call.caller)))
-
-
-def _namespace(caller: Caller) -> str | None:
-    """Whose keys the caller manages; None: those of all namespaces.  A user's own key manages none."""
-    if caller.is_bound:
-        raise ProblemError(FORBIDDEN)
-    return caller.namespace
+    return await call.service.runner.arun(revoke_key(key_id, namespace=call.caller.managed_namespace))

@@ -10,8 +10,8 @@ from starlette.responses import Response
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.runs.run import SessionRun
-from strandline.producers.service.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.forms import json_response, message_forms
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
@@ -118,7 +118,7 @@ async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: 
     return _run_out(run)
 
 
-@router.post("/v1/sessions/{session_id}/runs/history", tags=["runs"], response_model=Page[MessageOut])
+@router.post("/v1/sessions/{session_id}/run-history", tags=["runs"], response_model=Page[MessageOut])
 @access("read", "reads", user=True)
 async def run_history(request: Request, session_id: SessionId, body: RunHistoryQuery) -> Response:
     """The messages of the last runs, in the order of the runs."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 from urllib.parse import unquote
+from uuid import UUID
 
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
@@ -23,26 +24,23 @@ def _decoded(value: str) -> str:
     return check_name("path", unquote(value, errors="strict"))
 
 
+decoded = AfterValidator(_decoded)
+
+
 SessionId = Annotated[
     str,
     Path(
         description="The session; a slash in its id is sent as %2F.", max_length=2_000, examples=["chat-17"]
     ),
-    AfterValidator(_decoded),
+    decoded,
 ]
-UserId = Annotated[
-    str, Path(description="The user.", max_length=2_000, examples=["ana"]), AfterValidator(_decoded)
-]
-RunId = Annotated[str, Path(description="The run.", max_length=2_000), AfterValidator(_decoded)]
-SourceId = Annotated[str, Path(description="The source.", max_length=2_000), AfterValidator(_decoded)]
-ScopeName = Annotated[
-    str, Path(description="The name of the scope.", max_length=2_000), AfterValidator(_decoded)
-]
-MessageId = Annotated[
-    str, Path(description="The id of the message.", max_length=2_000), AfterValidator(_decoded)
-]
+UserId = Annotated[str, Path(description="The user.", max_length=2_000, examples=["ana"]), decoded]
+RunId = Annotated[str, Path(description="The run.", max_length=2_000), decoded]
+SourceId = Annotated[str, Path(description="The source.", max_length=2_000), decoded]
+ScopeName = Annotated[str, Path(description="The name of the scope.", max_length=2_000), decoded]
+MessageId = Annotated[str, Path(description="The id of the message.", max_length=2_000), decoded]
 SeqPath = Annotated[int, Path(ge=1, le=2**53 - 1, description="The number of the message in its session.")]
-FactId = Annotated[str, Path(description="The id of the fact.", max_length=100)]
+FactId = Annotated[UUID, Path(description="The id of the fact.")]
 KeyId = Annotated[str, Path(description="The id of the key.", max_length=100)]
 Cursor = Annotated[
     str | None, Query(max_length=4_096, description="`next_cursor` of the page before; default: the first.")

@@ -556,6 +556,7 @@ def upgrade() -> None:
         comment="The outbox: one immutable row per flush",
     )
     op.create_index("flush_event_by_id", "flush_event", ["shard_key", "event_id"], unique=True, schema=schema)
+    op.create_index("flush_event_by_time", "flush_event", ["created_at"], unique=False, schema=schema)
     op.create_table(
         "generation",
         sa.Column("generation_id", sa.Integer(), sa.Identity(always=True), nullable=False),

@@ -242,3 +242,79 @@ class ForgetKeptResponses(Query[ForgetKeptResponsesRow]):
 
     def __init__(self, *, limit: int) -> None:
         self.values = (limit,)
+
+
+class RecentFlushesRow(NamedTuple):
+    shard_key: UUID
+    session_key: UUID
+    namespace: str
+    session_id: str
+    user_id: str | None
+    event_id: UUID
+    from_seq: int
+    through_seq: int
+    cause: str
+    created_at: datetime
+
+
+class RecentFlushes(Query[RecentFlushesRow]):
+    """Flush events of namespaces since a time, oldest first, for those who listen; only of one session, if it
+    is named.
+    """
+
+    __slots__ = ()
+    name = "recent_flushes"
+    repeatable = True
+    row = RecentFlushesRow
+
+    def __init__(
+        self, *, since: datetime, namespaces: list[str], session_key: UUID | None, limit: int
+    ) -> None:
+        self.values = (since, namespaces, session_key, limit)
+
+
+class FlushOutcomesRow(NamedTuple):
+    session_key: UUID
+    from_seq: int
+    pipeline: str
+    outcome: str
+
+
+class FlushOutcomes(Query[FlushOutcomesRow]):
+    """How each pipeline of their sessions stands with flush events: due, dead, or covered."""
+
+    __slots__ = ()
+    name = "flush_outcomes"
+    repeatable = True
+    row = FlushOutcomesRow
+
+    def __init__(self, *, shard_keys: list[UUID], session_keys: list[UUID], from_seqs: list[int]) -> None:
+        self.values = (shard_keys, session_keys, from_seqs)
+
+
+class NowRow(NamedTuple):
+    at: datetime
+
+
+class Now(Query[NowRow]):
+    """The clock of the database."""
+
+    __slots__ = ()
+    name = "now"
+    repeatable = True
+    row = NowRow
+
+
+class GenerationStatesRow(NamedTuple):
+    generation_id: int
+    pipeline: str
+    state: str
+
+
+class GenerationStates(Query[GenerationStatesRow]):
+    """The state of each generation that is not retired."""
+
+    __slots__ = ()
+    name = "generation_states"
+    repeatable = True
+    row = GenerationStatesRow

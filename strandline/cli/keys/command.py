@@ -11,7 +11,7 @@ import click
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_schema, print_table, say
-from strandline.producers.service.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, MAX_KEY_SECONDS, SCOPES, KeyInfo, NewKey

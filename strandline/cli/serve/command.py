@@ -15,7 +15,7 @@ from strandline.cli.servers.options import settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, running_servers
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
-from strandline.producers.service.keys import any_key
+from strandline.producers.service.gate.keys import any_key
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.wiring.service import NEEDED, build_service

@@ -232,8 +232,8 @@ _OWN_SENTENCES = frozenset(
         "float_type", "float_parsing", "bool_type", "bool_parsing", "list_type", "dict_type", "model_type",
         "model_attributes_type", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
         "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
-        "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing", "finite_number", "enum",
-        "int_from_float", "json_invalid", "none_required",
+        "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
+        "finite_number", "enum", "int_from_float", "json_invalid", "none_required",
     }
 )  # fmt: skip
 _PLAIN = {

@@ -13,8 +13,14 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
 
-from strandline.producers.service.keys import digest_of, parse_key
-from strandline.producers.service.problems import BUSY, FORBIDDEN, NOT_FOUND, UNAUTHENTICATED, ProblemError
+from strandline.producers.service.gate.keys import digest_of, parse_key
+from strandline.producers.service.gate.problems import (
+    BUSY,
+    FORBIDDEN,
+    NOT_FOUND,
+    UNAUTHENTICATED,
+    ProblemError,
+)
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
 from strandline.schemas.wire.keys import Scope
@@ -53,6 +59,13 @@ class Caller:
     def tenant(self) -> str:
         """The namespace; raises a problem for an operator of the whole installation."""
         if self.namespace is None:
+            raise ProblemError(FORBIDDEN)
+        return self.namespace
+
+    @property
+    def managed_namespace(self) -> str | None:
+        """Whose affairs an operator manages; None: those of all.  A user's own key manages none."""
+        if self.is_bound:
             raise ProblemError(FORBIDDEN)
         return self.namespace
 

@@ -12,7 +12,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from strandline.producers.service.problems import BUSY, TOO_MANY, ProblemError
+from strandline.producers.service.gate.problems import BUSY, TOO_MANY, ProblemError
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ import asyncio
 
 from starlette.types import Message, Receive, Scope
 
-from strandline.producers.service.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
+from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
 
 # What is left of it is not read: the connection ends with the response.
 _CLOSE = {"Connection": "close"}

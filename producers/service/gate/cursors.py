@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from json import dumps, loads
 
-from strandline.producers.service.problems import invalid
+from strandline.producers.service.gate.problems import invalid
 
 MAX_CURSOR_CHARACTERS = 4_096
 
