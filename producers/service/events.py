@@ -2,7 +2,7 @@
 
 The poller reads flush events by their time, since numbers that are taken before a commit cannot be followed,
 and looks how pipelines stand with those that are not covered yet.  An event's id is the time up to which all
-is told; whoever comes back with it hears again what came after, so an event may come twice, and none is missing.
+is told; whoever comes back with it hears again what came after: an event may come twice, and none is missing.
 """
 
 from __future__ import annotations

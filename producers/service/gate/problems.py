@@ -222,6 +222,8 @@ def _places_of(error: StrandlineError) -> list[ProblemPlace]:
     if match is None:
         return []
     steps = [match[1], *(number or name for number, name in _STEP.findall(match[2]))]
+    if steps[0] not in ("namespace", "path", "session_id", "user_id"):
+        steps.insert(0, "body")
     return [ProblemPlace(pointer="/" + "/".join(steps), detail="It cannot be stored as given.")]
 
 

@@ -22,7 +22,7 @@ from strandline.producers.service.routes.params import (
     UserId,
     make_router,
 )
-from strandline.producers.writing.sources import FactChanges
+from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
     Cleared,
@@ -212,7 +212,9 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
 @router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
 @access("facts", "writes")
 async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
-    """Delete the messages of a source, and the facts that only it supports; unknown ones change nothing."""
+    """Delete the messages of a source, and the facts that only it supports."""
+    call = call_of(request)
+    await call.service.records.find(named_source(call.caller.owner(user), source))
     await _facts(request, user).aforget_source(source)
     return Response(status_code=204)
 
