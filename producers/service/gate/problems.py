@@ -221,10 +221,31 @@ def _places_of(error: StrandlineError) -> list[ProblemPlace]:
     match = _FIELD.match(error.field)
     if match is None:
         return []
-    steps = [match[1], *(number or name for number, name in _STEP.findall(match[2]))]
-    if steps[0] not in ("namespace", "path", "session_id", "user_id"):
+    steps: list[int | str] = [match[1]]
+    steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
+    if steps[0] == "message":  # a put of one
+        steps[:1] = ["messages", 0]
+    if steps[0] not in _NOT_OF_BODIES:
         steps.insert(0, "body")
-    return [ProblemPlace(pointer="/" + "/".join(steps), detail="It cannot be stored as given.")]
+    return [ProblemPlace(pointer=_pointer(steps), detail="It cannot be stored as given.")]
+
+
+# Fields of a request that its body does not hold.
+_NOT_OF_BODIES = ("namespace", "path", "session_id", "user_id")
+# Below these the names are the client's.
+_CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
+
+
+def _pointer(steps: Iterable[object]) -> str:
+    """A JSON pointer, as far as its steps are our own names, or numbers."""
+    own: list[str] = []
+    for step in steps:
+        if not isinstance(step, int) and not _is_own(str(step)):
+            continue
+        own.append(str(step))
+        if step in _CLIENTS_OWN:
+            break
+    return "/" + "/".join(own)
 
 
 # Whose sentences name only what is expected, and never what was given.
@@ -266,8 +287,7 @@ def _place(error: Mapping[str, Any]) -> ProblemPlace:
     sentence = _PLAIN.get(kind)
     if sentence is None:
         sentence = f"{error['msg']}." if kind in _OWN_SENTENCES else "It cannot be used."
-    where = "".join(f"/{step}" for step in steps if isinstance(step, int) or _is_own(str(step)))
-    return ProblemPlace(pointer=where or "/", detail=sentence)
+    return ProblemPlace(pointer=_pointer(steps), detail=sentence)
 
 
 def _is_own(step: str) -> bool:
