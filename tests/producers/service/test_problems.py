@@ -153,8 +153,8 @@ def test_every_error_that_a_caller_can_meet_has_a_meaning() -> None:
         and problem_of(_made(kind)) is None
     }
     assert unmapped == {
-        "StrandlineError", "DatabaseError", "BrokerUnavailableError", "UndecodableEventError", "BlockCodeError",
-        "LeaseLostError",
+        "StrandlineError", "DatabaseError", "BrokerUnavailableError", "UndecodableEventError",
+        "BlockCodeError", "LeaseLostError",
     }  # fmt: skip
 
 
