@@ -9,6 +9,7 @@ from typing import TypeVar
 from uuid import UUID
 
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
+from strandline.pipelines.facts.edits import lock_facts
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
@@ -331,6 +332,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
     ) -> Operation[T]:
         """Carry a change out if the fact is still as the caller saw it; under the owner's lock."""
+        yield from lock_facts(self._owner.shard_key)
         fact = yield from get_fact(self._owner, fact_id)
         if fact is not None and fact.version != version:
             raise VersionError(

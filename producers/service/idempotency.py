@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 from collections.abc import Awaitable, Callable
 from typing import Any
-from uuid import UUID, uuid4, uuid5
+from uuid import UUID, uuid5
 
 from pydantic import BaseModel
 from starlette.responses import Response
@@ -16,6 +16,7 @@ from starlette.responses import Response
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.route import Call
+from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.queries.application.service import (
     BeginKeptResponse,
     FindKeptResponse,
@@ -33,7 +34,7 @@ Work = Callable[[object | None], Awaitable[BaseModel]]
 def message_id(call: Call, index: int) -> str:
     """The id of a put's message that has none: the same for the same Idempotency-Key and place."""
     if call.idempotency_key is None:
-        return str(uuid4())
+        return random_id()
     return str(uuid5(_PUTS, f"{index}:{call.idempotency_key}"))
 
 

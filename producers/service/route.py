@@ -18,8 +18,9 @@ from urllib.parse import parse_qsl
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Message, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
+from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
 from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
 from strandline.producers.service.gate.problems import (
@@ -31,6 +32,7 @@ from strandline.producers.service.gate.problems import (
     ProblemError,
     problem_of,
 )
+from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import FindServiceKeyRow
@@ -57,6 +59,7 @@ class Access:
         keeps_response: whether a response is kept for a repeated Idempotency-Key.
         takes_key: whether an Idempotency-Key means something to it.
         matches: whether it takes If-Match.
+        is_direct: whether its endpoint is called without the framework's steps.
     """
 
     scope: KeyScope | None
@@ -65,6 +68,7 @@ class Access:
     keeps_response: bool = False
     takes_key: bool = False
     matches: bool = False
+    is_direct: bool = False
 
 
 def access(
@@ -75,11 +79,12 @@ def access(
     keeps: bool = False,
     key: bool = False,
     matches: bool = False,
+    direct: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Say what an endpoint asks of a request; without this it is open to all."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _ACCESS, Access(scope, queue, user, keeps, keeps or key, matches))
+        setattr(endpoint, _ACCESS, Access(scope, queue, user, keeps, keeps or key, matches, direct))
         return endpoint
 
     return mark
@@ -127,6 +132,8 @@ class ServiceRoute(APIRoute):
         super().__init__(*arguments, **options)
         fields = self.dependant.query_params
         self._queries = {field.alias for field in fields}
+        wanted = access_of(self)
+        self._direct = direct_of(self) if wanted is not None and wanted.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -135,7 +142,9 @@ class ServiceRoute(APIRoute):
         if self.methods and scope["method"] not in self.methods:
             raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
         service: Service = scope["app"].state.service
-        sending = _Sending(send, service)
+        sending = Sending(
+            send, seconds=service.settings.service_body_seconds, closes=service.state.is_stopping
+        )
         try:
             self._check_query(scope)
             if wanted is None:
@@ -148,7 +157,7 @@ class ServiceRoute(APIRoute):
             await _fail(error, self.path_format, scope, receive, sending)
 
     async def _answer(
-        self, service: Service, wanted: Access, scope: Scope, receive: Receive, send: _Sending
+        self, service: Service, wanted: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = _headers(scope)
         row = await service.keys.find(_bearer(headers.get(b"authorization")))
@@ -176,7 +185,11 @@ class ServiceRoute(APIRoute):
                 fingerprint=_fingerprint(scope, body) if wanted.keeps_response else b"",
             )
             async with self._deadline(wanted, settings.service_request_seconds):
-                await super().handle(scope, given_again(body, receive), send)
+                if self._direct is None:
+                    await super().handle(scope, given_again(body, receive), send)
+                else:
+                    response = await self._direct(Request(scope), body)
+                    await response(scope, receive, send)
 
     def _deadline(self, wanted: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
         return nullcontext() if wanted.queue == "streams" else _Deadline(seconds)
@@ -222,30 +235,7 @@ class _Deadline:
             raise
 
 
-class _Sending:
-    """The response on its way: whether it has begun, and a bound on how long the client lets it wait."""
-
-    __slots__ = ("_seconds", "_send", "_service", "has_begun")
-
-    def __init__(self, send: Send, service: Service) -> None:
-        self._send = send
-        self._service = service
-        self._seconds = service.settings.service_body_seconds
-        self.has_begun = False
-
-    async def __call__(self, message: Message) -> None:
-        if message["type"] == "http.response.start":
-            self.has_begun = True
-            if self._service.state.is_stopping:
-                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
-        try:
-            async with asyncio.timeout(self._seconds):
-                await self._send(message)
-        except TimeoutError:
-            raise ClientGone from None
-
-
-async def _fail(error: Exception, route: str, scope: Scope, receive: Receive, send: _Sending) -> None:
+async def _fail(error: Exception, route: str, scope: Scope, receive: Receive, send: Sending) -> None:
     problem = problem_for(error)
     if problem is None:
         logger.error(

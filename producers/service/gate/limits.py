@@ -8,8 +8,6 @@ from __future__ import annotations
 
 import asyncio
 from collections import OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
 from strandline.producers.service.gate.problems import BUSY, TOO_MANY, ProblemError
@@ -52,21 +50,20 @@ class Admission:
         """Requests that wait for one."""
         return self._waiting
 
-    @asynccontextmanager
-    async def permit(self, key_id: str) -> AsyncIterator[None]:
-        """Hold a permit.
+    def permit(self, key_id: str) -> Permit:
+        """Hold a permit within ``async with``.
 
         Raises:
             ProblemError: too many wait, of this key or in all, or none became free in time.
         """
+        return Permit(self, key_id)
+
+    async def take(self, key_id: str) -> None:
+        """Take a permit, which ``give_back`` ends."""
         if self._at_work < self._limits.at_once and not self._waiting:
             self._at_work += 1
         else:
             await self._wait(key_id)
-        try:
-            yield
-        finally:
-            self._give_back()
 
     async def _wait(self, key_id: str) -> None:
         queue = self._queues.get(key_id)
@@ -84,7 +81,7 @@ class Admission:
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self._give_back()  # it was handed over in this very moment
+                self.give_back()  # it was handed over in this very moment
             else:
                 self._leave(key_id, turn)
             if isinstance(error, TimeoutError):
@@ -99,7 +96,7 @@ class Admission:
             if not queue:
                 del self._queues[key_id]
 
-    def _give_back(self) -> None:
+    def give_back(self) -> None:
         """Hand the permit to the next key's oldest request, or free it."""
         while self._queues:
             key_id, queue = self._queues.popitem(last=False)
@@ -111,3 +108,19 @@ class Admission:
                 turn.set_result(None)
                 return
         self._at_work -= 1
+
+
+class Permit:
+    """One permit, held within ``async with``."""
+
+    __slots__ = ("_admission", "_key_id")
+
+    def __init__(self, admission: Admission, key_id: str) -> None:
+        self._admission = admission
+        self._key_id = key_id
+
+    async def __aenter__(self) -> None:
+        await self._admission.take(self._key_id)
+
+    async def __aexit__(self, *_: object) -> None:
+        self._admission.give_back()

@@ -272,6 +272,11 @@ _PLAIN = {
 }
 
 
+def of_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """The problem that a validation of the framework's or of pydantic's is."""
+    return ProblemError(INVALID, places=places_of_validation(errors))
+
+
 def places_of_validation(errors: Iterable[ErrorDetails | Mapping[str, Any]]) -> list[ProblemPlace]:
     """The places that the framework's validation refused."""
     return list(dict.fromkeys(map(_place, errors)))[:20]

@@ -28,7 +28,7 @@ router = make_router()
 
 
 @router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, direct=True)
 async def read_context(request: Request, session_id: SessionId, body: ContextRequest) -> Response:
     """The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window.
 
@@ -54,7 +54,7 @@ async def get_context(
 
 
 @router.post("/v1/sessions/{session_id}/search", tags=["contexts"], response_model=Hits)
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, direct=True)
 async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
     """Search messages, and facts if asked for, best first."""
     call = call_of(request)

@@ -39,7 +39,7 @@ _LOG = "messages"
 
 
 @router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
-@access("write", "writes", user=True, key=True)
+@access("write", "writes", user=True, key=True, direct=True)
 async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
