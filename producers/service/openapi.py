@@ -167,7 +167,7 @@ _EVERYWHERE = frozenset({"malformed", "not-found", "invalid", "internal"})
 _WITH_KEY = frozenset(
     {
         "unauthenticated", "forbidden", "slow-body", "too-large", "too-many-requests", "busy", "stopping",
-        "unavailable", "timed-out", "outcome-unknown",
+        "unavailable", "timed-out", "outcome-unknown", "refused", "sealed",
     }
 )  # fmt: skip
 _WRITING = frozenset({"conflict", "delivered", "unknown-pipeline"})

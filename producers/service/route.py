@@ -36,6 +36,7 @@ from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import FindServiceKeyRow
+from strandline.schemas.values.acting import acting
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 from strandline.schemas.wire.keys import Scope as KeyScope
 
@@ -184,12 +185,13 @@ class ServiceRoute(APIRoute):
                 idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
                 fingerprint=_fingerprint(scope, body) if wanted.keeps_response else b"",
             )
-            async with self._deadline(wanted, settings.service_request_seconds):
-                if self._direct is None:
-                    await super().handle(scope, given_again(body, receive), send)
-                else:
-                    response = await self._direct(Request(scope), body)
-                    await response(scope, receive, send)
+            with acting(actor=caller.actor, origin=caller.origin):
+                async with self._deadline(wanted, settings.service_request_seconds):
+                    if self._direct is None:
+                        await super().handle(scope, given_again(body, receive), send)
+                    else:
+                        response = await self._direct(Request(scope), body)
+                        await response(scope, receive, send)
 
     def _deadline(self, wanted: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
         return nullcontext() if wanted.queue == "streams" else _Deadline(seconds)

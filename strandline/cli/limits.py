@@ -12,6 +12,7 @@ from strandline.cli.servers.options import as_json, settings_from, target_option
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -183,6 +184,8 @@ def clear(
         with database.transaction() as tx:
             tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_OPTIONS)))
             tx.fetch(ForgetCleared(namespace=namespace))
+            cleared = {"cleared": named or list(_OPTIONS)}
+            tx.fetch(append_query(namespace, Act.here("limits", detail=cleared)))
         _apply_at_once(database, namespace)
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
@@ -192,12 +195,15 @@ def clear(
 def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:
     """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not given."""
     values: dict[str, Any] = limits.model_dump() | {"agents_read_only": limits.agents_read_only or None}
-    database.fetch(SetLimits(namespace=check_name("namespace", namespace), **values))
-    if whole:
-        missing = [column for column, value in values.items() if value is None]
-        with database.transaction() as tx:
+    given = [column for column, value in values.items() if value is not None]
+    missing = [column for column, value in values.items() if value is None] if whole else []
+    with database.transaction() as tx:
+        tx.fetch(SetLimits(namespace=check_name("namespace", namespace), **values))
+        if missing:
             tx.fetch(ClearLimits(namespace=namespace, cleared=missing))
             tx.fetch(ForgetCleared(namespace=namespace))
+        detail = {"set": given} | ({"cleared": missing} if missing else {})
+        tx.fetch(append_query(namespace, Act.here("limits", detail=detail)))
     _apply_at_once(database, namespace)
 
 

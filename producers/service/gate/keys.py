@@ -9,10 +9,12 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
+from typing import Any
 
+from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_act
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -103,6 +105,12 @@ def digest_of(secret: str) -> bytes:
 
 def create_key(spec: KeySpec, *, rotated_from: str | None = None) -> Operation[NewKey]:
     """Make a key; the result holds its text, which is nowhere else."""
+    act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
+    made: NewKey = yield Atomic(partial(_create, spec, rotated_from, act))
+    return made
+
+
+def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewKey]:
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     (row,) = yield from fetch(
         AddServiceKey(
@@ -116,7 +124,12 @@ def create_key(spec: KeySpec, *, rotated_from: str | None = None) -> Operation[N
             expires_in_seconds=spec.expires_in_seconds,
         )
     )
+    yield from append_act(spec.namespace or ALL_NAMESPACES, replace(act, detail=_detail(act, key_id)))
     return NewKey(**row._asdict(), key=f"sl_{key_id}_{secret}")
+
+
+def _detail(act: Act, key_id: str) -> dict[str, Any]:
+    return {**(act.detail or {}), "key": key_id}
 
 
 def list_keys(namespace: str | None, *, after: str = "", limit: int = 100) -> Operation[list[KeyInfo]]:
@@ -136,7 +149,8 @@ def rotate_key(
         NotFoundError: there is no such key (in the namespace, if one is given).
         ConflictError: the key has ended.
     """
-    made: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds))
+    act = Act.here("key.create", detail={"rotated_from": key_id})
+    made: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds, act))
     return made
 
 
@@ -146,9 +160,16 @@ def revoke_key(key_id: str, *, namespace: str | None = None) -> Operation[KeyInf
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).
     """
+    act = Act.here("key.revoke", detail={"key": key_id})
+    ended: KeyInfo = yield Atomic(partial(_revoke, key_id, namespace, act))
+    return ended
+
+
+def _revoke(key_id: str, namespace: str | None, act: Act) -> Operation[KeyInfo]:
     rows = yield from fetch(RevokeServiceKey(key_id=key_id, namespace=namespace))
     if not rows:
         raise _unknown(key_id)
+    yield from append_act(rows[0].namespace or ALL_NAMESPACES, act)
     return KeyInfo(**rows[0]._asdict())
 
 
@@ -158,7 +179,7 @@ def any_key() -> Operation[bool]:
     return row.has_key
 
 
-def _rotate(key_id: str, namespace: str | None, overlap_seconds: float) -> Operation[NewKey]:
+def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act) -> Operation[NewKey]:
     rows = yield from fetch(LockServiceKey(key_id=key_id))
     if not rows or (namespace is not None and rows[0].namespace != namespace):
         raise _unknown(key_id)
@@ -166,7 +187,7 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float) -> Opera
     if old.is_over:
         raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
     spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
-    made = yield from create_key(spec, rotated_from=key_id)
+    made = yield from _create(spec, key_id, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return made
 

@@ -15,6 +15,7 @@ from pydantic_core import ErrorDetails, to_json
 from starlette.responses import Response
 
 from strandline.schemas.errors import (
+    ActRefusedError,
     ConfigurationError,
     ConflictError,
     DatabaseUnavailableError,
@@ -26,6 +27,7 @@ from strandline.schemas.errors import (
     OwnerError,
     ReplayError,
     SchemaError,
+    SealedContentError,
     StrandlineError,
     UnknownPipelineError,
     VersionError,
@@ -57,6 +59,9 @@ UNAUTHENTICATED = Kind(
 )
 FORBIDDEN = Kind(
     "forbidden", 403, "The key may not do this", "Use a key with the scope that the route needs."
+)
+REFUSED = Kind(
+    "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
 )
 NOT_FOUND = Kind("not-found", 404, "Not found", "There is nothing here that this key opens.")
 NO_METHOD = Kind("method-not-allowed", 405, "Method not allowed", "The header Allow names the methods.")
@@ -103,6 +108,13 @@ BUSY = Kind(
     "Nothing was done. Repeat after the seconds in Retry-After.",
     RETRY_SECONDS,
 )
+SEALED = Kind(
+    "sealed",
+    503,
+    "The key of this content is not available",
+    "Nothing was done. An operator has to give the service the key.",
+    60,
+)
 STOPPING = Kind(
     "stopping",
     503,
@@ -133,13 +145,15 @@ SLOW_BODY = Kind("slow-body", 408, "The body did not arrive in time", "Send it a
 INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of the service has it.")
 
 KINDS = (
-    MALFORMED, UNAUTHENTICATED, FORBIDDEN, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
+    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
+    SEALED,
     STOPPING, UNAVAILABLE, TIMED_OUT, OUTCOME_UNKNOWN,
 )  # fmt: skip
 
 # In this order: the first that an error is.
 _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
+    (ActRefusedError, REFUSED),
     (NotFoundError, NOT_FOUND),
     (OwnerError, NOT_FOUND),
     (InvalidMessageError, INVALID),
@@ -153,6 +167,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (DatabaseUnavailableError, UNAVAILABLE),
     (SchemaError, UNAVAILABLE),
     (ModelError, MODEL_FAILED),
+    (SealedContentError, SEALED),
 )
 
 

@@ -36,9 +36,7 @@ async def rewind_session(request: Request, session_id: SessionId, body: RewindRe
     """Take back every message from a number on, with what was derived from them; no copy is kept."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
-    correction = await memory.arewind(
-        body.from_seq, actor=body.actor or call.caller.actor, idempotency_key=call.idempotency_key
-    )
+    correction = await memory.arewind(body.from_seq, actor=body.actor, idempotency_key=call.idempotency_key)
     return CorrectionOut.model_validate(correction)
 
 
@@ -51,6 +49,6 @@ async def replace_content(
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     correction = await memory.areplace(
-        seq, body.content, actor=body.actor or call.caller.actor, idempotency_key=call.idempotency_key
+        seq, body.content, actor=body.actor, idempotency_key=call.idempotency_key
     )
     return CorrectionOut.model_validate(correction)

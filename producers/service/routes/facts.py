@@ -92,7 +92,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
         input=body.input,
         agent_id=body.agent_id,
         team_id=body.team_id,
-        actor=_actor(request, body.actor),
+        actor=body.actor,
     )
     return _fact_response(fact, status=201)
 
@@ -101,7 +101,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
 @access("facts", "writes")
 async def clear_facts(request: Request, user: UserId) -> Cleared:
     """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
-    return Cleared(facts=await _facts(request, user).aclear(actor=_actor(request, None)))
+    return Cleared(facts=await _facts(request, user).aclear())
 
 
 @router.get("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
@@ -120,7 +120,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
         body.text,
         topics=body.topics,
         about_date=body.about_date,
-        actor=_actor(request, body.actor),
+        actor=body.actor,
         if_version=_if_match(request),
     )
     return _fact_response(fact)
@@ -131,7 +131,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
     facts = _facts(request, user)
-    if not await facts.adelete(fact_id, actor=_actor(request, None), if_version=_if_match(request)):
+    if not await facts.adelete(fact_id, if_version=_if_match(request)):
         raise ProblemError(NOT_FOUND)
     return Response(status_code=204)
 
@@ -141,7 +141,7 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
     fact = await _facts(request, user).afeedback(
-        fact_id, body.feedback, actor=_actor(request, body.actor), if_version=_if_match(request)
+        fact_id, body.feedback, actor=body.actor, if_version=_if_match(request)
     )
     return _fact_response(fact)
 
@@ -222,10 +222,6 @@ async def forget_source(request: Request, user: UserId, source: SourceId) -> Res
 def _facts(request: Request, user: str) -> OwnerFacts:
     call = call_of(request)
     return OwnerFacts(call.service.resources, call.caller.owner(user))
-
-
-def _actor(request: Request, named: str | None) -> str:
-    return named or call_of(request).caller.actor
 
 
 def _if_match(request: Request) -> str | None:

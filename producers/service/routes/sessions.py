@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 
 from fastapi import Request
 from starlette.responses import Response
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.records import SessionRecords
@@ -133,8 +136,9 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     change = _policy_change(call.service.records, body)
-    actor = body.actor or call.caller.actor
-    done = await call.service.runner.arun(set_policy(identity, change, actor, in_callers_transaction=False))
+    changing = partial(set_policy, identity, change, in_callers_transaction=False)
+    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    done = await call.service.runner.arun(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
     if done.flushed is not None:
         call.service.resources.ring(done.flushed.lanes)
     call.service.records.forget(identity)

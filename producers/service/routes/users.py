@@ -78,7 +78,7 @@ async def get_capture(request: Request, user: UserId) -> CaptureOut:
 async def set_capture(request: Request, user: UserId, body: CaptureIn) -> CaptureSet:
     """Set what is captured as facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))
-    actor = body.actor or call_of(request).caller.actor
+    actor = body.actor
     return CaptureSet(number=await _facts(request, user).aset_capture(capture, actor=actor))
 
 

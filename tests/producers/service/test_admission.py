@@ -231,7 +231,7 @@ def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> 
 
 
 def test_a_request_that_takes_too_long_ends_with_its_statement(narrow: RunningService) -> None:
-    url = narrow.settings.database_url.get_secret_value()
+    url = narrow.database_url
     with narrow.client(narrow.make_key(), user="ana") as client:
         message = {"messages": [{"role": "user", "content": "hi", "id": "m1"}]}
         assert client.post("/v1/sessions/held/messages", json=message).status_code == 201

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
 from uuid import uuid4
@@ -97,7 +98,7 @@ def polled(running: RunningService) -> None:
 def test_a_flush_is_heard_and_so_is_what_covers_it(
     running: RunningService, tenant: NewKey, namespace: str
 ) -> None:
-    url = running.settings.database_url.get_secret_value()
+    url = running.database_url
     with running.client(tenant, user="ana") as client, listening(client, "/v1/events") as stream:
         polled(running)
         say(client, "s1")
@@ -133,9 +134,7 @@ def test_one_hears_what_is_ones_own(running: RunningService, tenant: NewKey, nam
             say(ana, "a", "And I like it.")
             say(ana, "c")
             for stream, session in ((of_ana, "c"), (of_bo, "b"), (of_all, "c"), (of_session, "a")):
-                wait_until(
-                    lambda stream=stream, session=session: stream.of(session), timeout=20, what=session
-                )
+                wait_until(partial(stream.of, session), timeout=20, what=session)
     assert {one["session_id"] for _, one in of_ana.events} == {"a", "c"}
     assert {one["session_id"] for _, one in of_bo.events} == {"b"}
     assert {one["session_id"] for _, one in of_all.events} == {"a", "b", "c"}

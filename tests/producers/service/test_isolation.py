@@ -89,7 +89,7 @@ def _fill(document: dict[str, Any], schema: dict[str, Any]) -> Any:
         return _fill(document, schema["anyOf"][0])
     if "enum" in schema:
         return schema["enum"][0]
-    kind = schema.get("type")
+    kind = str(schema.get("type"))
     if schema.get("title") == "MessageIn":
         return {"role": "user", "content": "text", "id": f"m-{uuid4().hex}"}
     if kind == "object":

@@ -60,7 +60,7 @@ def test_a_key_says_whose_it_is(running: RunningService) -> None:
     ],
 )
 def test_what_is_no_key_opens_nothing(running: RunningService, spoilt: str | None) -> None:
-    headers = {} if spoilt is None else {"Authorization": f"Bearer {spoilt}".encode()}
+    headers = {} if spoilt is None else {b"Authorization": f"Bearer {spoilt}".encode()}
     answer = httpx2.get(f"{running.url}/v1/whoami", headers=headers)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.json()["type"] == "urn:strandline:problem:unauthenticated"
@@ -177,7 +177,7 @@ def test_pages_of_keys_join(running: RunningService) -> None:
 def test_the_secret_is_nowhere(running: RunningService, caplog: pytest.LogCaptureFixture) -> None:
     made = running.make_key(scopes=SCOPES)
     secret = made.key.rpartition("_")[2]
-    url = running.settings.database_url.get_secret_value()
+    url = running.database_url
     with caplog.at_level(logging.DEBUG), running.client(made) as client:
         listed = client.get("/v1/admin/keys")
         client.get("/v1/whoami")

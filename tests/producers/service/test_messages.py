@@ -34,9 +34,7 @@ def test_what_is_put_is_read_by_python_and_the_other_way_round(
 ) -> None:
     answer = put(client, session, "I moved to Lisbon.")
     assert answer.status_code == 201
-    memory = Memory.from_defaults(
-        session, user_id="ana", database_url=running.settings.database_url.get_secret_value()
-    )
+    memory = Memory.from_defaults(session, user_id="ana", database_url=running.database_url)
     (message,) = memory.get_all()
     assert answer.json() == {"messages": [{"id": message.id, "seq": 1}]}
     memory.put({"role": "assistant", "content": "How is it?", "metadata": {"mood": "kind"}})

@@ -1,4 +1,4 @@
-"""The description: a contract that changes on purpose, with a route for all that Python and the commands do."""
+"""The description: a contract that changes on purpose, with routes for what Python and the commands do."""
 
 from __future__ import annotations
 
@@ -162,7 +162,9 @@ def test_the_contract_changes_on_purpose(document: dict[str, Any]) -> None:
 
 def test_the_description_is_valid_and_says_what_a_request_needs(document: dict[str, Any]) -> None:
     assert document["openapi"] == "3.1.0"
-    names = {operation["operationId"] for methods in document["paths"].values() for operation in methods.values()}
+    names = {
+        operation["operationId"] for methods in document["paths"].values() for operation in methods.values()
+    }
     assert len(names) == len(routes(document))
     for path, methods in document["paths"].items():
         for method, operation in methods.items():

@@ -141,7 +141,7 @@ def test_names_in_paths_and_headers_are_not_quoted(client: httpx2.Client) -> Non
     ):
         answer = client.get(path)
         assert answer.status_code == 422 and MARK not in answer.text
-    answer = client.get("/v1/sessions", headers={"Strandline-User": f"{MARK}\xff".encode("latin-1")})
+    answer = client.get("/v1/sessions", headers={b"Strandline-User": f"{MARK}\xff".encode("latin-1")})
     assert answer.status_code == 422 and MARK not in answer.text
 
 

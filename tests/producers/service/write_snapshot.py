@@ -1,6 +1,6 @@
 """Write the snapshot of the service's description again: after a change of the contract that is meant.
 
-    .venv/bin/python -m tests.producers.service.write_snapshot
+.venv/bin/python -m tests.producers.service.write_snapshot
 """
 
 from __future__ import annotations

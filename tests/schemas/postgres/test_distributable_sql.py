@@ -49,7 +49,7 @@ ACROSS_SHARDS = {
         "list_dead_letters",
         "owners_with_facts",
     },
-    "one commit takes messages of several sessions": {"put_many"},
+    "one commit takes messages of several sessions": {"put_many", "put_many_recorded"},
     "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
     "who listens to a namespace hears of all its owners": {"recent_flushes", "flush_outcomes"},
     "the sweep and the turns look for work of any owner": {
@@ -78,6 +78,19 @@ ACROSS_SHARDS = {
         "ring_generation",
         "selected_owners",
         "uncovered_owners",
+    },
+    "the audit trail is sealed, listed and verified for a whole namespace": {
+        "advance_chains",
+        "audit_namespaces",
+        "chain_ends",
+        "list_acts",
+        "lock_chains",
+        "open_chains",
+        "sealed_entries",
+        "subject_salts",
+        "take_unsealed",
+        "unsealed_namespaces",
+        "unsealed_of",
     },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {

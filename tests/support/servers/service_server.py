@@ -27,6 +27,7 @@ class RunningService:
     """A service on a database; ``with`` starts and stops it."""
 
     def __init__(self, database_url: str, **settings: Any) -> None:
+        self.database_url = database_url
         self.settings: Settings = load_settings(database_url=database_url, **settings)
         self.app: FastAPI = build_service(self.settings, CommandOperators(self.settings))
         self.database = Database.connect(
