@@ -39,6 +39,7 @@ _TAGS = {
     "events": "What happens, as it happens.",
     "imports": "What was said and known elsewhere.",
     "keys": "Who a request is, and keys.",
+    "audit": "Who did what.",
     "operations": "For operators.",
     "health": "For load balancers.",
 }

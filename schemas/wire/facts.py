@@ -239,3 +239,30 @@ class UserOut(Answer):
 
 
 SortOrder = Literal["newest", "oldest", "updated"]
+
+
+class OptimizeIn(Request):
+    """Whether to carry the proposal out at once; by default nothing changes."""
+
+    apply: bool = False
+
+
+class MergedOut(Answer):
+    """One sentence in place of several facts."""
+
+    text: str
+    topics: list[str]
+    fact_ids: list[UUID]
+    parts: list[str]
+
+
+class OptimizationOut(Answer):
+    """A proposal to say the facts in fewer sentences, and whether it was carried out."""
+
+    merged: list[MergedOut]
+    facts_before: int
+    facts_after: int
+    tokens_before: int
+    tokens_after: int
+    model: str
+    applied: bool

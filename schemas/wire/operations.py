@@ -177,3 +177,47 @@ class EventOut(Answer):
     pipeline: str | None = None
     generation: int | None = None
     state: str | None = None
+
+
+class ActOut(Answer):
+    """An act of the audit trail; ``user_id`` is null where no user is concerned, or none is known now."""
+
+    entry_id: UUID
+    kind: str
+    at: datetime
+    actor: str | None
+    origin: str | None
+    subject: UUID | None
+    user_id: str | None
+    session: UUID | None
+    seq: int | None
+    count: int | None
+    detail: Json
+    flags: list[str]
+    seal: int | None
+    place: int | None
+
+
+class TrailOut(Answer):
+    """What a verification of a trail found; no ``findings``: all that is sealed is as it was."""
+
+    seals: int
+    entries: int
+    pruned_seals: int
+    unsealed: int
+    unkeyed_seals: int
+    first_seal_at: datetime | None
+    last_seal_at: datetime | None
+    findings: list[str]
+
+
+class AuditLevelBody(Request):
+    """What is recorded: nothing, changes, or reads and puts as well."""
+
+    level: Literal["off", "changes", "all"]
+
+
+class AuditLevelOut(Answer):
+    """What is recorded now."""
+
+    level: Literal["off", "changes", "all"]

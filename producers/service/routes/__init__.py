@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from strandline.producers.service.routes import (
     admin,
+    audit,
     contexts,
     corrections,
     events,
@@ -29,5 +30,6 @@ ROUTERS = (
     imports.router,
     keys.router,
     admin.router,
+    audit.router,
     health.router,
 )

@@ -38,6 +38,9 @@ from strandline.schemas.wire.facts import (
     FactsFrom,
     FactsOut,
     FoundFacts,
+    MergedOut,
+    OptimizationOut,
+    OptimizeIn,
     SortOrder,
 )
 
@@ -207,6 +210,28 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
         body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
     )
     return _changes_response(changes)
+
+
+@router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
+@access("facts", "others")
+async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
+    """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
+
+    What people worded or judged stays as it is. A fact that was changed meanwhile is a conflict.
+    """
+    facts = _facts(request, user)
+    proposal = await facts.aoptimize()
+    if body.apply:
+        await facts.aapply_optimization(proposal)
+    return OptimizationOut(
+        merged=[MergedOut.model_validate(one) for one in proposal.merged],
+        facts_before=proposal.facts_before,
+        facts_after=proposal.facts_after,
+        tokens_before=proposal.tokens_before,
+        tokens_after=proposal.tokens_after,
+        model=proposal.model,
+        applied=body.apply,
+    )
 
 
 @router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])

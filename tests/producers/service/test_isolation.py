@@ -102,7 +102,8 @@ def _fill(document: dict[str, Any], schema: dict[str, Any]) -> Any:
 # What concerns no id of anybody's: lists of one's own, what is public, and what makes something new.
 WITHOUT_IDS = {
     "/v1/sessions", "/v1/events", "/v1/users", "/v1/whoami", "/v1/admin/keys", "/v1/admin/namespaces",
-    "/v1/admin/dead-letters", "/healthz/live", "/healthz/ready",
+    "/v1/admin/dead-letters", "/v1/admin/audit", "/v1/admin/audit/level", "/v1/admin/audit/verification",
+    "/healthz/live", "/healthz/ready",
 }  # fmt: skip
 # Only for the operator of the whole installation: others are told so, whatever the id.
 OF_THE_INSTALLATION = re.compile(
@@ -120,6 +121,7 @@ def fill_path(path: str, whose: Whose) -> str:
         "namespace": str(whose.key.namespace),
         "source": whose.source,
         "event_id": str(uuid4()),
+        "entry_id": str(uuid4()),
         "seq": "1",
         "run_id": "run",
         "scope": "drafts",

@@ -10,7 +10,7 @@ from typing import Any
 import jsonschema
 import pytest
 
-from strandline import Facts, Memory
+from strandline import Audit, Facts, Memory
 from strandline.cli.commands import COMMANDS
 from strandline.producers.namespace_facts import NamespaceFacts
 from tests.support.servers.service_server import RunningService
@@ -50,7 +50,6 @@ MEMORY = {
     "call_tool": "(a model's tools go to a process, or by MCP)",
     "from_defaults": f"({_LOCAL})",
     "close": f"({_LOCAL})",
-    "aclose": f"({_LOCAL})",
     "session_id": f"GET {S}",
     "user_id": f"GET {S}",
     "namespace": "GET /v1/whoami",
@@ -81,19 +80,36 @@ FACTS = {
     "for_owner": f"({_LOCAL})",
     "of_namespace": f"({_LOCAL})",
     "close": f"({_LOCAL})",
-    "aclose": f"({_LOCAL})",
     "namespace": "GET /v1/whoami",
     "user_id": "GET /v1/whoami",
 }
 NAMESPACE_FACTS = {
     "users": "GET /v1/users",
+    "namespace": "GET /v1/whoami",
+    "clear_each": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
+    "close": f"({_LOCAL})",
     "clear": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
     "to_clear": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
     "get_capture": "(of a namespace: `strandline facts capture`)",
     "set_capture": "(of a namespace: `strandline facts capture`)",
     "capture_acts": "(of a namespace: `strandline facts capture`)",
 }
+AUDIT = {
+    "acts": f"GET {A}/audit",
+    "each": f"GET {A}/audit",
+    "act": f"GET {A}/audit/acts/{{entry_id}}",
+    "level": f"GET {A}/audit/level",
+    "set_level": f"PUT {A}/audit/level",
+    "verify": f"GET {A}/audit/verification",
+    "anchor": "(anchors are kept outside of the database: `strandline audit anchor`)",
+    "prune": "(deletes evidence: `strandline audit prune`)",
+    "namespace": "GET /v1/whoami",
+    "of_namespace": f"({_LOCAL})",
+    "close": f"({_LOCAL})",
+}
 COMMAND_ROUTES = {
+    "audit": f"GET {A}/audit",
+    "encryption": "(reads the keyring of the machine on which it runs)",
     "up": "(starts servers)",
     "demo": "(starts servers)",
     "worker": "(starts a worker)",
@@ -137,7 +153,7 @@ def public(kind: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("kind", "listed"),
-    [(Memory, MEMORY), (Facts, FACTS), (NamespaceFacts, NAMESPACE_FACTS)],
+    [(Memory, MEMORY), (Facts, FACTS), (NamespaceFacts, NAMESPACE_FACTS), (Audit, AUDIT)],
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_each_public_method_has_its_route_or_a_reason(
