@@ -43,15 +43,16 @@ class DrainingServer(uvicorn.Server):
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
-        """Called with a signal, between two steps of the event loop."""
+        """Called with a signal, between two steps of the event loop; the exit code is 0."""
         if self._is_draining or self._loop is None:
-            super().handle_exit(sig, frame)
+            self.should_exit = self.force_exit = True
             return
         self._is_draining = True
         self._begin_stopping()
-        self._loop.call_soon_threadsafe(
-            self._loop.call_later, self._drain_seconds, super().handle_exit, sig, frame
-        )
+        self._loop.call_soon_threadsafe(self._loop.call_later, self._drain_seconds, self._end)
+
+    def _end(self) -> None:
+        self.should_exit = True
 
 
 def listen(host: str, port: int, *, untaken_seconds: float) -> socket.socket:
