@@ -217,14 +217,6 @@ def test_it_says_that_it_stops_before_it_stops(url: str, key: str, tmp_path: Pat
         assert client.get("/healthz/live").status_code == 200
         stopping = client.get("/v1/events")
         assert (stopping.status_code, stopping.headers["retry-after"]) == (503, "1")
+        process.process.send_signal(signal.SIGTERM)  # again: at once
     assert process.ended() == 0
     assert process.said() == ""
-
-
-def test_a_second_signal_ends_it_at_once(url: str, tmp_path: Path) -> None:
-    process = ServiceProcess(url, tmp_path / "log")
-    wait_until(process.is_ready, timeout=30, what="the service")
-    process.process.send_signal(signal.SIGTERM)
-    wait_until(lambda: not process.is_ready(), timeout=5, what="its word that it stops")
-    process.process.send_signal(signal.SIGTERM)
-    assert process.ended() == 0
