@@ -18,8 +18,15 @@ from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
-from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
+from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -45,10 +52,12 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
     a deleted fact does not come back from earlier messages, and a corrected one stays corrected; a fact that
     a user states again later is new. An edit waits for a worker that is writing facts of this owner.
-    ``actor`` names the person, and is stored with the event.
+    ``actor`` names the person, and is stored with the event.  A redaction hook of the settings is applied to
+    the texts of an edit.
 
-    All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
-    when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
+    All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if
+    a hook fails, and UnknownPipelineError before any worker has ever run.
     """
 
     @property
@@ -333,15 +342,18 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         return (yield from self._recorder.change(act, change, describe, text=text))
 
     def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
-        return self._edit("facts.add", partial(self._add_operation, wording, actor), actor, text=wording.text)
+        wording = yield from redact_wording(wording, self._redaction)
+        adding = partial(self._add_operation, wording, actor)
+        return (yield from self._edit("facts.add", adding, actor, text=wording.text))
 
     def _replacing(
         self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None
     ) -> Operation[Fact | None]:
+        wording = yield from redact_wording(wording, self._redaction)
         replacing = self._if_version(
             fact_id, version, partial(self._replace_operation, fact_id, wording, actor)
         )
-        return self._edit("facts.replace", replacing, actor, text=wording.text)
+        return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
 
     def _deleting(self, fact_id: UUID | str, actor: str | None, version: str | None) -> Operation[bool]:
         deleting = self._if_version(fact_id, version, partial(self._delete_operation, fact_id, actor))
@@ -354,15 +366,18 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     def _judging(
         self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None
     ) -> Operation[Fact | None]:
+        feedback = yield from redact_feedback(feedback, self._redaction)
         judging = self._if_version(fact_id, version, partial(self._judge_operation, fact_id, feedback, actor))
-        return self._edit("facts.feedback", judging, actor, text=feedback)
+        return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
 
     def _importing(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
-        return self._edit(
+        facts = yield from redact_imported(facts, self._redaction)
+        importing = self._edit(
             "facts.import",
             partial(import_facts, self._owner, facts),
             describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
         )
+        return (yield from importing)
 
     def _if_version(
         self, fact_id: UUID | str, version: str | None, change: Callable[[], Operation[T]]
