@@ -169,6 +169,7 @@ _WITH_KEY = frozenset(
     {
         "unauthenticated", "forbidden", "slow-body", "too-large", "too-many-requests", "busy", "stopping",
         "unavailable", "timed-out", "outcome-unknown", "refused", "sealed",
+        "redaction-failed",
     }
 )  # fmt: skip
 _WRITING = frozenset({"conflict", "delivered", "unknown-pipeline"})

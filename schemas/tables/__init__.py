@@ -8,7 +8,18 @@ tables.  Invariants are named constraints in the database.  Hot rows are narrow:
 its content is stored (docs/architecture/encryption.md).
 """
 
-from strandline.schemas.tables import audit, derived, items, limits, log, retention, sealing, service, shared, work
+from strandline.schemas.tables import (
+    audit,
+    derived,
+    items,
+    limits,
+    log,
+    retention,
+    sealing,
+    service,
+    shared,
+    work,
+)
 from strandline.schemas.tables.base import SCHEMA, metadata
 
 __all__ = [

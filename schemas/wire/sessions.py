@@ -179,3 +179,34 @@ class ScopeOut(Answer):
     """The session of a scope: its id is that of the session and the scope's name."""
 
     session_id: str
+
+
+Lasting = Annotated[int, Field(ge=0, le=2**53 - 1)]
+
+
+class RetentionIn(Request):
+    """How long a session is kept, the whole choice; null leaves it to the namespace, 0 keeps for ever.
+
+    Where messages go before they are removed is the namespace's choice, which operators make.
+    """
+
+    ttl_seconds: Lasting | None = None
+    max_age_seconds: Lasting | None = None
+    max_messages: Lasting | None = None
+    forget_facts: bool | None = None
+    actor: Name | None = None
+
+
+class RetentionOut(Answer):
+    """How long a session is kept; null: nothing was ever set."""
+
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+
+
+class RetentionSet(Answer):
+    """The number of the act."""
+
+    number: int

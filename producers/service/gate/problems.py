@@ -25,6 +25,8 @@ from strandline.schemas.errors import (
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
+    RedactionError,
+    RefusalError,
     ReplayError,
     SchemaError,
     SealedContentError,
@@ -115,6 +117,13 @@ SEALED = Kind(
     "Nothing was done. An operator has to give the service the key.",
     60,
 )
+UNREDACTED = Kind(
+    "redaction-failed",
+    503,
+    "The redaction of this installation failed",
+    "Nothing was stored. Repeat after the seconds in Retry-After.",
+    10,
+)
 STOPPING = Kind(
     "stopping",
     503,
@@ -148,12 +157,15 @@ KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
+    UNREDACTED,
     STOPPING, UNAVAILABLE, TIMED_OUT, OUTCOME_UNKNOWN,
 )  # fmt: skip
 
 # In this order: the first that an error is.
 _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (ActRefusedError, REFUSED),
+    (RefusalError, REFUSED),
+    (RedactionError, UNREDACTED),
     (NotFoundError, NOT_FOUND),
     (OwnerError, NOT_FOUND),
     (InvalidMessageError, INVALID),

@@ -20,6 +20,7 @@ from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.identity import scope_session_id
 from strandline.schemas.values.policy import PolicyChange, Unchanged
+from strandline.schemas.values.retention import Retention
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import Events
 from strandline.schemas.wire.sessions import (
@@ -30,6 +31,9 @@ from strandline.schemas.wire.sessions import (
     PolicyOut,
     ResetDone,
     ResetRequest,
+    RetentionIn,
+    RetentionOut,
+    RetentionSet,
     ScopeOut,
     SessionOut,
     SessionPictureOut,
@@ -143,6 +147,25 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
         call.service.resources.ring(done.flushed.lanes)
     call.service.records.forget(identity)
     return PolicyOut.model_validate(done.policy)
+
+
+@router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@access("read", "reads", user=True)
+async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
+    """How long the session is kept; what it leaves open, as the namespace has it."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    return RetentionOut.model_validate(await memory.aget_retention())
+
+
+@router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@access("write", "writes", user=True)
+async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
+    """Set how long the session is kept, from now on: no read shows what is past its time."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    retention = Retention(**body.model_dump(exclude={"actor"}))
+    return RetentionSet(number=await memory.aset_retention(retention, actor=body.actor))
 
 
 @router.get("/v1/sessions/{session_id}/scopes/{scope}", tags=["sessions"])

@@ -26,7 +26,7 @@ class DrainingServer(uvicorn.Server):
     """Answers for a while after the first signal, saying that it is not ready; then ends in order.
 
     In that time load balancers take it out, and clients leave their connections, which it asks them to close.
-    A second signal ends at once.
+    A second signal ends the waiting, a third the requests in hand as well.
     """
 
     def __init__(
@@ -45,7 +45,8 @@ class DrainingServer(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Called with a signal, between two steps of the event loop; the exit code is 0."""
         if self._is_draining or self._loop is None:
-            self.should_exit = self.force_exit = True
+            self.force_exit = self.should_exit
+            self.should_exit = True
             return
         self._is_draining = True
         self._begin_stopping()

@@ -221,3 +221,11 @@ def test_imported_messages_need_ids_and_are_added_once(client: httpx2.Client, se
     assert client.post(path, json={"messages": messages}).json() == {"added": 5, "known": 0, "events": 0}
     assert client.post(path, json={"messages": messages}).json()["known"] == 5
     assert len(log(client, session)) == 5
+
+
+def test_a_session_ends_when_its_retention_says(client: httpx2.Client, session: str) -> None:
+    put(client, session, "one", "two", "three")
+    path = f"/v1/sessions/{session}/retention"
+    assert client.put(path, json={"max_age_seconds": 3600, "actor": "bo"}).json() == {"number": 1}
+    assert client.get(path).json()["max_age_seconds"] == 3600
+    assert client.put(path, json={"archive": "file:///tmp/x"}).status_code == 422  # an operator's choice

@@ -45,6 +45,9 @@ MEMORY = {
     "fork": f"POST {S}/fork",
     "set_policy": f"PATCH {S}/policy",
     "get_scope": f"GET {S}/scopes/{{scope}}",
+    "get_retention": f"GET {S}/retention",
+    "set_retention": f"PUT {S}/retention",
+    "retention_acts": "(an operator's record: `strandline retention`)",
     "facts": f"GET {U}/facts",
     "tools": "(a model's tools go to a process, or by MCP)",
     "call_tool": "(a model's tools go to a process, or by MCP)",
@@ -109,6 +112,7 @@ AUDIT = {
 }
 COMMAND_ROUTES = {
     "audit": f"GET {A}/audit",
+    "retention": f"PUT {S}/retention",
     "encryption": "(reads the keyring of the machine on which it runs)",
     "up": "(starts servers)",
     "demo": "(starts servers)",
