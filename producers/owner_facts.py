@@ -201,7 +201,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._adding(wording, actor))
+        return self._runner.run(self._add_fact(wording, actor))
 
     async def aadd(
         self,
@@ -218,7 +218,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._adding(wording, actor))
+        return await self._runner.arun(self._add_fact(wording, actor))
 
     def replace(
         self,
@@ -240,7 +240,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
             VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._replacing(fact_id, wording, actor, if_version))
+        return self._runner.run(self._replace_fact(fact_id, wording, actor, if_version))
 
     async def areplace(
         self,
@@ -254,31 +254,31 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._replacing(fact_id, wording, actor, if_version))
+        return await self._runner.arun(self._replace_fact(fact_id, wording, actor, if_version))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._deleting(fact_id, actor, if_version))
+        return self._runner.run(self._delete_fact(fact_id, actor, if_version))
 
     async def adelete(
         self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
     ) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._deleting(fact_id, actor, if_version))
+        return await self._runner.arun(self._delete_fact(fact_id, actor, if_version))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._runner.run(self._clearing(actor))
+        return self._runner.run(self._clear_facts(actor))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._runner.arun(self._clearing(actor))
+        return await self._runner.arun(self._clear_facts(actor))
 
     def feedback(
         self,
@@ -290,7 +290,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._judging(fact_id, judged, actor, if_version))
+        return self._runner.run(self._judge_fact(fact_id, judged, actor, if_version))
 
     async def afeedback(
         self,
@@ -302,14 +302,14 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._judging(fact_id, judged, actor, if_version))
+        return await self._runner.arun(self._judge_fact(fact_id, judged, actor, if_version))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._importing(facts))
+        return self._runner.run(self._import_facts(facts))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
         listing = list_facts(self._owner, page, filters)
@@ -322,11 +322,11 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Operation[Sequence[FoundFact]]:
         number, embed_query = checked_limit(limit), self._resources.embed_query
         if first_n is None and last_n is None:
-            found = search_facts(self._owner, query, number, filters, embed_query)
-            return self._record_read("facts.search", found)
+            hits = search_facts(self._owner, query, number, filters, embed_query)
+            return self._record_read("facts.search", hits)
         end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
-        found_end = search_end(self._owner, query, end, filters, embed_query)
-        return self._record_read("facts.search", found_end)
+        end_hits = search_end(self._owner, query, end, filters, embed_query)
+        return self._record_read("facts.search", end_hits)
 
     def _edit(
         self,
@@ -341,12 +341,12 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         yield from open_fact_lanes(self._owner.shard_key)
         return (yield from self._recorder.change(act, change, describe, text=text))
 
-    def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+    def _add_fact(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self._redaction)
         adding = partial(self._add_operation, wording, actor)
         return (yield from self._edit("facts.add", adding, actor, text=wording.text))
 
-    def _replacing(
+    def _replace_fact(
         self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None
     ) -> Operation[Fact | None]:
         wording = yield from redact_wording(wording, self._redaction)
@@ -355,22 +355,22 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         )
         return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
 
-    def _deleting(self, fact_id: UUID | str, actor: str | None, version: str | None) -> Operation[bool]:
+    def _delete_fact(self, fact_id: UUID | str, actor: str | None, version: str | None) -> Operation[bool]:
         deleting = self._if_version(fact_id, version, partial(self._delete_operation, fact_id, actor))
         return self._edit("facts.delete", deleting, actor)
 
-    def _clearing(self, actor: str | None) -> Operation[int]:
+    def _clear_facts(self, actor: str | None) -> Operation[int]:
         clearing = partial(clear_facts, self._owner.shard_key, actor)
         return self._edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
 
-    def _judging(
+    def _judge_fact(
         self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None
     ) -> Operation[Fact | None]:
         feedback = yield from redact_feedback(feedback, self._redaction)
         judging = self._if_version(fact_id, version, partial(self._judge_operation, fact_id, feedback, actor))
         return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
 
-    def _importing(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+    def _import_facts(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
         facts = yield from redact_imported(facts, self._redaction)
         importing = self._edit(
             "facts.import",

@@ -1346,7 +1346,7 @@ def _create_audit_tables(schema: str) -> None:
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_subject_pkey")),
         schema=schema,
-        comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+        comment="The random pseudonym of an owner in the audit trail, until erasure deletes the row",
     )
     op.create_index("audit_subject_by_subject", "audit_subject", ["subject"], unique=False, schema=schema)
     op.create_table(
