@@ -213,9 +213,9 @@ class UnredactedError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class HandlerError(TransientModelError):
@@ -223,9 +223,9 @@ class HandlerError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class PermanentModelError(ModelError):
