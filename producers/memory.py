@@ -26,6 +26,7 @@ from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
@@ -51,7 +52,7 @@ from strandline.schemas.values.identity import (
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share

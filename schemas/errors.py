@@ -142,6 +142,10 @@ class UndecodableEventError(StrandlineError):
     """A stored event has a version or form that this release cannot read."""
 
 
+class ArchiveError(StrandlineError):
+    """An archive cannot be used now, or does not hold what it is to hold; nothing was removed from a log."""
+
+
 class ReplayError(StrandlineError):
     """A replay cannot begin, continue, or take effect now; the message says why."""
 

@@ -177,6 +177,9 @@ class Settings(BaseSettings):
     shutdown_grace_seconds: NotNegative = Field(20.0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)
+    # Retention: how often a worker takes a turn, and how often all sessions are gone through.
+    retention_interval_seconds: Positive = 5.0
+    retention_pass_seconds: Positive = 3_600.0
     retry_base_seconds: Positive = 1.0
     retry_max_seconds: Positive = 60.0
     provider_probe_seconds: Positive = Field(

@@ -12,6 +12,7 @@ from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
 from strandline.pipelines.overflow.contract import OverflowEvent
 from strandline.pipelines.redaction.hook import Redactor
+from strandline.pipelines.upkeep.policies import RetentionAct
 from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
@@ -39,6 +40,7 @@ from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ActRefusedError,
+    ArchiveError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -65,12 +67,14 @@ from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
+from strandline.schemas.values.retention import Retention
 
 __all__ = [
     "ActPage",
     "ActRefusedError",
     "Acting",
     "Anchor",
+    "ArchiveError",
     "AttemptedAct",
     "AudioPart",
     "Audit",
@@ -120,6 +124,8 @@ __all__ = [
     "Redactor",
     "RefusalError",
     "ReplayError",
+    "Retention",
+    "RetentionAct",
     "SchemaError",
     "ServerLimitError",
     "SessionRun",

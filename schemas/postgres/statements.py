@@ -34,6 +34,7 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "retention.sql",
     "sealing.sql",
     "resealing.sql",
     "audit.sql",
@@ -49,6 +50,7 @@ _FRAGMENT_FILES = (
     "fragments/items.sql",
     "fragments/lanes.sql",
     "fragments/messages.sql",
+    "fragments/retention.sql",
     "fragments/search.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
@@ -69,6 +71,7 @@ FUNCTIONS = (
     "role_key_v1",
     "append_act_v1",
     "window_v1",
+    "expire_v1",
     "put_v1",
     "set_policy_v1",
     "flush_v1",
@@ -114,6 +117,13 @@ FUNCTIONS = (
     "clear_shared_v1",
     "lock_shared_session_v1",
     "fits_condition_v1",
+    "deliver_expired_v1",
+    "plan_removal_v1",
+    "remove_messages_v1",
+    "part_removed_v1",
+    "carry_facts_v1",
+    "carry_base_v1",
+    "restore_session_v1",
 )
 
 

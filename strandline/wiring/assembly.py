@@ -27,6 +27,7 @@ from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, pipeline_of
+from strandline.wiring.archives import open_archive
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.stop_points import stop_at
 
@@ -100,7 +101,7 @@ def ensure_tables(url: str, database: Database, settings: Settings) -> None:
 
 def background_runner(database: Database, settings: Settings) -> BackgroundRunner:
     """The in-process runner with all stages, not yet started."""
-    return BackgroundRunner(database, prepare_stages(database, settings), settings)
+    return BackgroundRunner(database, prepare_stages(database, settings), settings, open_archive)
 
 
 def stop_points() -> Any:

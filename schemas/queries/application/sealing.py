@@ -192,7 +192,9 @@ class RetireDataKeysRow(NamedTuple):
 
 
 class RetireDataKeys(Query[RetireDataKeysRow]):
-    """Delete the data keys of an owner before this one, under which nothing is sealed any more."""
+    """Delete the data keys of an owner before this one, under which nothing is sealed any more; unless
+    something of the owner is in an archive, which is kept as it was sealed.
+    """
 
     __slots__ = ()
     name = "retire_data_keys"

@@ -77,6 +77,15 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
+    "retention goes over all sessions": {
+        "aged_owners",
+        "open_steps",
+        "owners_with_input",
+        "retention_is_set",
+        "retention_totals",
+        "sessions_to_retain",
+    },
+    "a shared scope has messages of many owners": {"search_hits_v1"},
     "the audit trail is sealed, listed and verified for a whole namespace": {
         "advance_chains",
         "audit_namespaces",
