@@ -143,7 +143,7 @@ def test_nothing_reaches_a_table_unredacted_on_any_way_in(
     asyncio.run(_in_tasks(make_memory("tasks", user_id="ben")))
     stored = everything(database_url)
     assert "canary" not in stored
-    assert stored.count("[hidden]") > 30, "it was stored, redacted"
+    assert stored.count("[hidden]") > 20, "it was stored, redacted"
 
 
 async def _in_tasks(memory: Memory) -> None:
