@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.application.resealing import (
     ResealCorrections,
     ResealMessages,
@@ -25,14 +25,14 @@ ENVELOPE, METADATA = "message", "metadata"
 _NO_SESSION = UUID(int=0)
 
 
-def reseal_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_messages(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Seal an owner's messages; yields how many were found, page by page.
 
     Raises:
         SealedContentError: one does not open.
     """
     session, seq = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedMessages(
             shard_key=keys.shard_key,
             prefix=keys.json_prefix,
@@ -42,7 +42,7 @@ def reseal_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[
         )
     ):
         session, seq = rows[-1].session_key, rows[-1].seq
-        database.fetch(
+        fetcher.fetch(
             ResealMessages(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],
@@ -74,10 +74,10 @@ def _labels(keys: OwnerKeys, row: UnsealedMessagesRow) -> list[int] | None:
     return [keyed_label(keys, row.session_key, label) for label in row.labels]
 
 
-def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_shared_messages(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """The same of what a shared scope holds."""
     session, seq = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedSharedMessages(
             shard_key=keys.shard_key,
             prefix=keys.json_prefix,
@@ -87,7 +87,7 @@ def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> It
         )
     ):
         session, seq = rows[-1].session_key, rows[-1].seq
-        database.fetch(
+        fetcher.fetch(
             ResealSharedMessages(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],
@@ -100,14 +100,14 @@ def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> It
         yield len(rows)
 
 
-def reseal_corrections(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_corrections(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Key the digests by which repeated corrections are known."""
     session, number = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedCorrections(shard_key=keys.shard_key, after_session=session, after_number=number, limit=page)
     ):
         session, number = rows[-1].session_key, rows[-1].number
-        database.fetch(
+        fetcher.fetch(
             ResealCorrections(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],

@@ -14,7 +14,7 @@ from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_C
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.redacting import redact_texts
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
@@ -113,6 +113,7 @@ def add_fact(
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
+    yield from claim_owner_keys(owner.namespace, owner.shard_key)
     fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return fact_id

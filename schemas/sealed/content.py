@@ -235,14 +235,15 @@ def _numbers(marks: Marks, rows: Sequence[Any]) -> set[int]:
     """The numbers of the data keys that some rows may be sealed with."""
     places = [mark.place for mark in marks.opens if mark.form != "name"]
     texts = (text for row in rows for place in places for text in _texts(row[place]))
-    return {
-        number for text in texts if is_token(text) or text.startswith("{") for number in key_numbers(text)
-    }
+    return {number for text in texts if is_token(text) or text[:1] in "[{" for number in key_numbers(text)}
 
 
-def _texts(value: str | list[str | None] | None) -> list[str]:
+def _texts(value: str | bytes | list[str | None] | None) -> list[str]:
     if value is None:
         return []
+    if isinstance(value, bytes):
+        # Of bytes, only what names the key is text.
+        return [value[:32].decode("ascii", "replace")]
     return [value] if isinstance(value, str) else [item for item in value if item is not None]
 
 

@@ -19,12 +19,15 @@ from strandline.schemas.errors import SealedContentError
 from strandline.schemas.sealing.ciphers import Cipher, NameCipher, NotAuthenticError, make_cipher, open_sealed
 from strandline.schemas.sealing.tokens import (
     REFERENCE,
+    Token,
     is_token,
+    read_bytes,
     read_name,
     read_token,
     token_prefix,
     unescape,
     unescape_json,
+    write_bytes,
     write_name,
     write_token,
 )
@@ -33,6 +36,7 @@ KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 # The first byte of a keyed digest, which makes it longer than any unkeyed one, so the two are told apart.
 DIGEST_BYTES: Final = 16
+WORD_MARK: Final = "K"
 KEYED: Final = b"\x01"
 _CONTEXT: Final = b"strandline content 1\x00"
 
@@ -82,6 +86,12 @@ class OwnerKeys:
         """The same of a text."""
         return text if text.startswith(self.prefix) else self.seal(self.open(text, kind, bound), kind, bound)
 
+    def reseal_bytes(self, stored: bytes, kind: str) -> bytes:
+        """The same of bytes."""
+        if stored.startswith(self.prefix.encode()):
+            return stored
+        return self.seal_bytes(self.open_bytes(stored, kind), kind)
+
     @property
     def prefix(self) -> str:
         """With which the tokens of the newest data key begin."""
@@ -103,6 +113,9 @@ class OwnerKeys:
         token = read_token(text)
         if token is None:
             return unescape_json(text) if text.startswith('"') else unescape(text)
+        return self._decrypt(token, kind, bound).decode()
+
+    def _decrypt(self, token: Token, kind: str, bound: str) -> bytes:
         cipher = self.ciphers.get(token.number)
         if cipher is None:
             raise SealedContentError(
@@ -111,12 +124,23 @@ class OwnerKeys:
             )
         nonce, sealed = token.body[:NONCE_BYTES], token.body[NONCE_BYTES:]
         try:
-            return open_sealed(cipher, nonce, sealed, self._context(kind, bound)).decode()
+            return open_sealed(cipher, nonce, sealed, self._context(kind, bound))
         except NotAuthenticError as error:
             raise SealedContentError(
                 f"Content of owner {self.shard_key} does not open with data key {token.number}: it was"
                 " changed, or moved from another place, outside of Strandline. Restore the row from a backup."
             ) from error
+
+    def seal_bytes(self, data: bytes, kind: str) -> bytes:
+        """The token of bytes."""
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self.ciphers[self.number].encrypt(nonce, data, self._context(kind, ""))
+        return write_bytes(self.number, nonce + sealed)
+
+    def open_bytes(self, stored: bytes, kind: str) -> bytes:
+        """The bytes that a column holds, in clear or as a token; raises as ``open`` does."""
+        token = read_bytes(stored)
+        return token if isinstance(token, bytes) else self._decrypt(token, kind, "")
 
     def seal_name(self, text: str, kind: str) -> str:
         """The token of a name that SQL compares: the same for the same name, so equality can be seen."""
@@ -139,8 +163,16 @@ class OwnerKeys:
             ) from error
 
     def word(self, word: str) -> str:
-        """The keyed form of a word: thirteen capital letters and digits, which no stem holds."""
-        return b32encode(self._mac(b"word", word.encode(), 8))[:13].decode()
+        """The keyed form of a word: a capital K, which no stem holds, and thirteen letters and digits."""
+        return f"{WORD_MARK}{b32encode(self._mac(b'word', word.encode(), 8))[:13].decode()}"
+
+    def reseal_name(self, stored: str, kind: str) -> str:
+        """A name that is stored, in clear or as a token, as a token."""
+        return self.seal_name(self.open_name(stored, kind), kind)
+
+    def is_word(self, word: str) -> bool:
+        """Whether a word is a keyed form."""
+        return word.startswith(WORD_MARK)
 
     def reference(self, name: str) -> str:
         """The keyed form of an id that others refer to, such as a tool call's; of such a form, itself."""

@@ -31,7 +31,7 @@ SELECT %(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s, CASE WHEN NOT E
         SELECT FROM strandline.store_item i WHERE i.shard_key = %(shard_key)s
     ) AND NOT EXISTS (
         SELECT FROM strandline.shared_session h WHERE h.shard_key = %(shard_key)s
-    ) THEN clock_timestamp() END
+    ) THEN statement_timestamp() END
 ON CONFLICT (shard_key, number) DO NOTHING
 
 -- name: enable_encryption
@@ -48,7 +48,7 @@ RETURNING namespace
 -- Have a namespace's new owners wrapped by another key.
 -- params: namespace text, kek_id text, probe bytea
 -- repeatable
-UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = clock_timestamp()
+UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = statement_timestamp()
 WHERE e.namespace = %(namespace)s
 
 -- name: sessions_to_seal
@@ -93,7 +93,7 @@ WHERE NOT EXISTS (SELECT FROM strandline.data_key k WHERE k.shard_key = wanted.s
 -- row: shard_key uuid, number integer, age_seconds float8
 -- repeatable
 SELECT k.shard_key, max(k.number) AS number,
-    extract(epoch FROM clock_timestamp() - max(k.created_at))::float8 AS age_seconds
+    extract(epoch FROM statement_timestamp() - max(k.created_at))::float8 AS age_seconds
 FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.settled_at IS NULL AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
@@ -102,7 +102,7 @@ GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
 -- All of an owner's rows are sealed under this data key, or were when another process gave it a newer one.
 -- params: shard_key uuid, number integer
 -- repeatable
-UPDATE strandline.data_key k SET settled_at = clock_timestamp()
+UPDATE strandline.data_key k SET settled_at = statement_timestamp()
 WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS NULL
 
 -- name: retire_data_keys
@@ -125,7 +125,7 @@ SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key
 HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL)
-    AND max(k.settled_at) < clock_timestamp() - make_interval(secs => %(settled_seconds)s)
+    AND max(k.settled_at) < statement_timestamp() - make_interval(secs => %(settled_seconds)s)
 ORDER BY k.shard_key LIMIT %(limit)s
 
 -- name: keys_of_namespace

@@ -15,6 +15,13 @@ class InsertChunks(Query[Never]):
 
     __slots__ = ()
     name = "insert_chunks"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(9, "tsvector"),
+            Mark(12, "array"),
+        ),
+    )
 
     def __init__(
         self,
@@ -82,9 +89,15 @@ class SearchChunks(Query[SearchChunksRow]):
     row = SearchChunksRow
     marks = Marks(
         owner=0,
+        seals=(
+            Mark(6, "query"),
+            Mark(16, "query"),
+            Mark(12, "name", "topic"),
+        ),
         opens=(
             Mark(10, "json", "message", 6),
             Mark(11, "json", "metadata", 6),
+            Mark(13, "text", "fact"),
         ),
     )
 
