@@ -221,9 +221,9 @@ class UnredactedError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class HandlerError(TransientModelError):
@@ -231,9 +231,9 @@ class HandlerError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class PermanentModelError(ModelError):
