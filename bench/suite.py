@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
+from bench.cases.encrypted import measure_encryption
 from bench.cases.flat import measure_flat
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
@@ -41,6 +42,7 @@ CASES = (
     Case("put", measure_put, 10),
     Case("concurrent", measure_concurrent, 20),
     Case("get", measure_get, 20),
+    Case("encryption", measure_encryption, 15),
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),
     Case("calls", measure_calls, 40),
