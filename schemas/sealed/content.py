@@ -203,7 +203,9 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
         if row.number is not None
     }
     # Once all was sealed under one of them, nothing is in clear any more.
-    return make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+    keys = make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+    keys.has_vectors = rows[0].has_vectors is not False
+    return keys
 
 
 @contextmanager

@@ -52,6 +52,7 @@ class OwnerKeys:
         number: of the data key that seals.
         is_settled: whether all of the owner's rows are sealed; if not, some may still be in clear.
         ciphers: by number, all data keys that rows may be sealed with.
+        has_vectors: whether texts are embedded: vectors are stored in clear or not at all.
         prefix, json_prefix: with which the tokens of the newest data key begin, in text and in JSON.
     """
 
@@ -60,6 +61,7 @@ class OwnerKeys:
     is_settled: bool
     ciphers: Mapping[int, Cipher]
     search_key: bytes = field(repr=False)
+    has_vectors: bool = True
     prefix: str = field(init=False)
     json_prefix: str = field(init=False)
     _names: NameCipher | None = field(default=None, repr=False)
