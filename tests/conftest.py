@@ -47,6 +47,7 @@ from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 TESTS = Path(__file__).parent
 
 _broker_databases = count()
+_homes = count()
 
 # Run the suite as with that setting; tests of what it gives up are skipped (``needs_internals``).
 PUBLIC_APIS_ONLY = os.environ.get("STRANDLINE_TEST_PUBLIC_APIS_ONLY", "").lower() in ("1", "true")
@@ -139,14 +140,18 @@ def _is_slow(path: Path) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test depends on, or touches, what the machine's user has configured."""
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test depends on, or touches, what the machine's user has configured.
+
+    Its home is not there yet, and few tests make it: a folder for each would be looked for among all others.
+    """
     for name in list(os.environ):
         if name.startswith(("STRANDLINE_", "OPENAI_")):
             monkeypatch.delenv(name)
     if ENCRYPTION:
         monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", TEST_KEYS)
-    monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
+    home = tmp_path_factory.getbasetemp() / f"home-{next(_homes)}"
+    monkeypatch.setenv("STRANDLINE_HOME", str(home))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
     if PUBLIC_APIS_ONLY:
         monkeypatch.setenv("STRANDLINE_PUBLIC_APIS_ONLY", "true")

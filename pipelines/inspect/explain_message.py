@@ -85,12 +85,8 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
@@ -122,12 +118,8 @@ def explain_fact_alone(
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())

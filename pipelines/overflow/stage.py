@@ -90,10 +90,10 @@ class OverflowStage:
 def _call(handler: Callable[[OverflowEvent], Any], event: OverflowEvent) -> None:
     result = handler(event)
     if inspect.isawaitable(result):
-        asyncio.run(_awaited(result))
+        asyncio.run(_wait_for(result))
 
 
-async def _awaited(result: Any) -> None:
+async def _wait_for(result: Any) -> None:
     await result
 
 

@@ -65,9 +65,9 @@ def find_contacts(text: str) -> list[_Span]:
     spans: list[_Span] = []
     for placeholder, may_hold, find in _FINDERS:
         if may_hold(plain):
-            found = [(start, end, placeholder) for start, end in find(plain)]
-            plain = _without(plain, found)
-            spans += found
+            places = [(start, end, placeholder) for start, end in find(plain)]
+            plain = _without(plain, places)
+            spans += places
     return sorted(spans)
 
 

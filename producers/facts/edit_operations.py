@@ -60,7 +60,7 @@ class Wording:
             team_id=None if team_id is None else check_name("team_id", team_id),
         )
 
-    def redacted(self, redaction: Redaction) -> Wording:
+    def redact(self, redaction: Redaction) -> Wording:
         """The same as its hooks leave its text, topics and input.
 
         Raises:
@@ -87,12 +87,12 @@ class Wording:
 def redact_wording(wording: Wording, redaction: Redaction | None) -> Operation[Wording]:
     """A wording as it may be stored: to be done before a transaction, since a hook takes its time.
 
-    Raises: as ``Wording.redacted``.
+    Raises: as ``Wording.redact``.
     """
     if redaction is None:
         return wording
-    redacted: Wording = yield Run(partial(wording.redacted, redaction))
-    return redacted
+    allowed: Wording = yield Run(partial(wording.redact, redaction))
+    return allowed
 
 
 def redact_feedback(feedback: str | None, redaction: Redaction | None) -> Operation[str | None]:

@@ -1364,9 +1364,6 @@ def _create_audit_tables(schema: str) -> None:
         comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
     )
     op.create_index(
-        "audit_sealed_by_entry", "audit_sealed", ["shard_key", "entry_id"], unique=False, schema=schema
-    )
-    op.create_index(
         "audit_sealed_by_subject",
         "audit_sealed",
         ["shard_key", "subject"],

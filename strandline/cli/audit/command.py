@@ -251,7 +251,7 @@ def _summary(result: TrailVerification) -> str:
     state = "sound" if result.is_sound else quantity(len(result.findings), "finding")
     extent = f"{quantity(result.entries, 'entry', 'entries')} in {quantity(result.seals, 'seal')}"
     more = [
-        f"{result.pruned_seals:,} seals pruned before" if result.pruned_seals else "",
+        f"{quantity(result.pruned_seals, 'seal')} pruned before" if result.pruned_seals else "",
         f"{quantity(result.anchors, 'anchor')} held" if result.anchors else "",
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]

@@ -31,8 +31,7 @@ from strandline.pipelines.redaction.loading import load_hooks
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.redacting import put_calls
-from strandline.producers.writing.redact import redact_message
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutLimits, redact_message
 from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support import sample_hooks
 from tests.support.sample_hooks import CANARY
@@ -291,7 +290,7 @@ def test_facts_of_an_owner_go_through_the_hook_of_the_settings(hook: SetHook, da
     [
         ("nobody", "there is no such redaction hook"),
         ("no.module:hook", "no module named .no"),
-        (f"{HOOKS}:absent", "AttributeError"),
+        (f"{HOOKS}:absent", "has no .absent."),
         (f"{HOOKS}:CANARY", "cannot be called"),
     ],
 )
