@@ -25,7 +25,7 @@ def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
     """Read again, never read before, with search, and after one more put."""
     session_id, limits = filled_session(ground, size)
     again, searching = _memory(ground, session_id, limits), _memory(ground, session_id, limits, search=True)
-    with _without_cache():  # settings are read where a memory is made
+    with without_cache():  # settings are read where a memory is made
         first = _memory(ground, session_id, limits)
     messages = cycle(ground.messages)
     window = len(again.get().messages)
@@ -88,7 +88,7 @@ def _bare_select(ground: Ground, session_id: str) -> Iterator[Call]:
 
 
 @contextmanager
-def _without_cache() -> Iterator[None]:
+def without_cache() -> Iterator[None]:
     before = os.environ.get(CACHE)
     os.environ[CACHE] = "0"
     try:

@@ -106,7 +106,7 @@ def set_limits(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Set limits of NAMESPACE; limits that are not columns stay as they are (`limits clear` removes them).
+    """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
     Workers apply them from the next batch on, and a lower budget after a second or two. Work that waited for
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
@@ -115,7 +115,7 @@ def set_limits(
     limits = (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)
     if not agents_read_only and all(limit is None for limit in limits):
         raise click.UsageError(
-            "No limit is columns. Give one, such as --calls-per-day, or remove all with `strandline limits"
+            "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
         )
     settings = settings_from(database_url, broker_url, schema)
@@ -193,7 +193,7 @@ def clear(
 
 
 def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:
-    """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not columns."""
+    """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not given."""
     values: dict[str, Any] = limits.model_dump() | {"agents_read_only": limits.agents_read_only or None}
     columns = [column for column, value in values.items() if value is not None]
     missing = [column for column, value in values.items() if value is None] if whole else []
