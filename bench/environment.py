@@ -27,6 +27,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.wiring.assembly import prepare_stages
 
 Given = dict[str, Any]
@@ -65,6 +66,7 @@ class Ground:
         *,
         session_id: str | None = None,
         user_id: str | None = None,
+        namespace: str = DEFAULT_NAMESPACE,
         blocks: list[BaseMemoryBlock] | None = None,
         token_limit: int = 30_000,
         token_flush_size: int = 3_000,
@@ -78,6 +80,7 @@ class Ground:
         memory = Memory.from_defaults(
             session_id or uuid4().hex,
             user_id=user_id,
+            namespace=namespace,
             memory_blocks=blocks,
             token_limit=token_limit,
             token_flush_size=token_flush_size,

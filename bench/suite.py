@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bench.cases.audit import measure_audit
 from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
@@ -40,6 +41,7 @@ class Case:
 CASES = (
     Case("put", measure_put, 10),
     Case("concurrent", measure_concurrent, 20),
+    Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid4
 
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
     check_seq,
@@ -24,32 +24,33 @@ from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
+from strandline.producers.memory_parts.writing import MemoryWriting
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
-from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
+from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.reset import reset
-from strandline.producers.writing.set_policy import PolicySet, set_policy
+from strandline.producers.writing.put import PutResult
+from strandline.producers.writing.set_policy import PolicySet
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Atomic, Operation
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
     identify_session,
     scope_session_id,
 )
-from strandline.schemas.values.policy import Policy, PolicyChange
+from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -66,6 +67,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        redaction: applied to what is put; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -80,8 +82,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key)
+        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
@@ -114,7 +117,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner)
+        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -138,7 +141,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         the same ``seq`` and adds nothing.
 
         Raises:
-            InvalidMessageError: it cannot be stored as given.
+            InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             ConflictError: its id was already used with different content.
             OwnerError: the session belongs to another owner.
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
@@ -191,7 +195,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         if not messages:
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
-        imported = import_messages(self._resources.database(), request)
+        request.act = "import"
+        database = self._resources.database()
+        imported = import_messages(database, database.run(self._check_act(request)))
         self._announce_flush(imported.flushed, connection=None)
         return imported
 
@@ -226,10 +232,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._runner.run(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -247,10 +257,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     ) -> MemoryContext:
         """Async twin of ``get``."""
         return await self._runner.arun(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -271,11 +285,11 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
         on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
-        self._runner.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        self._runner.run(self._reset_operation(check_flag("derived", derived)), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._runner.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        await self._runner.arun(self._reset_operation(check_flag("derived", derived)), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
@@ -286,12 +300,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         """Async twin of ``flush``."""
         flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, connection)
-
-    def _changing_policy(
-        self, change: PolicyChange, actor: str | None, connection: object | None
-    ) -> Operation[PolicySet]:
-        who = None if actor is None else check_name("actor", actor)
-        return set_policy(self._identity, change, who, in_callers_transaction=connection is not None)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
@@ -312,33 +320,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     async def aclose(self) -> None:
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
-
-    def _put_all(
-        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
-        return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
-
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
-        return PutRequest.check(
-            messages,
-            identity=self._identity,
-            policy=self._policy,
-            count_text=self._count_text,
-            part_tokens=self._part_tokens,
-            limits=self._put_limits,
-            max_messages=max_messages,
-        )
-
-    def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        result: PutResult = yield Atomic(partial(self._replace_messages, messages))
-        return result
-
-    def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
-        messages = listed_messages(messages)
-        put = self._put_all(messages, put_whole, in_callers_transaction=True) if messages else None
-        yield from reset(self._identity, derived=False)
-        return (yield from put) if put is not None else PutResult([], None)
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

@@ -24,14 +24,23 @@ from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
+from tests.support.opened_rows import open_rows
 from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
     pytest_addoption,
     pytest_runtestloop,
 )
 from tests.support.ram_folder import make_ram_folder, remove
-from tests.support.servers.databases import forgo_durability, template, temporary_database
+from tests.support.servers.databases import (
+    ENCRYPTION,
+    TEST_KEYS,
+    forgo_durability,
+    seal_everything,
+    template,
+    temporary_database,
+)
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -47,6 +56,11 @@ PUBLIC_APIS_ONLY = os.environ.get("STRANDLINE_TEST_PUBLIC_APIS_ONLY", "").lower(
 hypothesis.settings.register_profile("strandline", deadline=None)
 hypothesis.settings.load_profile("strandline")
 
+
+if ENCRYPTION:
+    # For what is made before a test, too.
+    os.environ["STRANDLINE_KEYRING_KEYS"] = TEST_KEYS
+    seal_everything()
 
 needs_internals = pytest.mark.skipif(
     PUBLIC_APIS_ONLY,
@@ -135,6 +149,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest
     for name in list(os.environ):
         if name.startswith(("STRANDLINE_", "OPENAI_")):
             monkeypatch.delenv(name)
+    if ENCRYPTION:
+        monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", TEST_KEYS)
     home = tmp_path_factory.getbasetemp() / f"home-{next(_homes)}"
     monkeypatch.setenv("STRANDLINE_HOME", str(home))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
@@ -220,7 +236,8 @@ def settings(database_url: str) -> Settings:
 
 @pytest.fixture
 def database(database_url: str, settings: Settings) -> Iterator[Database]:
-    opened = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    options = ConnectionOptions.from_settings(database_url, settings)
+    opened = Database.connect(options, sealed_content(settings))
     yield opened
     opened.close()
 
@@ -295,7 +312,8 @@ def wait_until(condition: Callable[[], Any], *, timeout: float, what: str) -> No
 def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...]]:
     """Look at the tables from outside, on a connection of the test's own."""
     with psycopg.connect(database_url, autocommit=True) as connection:
-        return connection.execute(sql, params).fetchall()
+        rows = connection.execute(sql, params).fetchall()
+    return open_rows(database_url, rows, TEST_KEYS) if ENCRYPTION else rows
 
 
 def nothing_due(database_url: str) -> bool:

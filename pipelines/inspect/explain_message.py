@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
@@ -84,12 +85,9 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
@@ -120,12 +118,9 @@ def explain_fact_alone(
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
@@ -157,6 +152,7 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given. Of a message that a correction took"
             " back no copy is kept: `strandline sessions show` lists the corrections of a session."
+            " One that has left its log is in the archive at best: `strandline retention archived`."
         )
     sessions = sorted({row.session_id for row in rows})
     if len(sessions) > 1:

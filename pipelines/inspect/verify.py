@@ -16,7 +16,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.verify_checks import CHECKS, Scope, stage_chain
 from strandline.schemas.display.shown_text import quote
@@ -34,6 +33,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifySnapshot,
     VerifyTotals,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 Progress = Callable[[str, int, int], None]
@@ -51,6 +51,18 @@ SENTENCES: Mapping[str, str] = {
     "pinned_tokens_wrong": "{session} counts {found} tokens in its head; its messages have {expected}.",
     "marks_out_of_order": (
         "The marks of {session} contradict each other (flushed through {found}, next {expected})."
+    ),
+    "removed_present": (
+        "Messages {from_seq} to {through_seq} of {session} count as removed by its retention, but {found} of"
+        " them are in the log and not important."
+    ),
+    "removed_unarchived": (
+        "Messages {from_seq} to {through_seq} of {session} were removed before they were read back from"
+        " their archive."
+    ),
+    "removed_out_of_order": (
+        "Messages {from_seq} to {through_seq} of {session} are older than messages that its retention"
+        " removed, and still in the log."
     ),
     "delivered_never": (
         "Messages {from_seq} to {through_seq} of {session} count as flushed, but no event covers them."

@@ -8,14 +8,19 @@ written. By stage:
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
   summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
+- *overflow* hands over what was never handed over, and nothing twice.
 - *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
+
+A batch that retention has removed messages of cannot be derived again, and is left as it is.
 """
 
 from __future__ import annotations
 
+import json
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
@@ -34,13 +39,12 @@ from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import find_owner_keys
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
     DeleteChunks,
-    DigestCandidates,
     DigestChunks,
-    DigestDerivedCandidates,
     DigestDerivedChunks,
     IsApplied,
     LockLaneForReplay,
@@ -48,7 +52,11 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatches,
     SelectedBatchesRow,
     SelectedOwners,
+    StoredCandidates,
+    StoredCandidatesRow,
 )
+from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
 
@@ -66,6 +74,7 @@ class InPlace:
         kept: batches of facts without a stored answer, left as they are.
         differing: batches of facts whose candidates differ: only a new generation can follow.
         made_due: events that were neither due nor done; ``retried`` counts dead letters.
+        archived: batches of messages that retention has removed, left as they are.
     """
 
     owners: int = 0
@@ -77,6 +86,7 @@ class InPlace:
     differing: int = 0
     made_due: int = 0
     retried: int = 0
+    archived: int = 0
 
     def plus(self, **counts: int) -> InPlace:
         return replace(self, **{name: getattr(self, name) + count for name, count in counts.items()})
@@ -174,15 +184,17 @@ class _Run:
         match pipeline_named(self._generation.pipeline).derives:
             case "chunks":
                 self._make_due(shard_key)
-                for row in self._batches(shard_key, VECTORS_STAGE):
+                for row in self._comparable(shard_key, VECTORS_STAGE):
                     self._chunks(shard_key, row)
             case "facts":
                 self._make_due(shard_key)
-                for row in self._batches(shard_key, EXTRACT_STAGE):
+                for row in self._comparable(shard_key, EXTRACT_STAGE):
                     self._candidates(shard_key, row)
             case "states":
                 self._fill_lanes(shard_key)
                 self._fold_lanes(shard_key)
+            case "nothing":
+                self._make_due(shard_key)
             case derived:
                 assert_never(derived)
         self.counts = self.counts.plus(owners=1)
@@ -216,6 +228,14 @@ class _Run:
     def _count(self, folding: Folding) -> None:
         self.counts = self.counts.plus(**asdict(folding))
 
+    def _comparable(self, shard_key: UUID, stage: str) -> Iterator[SelectedBatchesRow]:
+        """The batches whose messages are all there; of the others, what they gave is all that is left."""
+        for row in self._batches(shard_key, stage):
+            if row.is_removed:
+                self.counts = self.counts.plus(archived=1)
+            else:
+                yield row
+
     def _batches(self, shard_key: UUID, stage: str) -> list[SelectedBatchesRow]:
         return self._database.fetch(
             SelectedBatches(
@@ -238,8 +258,9 @@ class _Run:
             self.counts = self.counts.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
+        keys = self._database.run(find_owner_keys(shard_key))
         with self._database.transaction() as tx:
-            derived = _derived_chunks(effect) if effect else None
+            derived = _derived_chunks(effect, keys) if effect else None
             same = _is_same(tx, batch, DigestChunks(**_made_by(batch)), derived)
             if not same:
                 tx.fetch(DeleteChunks(**_made_by(batch)))
@@ -255,9 +276,10 @@ class _Run:
             self.counts = self.counts.plus(batches=1, kept=1)
             return
         rows = stage.effect(batch, work, answers).rows
-        derived = _derived_candidates(rows) if rows else None
+        derived = [] if rows is None else _derived_candidates(rows)
         with self._database.transaction() as tx:
-            same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
+            # A reset may have taken away what it was made of since it was read.
+            same = not _lock_applied(tx, batch) or _stored_candidates(tx, batch) == derived
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
     @property
@@ -272,7 +294,12 @@ class _Run:
         return read_batch(self._database, lane, row.batch_id, row.event_ids)
 
 
-def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
+def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChunks:
+    """With words as they are stored."""
+    words, speakers = rows["lexemes"], rows["speakers"]
+    if keys is not None:
+        words = [keyed_tsvector(keys, text) for text in words]
+        speakers = [keyed_array(keys, text) for text in speakers]
     return DigestDerivedChunks(
         session_keys=rows["session_keys"],
         from_seqs=rows["from_seqs"],
@@ -280,19 +307,38 @@ def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
         through_seqs=rows["through_seqs"],
         event_ids=rows["event_ids"],
         lengths=rows["lengths"],
-        lexemes=rows["lexemes"],
+        lexemes=words,
         embeddings=rows["embeddings"],
         roles=rows["roles"],
-        speakers=rows["speakers"],
+        speakers=speakers,
         tones=rows["tones"],
         said_on=rows["said_on"],
     )
 
 
-def _derived_candidates(rows: CandidateRows) -> DigestDerivedCandidates:
-    return DigestDerivedCandidates(
-        model=rows["model"], prompt_hash=rows["prompt_hash"], candidates=rows["candidates"]
-    )
+def _stored_candidates(tx: Fetcher, batch: Batch) -> list[StoredCandidatesRow]:
+    return tx.fetch(StoredCandidates(**_made_by(batch)))
+
+
+def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:
+    """The candidates that answers make now, as the statement gives those that are stored."""
+    candidates = [
+        StoredCandidatesRow(
+            event_id=UUID(one["event_id"]),
+            ordinal=one["ordinal"],
+            session_key=UUID(one["session_key"]),
+            text=one["text"],
+            seqs=one["seqs"],
+            topics=one["topics"],
+            said_by=one["said_by"],
+            about_date=None if one["about_date"] is None else date.fromisoformat(one["about_date"]),
+            said_at=datetime.fromisoformat(one["said_at"]),
+            model=rows["model"],
+            prompt_hash=rows["prompt_hash"],
+        )
+        for one in json.loads(rows["candidates"])
+    ]
+    return sorted(candidates, key=lambda one: (one.event_id, one.ordinal))
 
 
 class _Digest(Protocol):

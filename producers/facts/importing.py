@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.editing import recording
-from strandline.producers.facts.edit_operations import Wording
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.facts.edit_operations import Wording, redact_feedback, redact_wording
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.identity import Owner
 
@@ -60,6 +61,20 @@ class FactsImported:
     added: int
 
 
+def redact_imported(
+    facts: Sequence[ImportedFact], redaction: Redaction | None
+) -> Operation[Sequence[ImportedFact]]:
+    """The facts as they may be stored; raises as ``redact_wording``."""
+    if redaction is None:
+        return facts
+    redacted: list[ImportedFact] = []
+    for fact in facts:
+        wording = yield from redact_wording(fact.wording, redaction)
+        feedback = yield from redact_feedback(fact.feedback, redaction)
+        redacted.append(replace(fact, wording=wording, feedback=feedback))
+    return redacted
+
+
 def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
     """Add the facts that were not imported before; to be run as one transaction.
 
@@ -71,6 +86,7 @@ def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[Facts
         raise InvalidMessageError("facts", f"must be at most {MAX_FACTS_PER_IMPORT} in one import")
     payloads = {fact.id: fact.payload for fact in facts}
     actors = {fact.id: fact.actor for fact in facts}
+    yield from claim_owner_keys(owner.namespace, owner.shard_key)
     added = yield from recording.add_facts_once(owner.shard_key, payloads, actors)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return FactsImported(len(payloads) - added, added)

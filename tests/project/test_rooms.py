@@ -22,10 +22,10 @@ from tests.project.test_contracts import (
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
-    " queries/application queries/conversation queries/derived queries/inspection queries/work sql"
-    " tables values",
+    " queries/application queries/conversation queries/derived queries/inspection queries/work sealed sealing"
+    " sql tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
-    " models/openai models/prompts replay text vectors",
+    " models/openai models/prompts overflow own_code redaction replay sealing text vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
     " reading/searching runs search search/index tools writing",
     "workers": "celery_app",
@@ -33,7 +33,8 @@ ROOMS = {
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
-    " cli cli/ask cli/demo cli/doctor cli/facts cli/generations cli/imports cli/mcp cli/reports cli/servers"
+    " cli cli/ask cli/demo cli/doctor cli/encryption cli/facts"
+    " cli/generations cli/imports cli/mcp cli/reports cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
@@ -42,7 +43,12 @@ COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
 # What an application names in its settings is the application's own.
-IMPORTS_BY_NAME = {"pipelines/custom/loading.py", "pipelines/models/installed.py"}
+IMPORTS_BY_NAME = {
+    "pipelines/custom/loading.py",
+    "pipelines/models/installed.py",
+    "pipelines/own_code/places.py",
+    "schemas/sealed/opening.py",
+}
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.
 LOADERS = set(
     "import_module __import__ __loader__ resolve_name run_module run_path entry_points load_module"

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class InsertChunks(Query[Never]):
@@ -14,6 +15,13 @@ class InsertChunks(Query[Never]):
 
     __slots__ = ()
     name = "insert_chunks"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(9, "tsvector"),
+            Mark(12, "array"),
+        ),
+    )
 
     def __init__(
         self,
@@ -79,6 +87,19 @@ class SearchChunks(Query[SearchChunksRow]):
     name = "search_chunks"
     repeatable = True
     row = SearchChunksRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(6, "query"),
+            Mark(16, "query"),
+            Mark(12, "name", "topic"),
+        ),
+        opens=(
+            Mark(10, "json", "message", 6),
+            Mark(11, "json", "metadata", 6),
+            Mark(13, "text", "fact"),
+        ),
+    )
 
     def __init__(
         self,
@@ -253,6 +274,13 @@ class IndexedHits(Query[IndexedHitsRow]):
     name = "indexed_hits"
     repeatable = True
     row = IndexedHitsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self,
@@ -287,6 +315,13 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
     name = "unsearched_messages"
     repeatable = True
     row = UnsearchedMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self,

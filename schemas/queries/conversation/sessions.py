@@ -7,11 +7,13 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ClaimSessionRow(NamedTuple):
     user_id: str | None
     owner_key: UUID
+    is_encrypted: bool
 
 
 class ClaimSession(Query[ClaimSessionRow]):
@@ -322,9 +324,16 @@ class SetPolicy(Query[SetPolicyRow]):
     row = SetPolicyRow
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, before: str, after: str, actor: str | None
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        before: str,
+        after: str,
+        actor: str | None,
+        act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, before, after, actor)
+        self.values = (shard_key, session_key, before, after, actor, act)
 
 
 class PolicyChangesRow(NamedTuple):
@@ -361,9 +370,16 @@ class ForkSession(Query[ForkSessionRow]):
     row = ForkSessionRow
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, new_key: UUID, session_id: str, through_seq: int | None
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        new_key: UUID,
+        session_id: str,
+        through_seq: int | None,
+        act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, new_key, session_id, through_seq)
+        self.values = (shard_key, session_key, new_key, session_id, through_seq, act)
 
 
 class SessionCorrectionsRow(NamedTuple):
@@ -459,6 +475,7 @@ class ShowFacts(Query[ShowFactsRow]):
     __slots__ = ()
     name = "show_facts"
     row = ShowFactsRow
+    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, limit: int) -> None:
         self.values = (shard_key, limit)
@@ -476,6 +493,7 @@ class ShowStates(Query[ShowStatesRow]):
     __slots__ = ()
     name = "show_states"
     row = ShowStatesRow
+    marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)

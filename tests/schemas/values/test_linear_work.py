@@ -13,15 +13,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.pipelines.facts.condense import holds_all_of
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answer_forms import object_in
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.sentences import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
+from strandline.pipelines.redaction.contacts import redact_contacts
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.producers.blocks.render import message_line
 from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.message import Message, speaker_name
 from strandline.schemas.values.normal_form import MAX_MARKS, folded, normal_form, stream_safe
 from tests.support.workers.within_cpu import Steps, patterns, stuck_in
@@ -35,7 +36,7 @@ NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.
 SAID = (
     "a", " \n", "1", "1.", "a.", "'a", "A-", "mr. ", "yeah, ", "\u200d", "1\u1041", "\uac00 ", "\u0315\u0300",
-    "\uff9e\u0315",
+    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ",
 )  # fmt: skip
 REPEATED = (
     *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
@@ -82,6 +83,7 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
     reads: dict[str, Callable[[str], object]] = {
         "normal_form": normal_form,
         "speaker_name": lambda text: speaker_name(text, "user"),
+        "redact_contacts": redact_contacts,
         "message_line": lambda text: message_line(Message("user", text, name=text)),
         "lexemes": lexemes,
         "query_lexemes": query_lexemes,
