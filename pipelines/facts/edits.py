@@ -14,7 +14,6 @@ from datetime import datetime
 from typing import Any, Literal, cast
 from uuid import UUID
 
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Trace, read_traces
 from strandline.pipelines.facts.wording import read_wording
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -42,6 +41,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     Uncondense,
     WriteFact,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]

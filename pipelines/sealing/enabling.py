@@ -121,7 +121,11 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
 
 
 def _give_keys(
-    database: Database, content: SealedContent, namespace: str, row: FindEncryptionRow, owners: Iterable[UUID]
+    database: Database,
+    content: SealedContent,
+    namespace: str,
+    row: FindEncryptionRow,
+    owners: Iterable[UUID],
 ) -> int:
     lacking: Sequence[UUID] = [
         one.shard_key for one in database.fetch(OwnersWithoutKeys(shard_keys=sorted(set(owners))))

@@ -207,11 +207,14 @@ ORDER BY m.seq
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.log_start_seq
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND @is_visible(m, %(shard_key)s)
-ORDER BY m.seq DESC LIMIT 1
+FROM (
+    SELECT n.* FROM strandline.session s
+    JOIN strandline.message n ON n.shard_key = %(shard_key)s AND n.session_key = s.session_key
+        AND n.seq >= s.log_start_seq
+    WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    ORDER BY n.seq DESC LIMIT 1) AS m
+-- If that is past its time, the session is empty to whoever pops.
+WHERE @is_visible(m, %(shard_key)s)
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
@@ -17,9 +18,11 @@ from strandline import (
     Audit,
     Memory,
     Message,
+    Retention,
     SummaryMemoryBlock,
     acting,
     overflow_window,
+    retention,
     sliding_window,
     summary_window,
 )
@@ -27,7 +30,9 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory
+from tests.support.aging import DAY, age_messages, age_session
 from tests.support.sample_hooks import Handler
+from tests.support.servers.object_server import ObjectServer
 from tests.support.workers.draining import drain_everything
 
 
@@ -64,6 +69,75 @@ def test_tframex_05_a_store_with_a_bound_in_place_of_redis(make_memory: MakeMemo
     assert len(memory.get()) <= 10
     assert texts(memory.history(limit=3, offset=1)) == ["Message 26", "Message 27", "Message 28"]  # changed
     assert len(memory.get_all()) == 30, "the list in Redis forgets what it trims"
+
+
+def test_tframex_05_a_store_with_a_time_to_live(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("session", memory_blocks=[])
+    ttl = timedelta(hours=24)
+    memory.set_retention(Retention(ttl_seconds=int(ttl.total_seconds())))  # changed: client.expire(key, ttl)
+    memory.put(said(1))
+    age_session(database_url, "session", 23 * 3_600)
+    memory.put(said(2))
+    age_session(database_url, "session", 23 * 3_600)
+    assert texts(memory.history()) == ["Message 1", "Message 2"], "each put begins the time anew"
+    age_session(database_url, "session", 2 * 3_600)
+    assert texts(memory.history()) == [] and list(memory.get()) == []
+    memory.put(said(3))
+    assert texts(memory.history()) == ["Message 3"]
+
+
+def _old_and_new(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for age, important in ((60, False), (50, True), (40, False), (1, False)):
+        memory.put(
+            Message(
+                role="user",
+                content=f"{age} days ago",
+                metadata={"important": important},
+                created_at=now - timedelta(days=age),
+            )
+        )
+
+
+def test_tframex_15_old_messages_are_removed_and_important_ones_kept(
+    make_memory: MakeMemory, database: Database, tmp_path: Path
+) -> None:
+    memory = make_memory("session", memory_blocks=[])
+    _old_and_new(memory)
+    memory.flush(all=True)
+    thirty_days = int(timedelta(days=30).total_seconds())  # changed: a cut-off date, at each clean-up
+    memory.set_retention(  # changed: in place of a class with a method cleanup()
+        Retention(max_age_seconds=thirty_days, archive=f"file://{tmp_path}/archive")
+    )
+    assert texts(memory.history()) == ["50 days ago", "1 days ago"], "before anything was removed"
+    memory.put(said(1))
+    make_event_of_its_own(memory, database)
+    assert texts(memory.history()) == ["50 days ago", "1 days ago", "Message 1"]
+
+
+def make_event_of_its_own(memory: Memory, database: Database) -> None:
+    """Workers remove by themselves; here it is done now."""
+    memory.flush(all=True)
+    retention.run(database, at_once=True)  # changed: await memory.cleanup()
+
+
+def test_tframex_14_an_archive_in_s3(
+    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket_name = "bucket"
+    memory = make_memory("session", memory_blocks=[])
+    with ObjectServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        memory.put_messages([said(number) for number in range(5)])
+        memory.flush(all=True)
+        age_messages(database_url, "session", 40 * DAY)
+        archive = f"s3://{bucket_name}/memories"  # changed: S3MemoryStore(bucket_name)
+        memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=archive))
+        assert retention.run(database, at_once=True).archived == 5
+        assert memory.get_all() == [] and len(server.objects) == 2
+        kept = list(retention.read_archived(database, "session"))
+        assert texts(kept) == [f"Message {number}" for number in range(5)]
 
 
 async def _example_8(memory: Memory) -> None:
