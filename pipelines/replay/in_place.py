@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, assert_never
 from uuid import UUID
@@ -32,7 +33,7 @@ from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import LockPipeline
@@ -155,7 +156,8 @@ class _Run:
             )
             for row in page:
                 after = row.shard_key
-                self._owner(after)
+                with suppress(ErasedError):  # meanwhile: there is nothing left to look at
+                    self._owner(after)
                 report(self._database, replay, "running", asdict(self.counts), after)
                 on_progress(self.counts)
                 if stop.is_set():

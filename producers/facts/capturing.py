@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.admission import admit
 from strandline.schemas.errors import ConflictError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.capture import CaptureActs, NewestCaptureActs, RecordCaptureAct
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.identity import check_name
@@ -57,20 +59,29 @@ def record_capture(level: CaptureLevel, capture: Capture, actor: str | None) -> 
 
     Raises:
         ConflictError: other callers kept recording acts of this namespace.
+        ErasedError: the owner was erased.
     """
     who = None if actor is None else check_name("actor", actor)
     for _attempt in range(MAX_ATTEMPTS):
         newest = yield from list_captures(level, 1)
         if capture == (newest[0].capture if newest else Capture()):
             return newest[0].number if newest else 0
-        rows = yield from fetch(
-            RecordCaptureAct(
-                namespace=level.namespace, owner_key=level.owner_key, capture=capture.to_json(), actor=who
-            )
-        )
-        if rows:
-            return rows[0].number
+        number: int | None = yield Atomic(partial(_record, level, capture, who))
+        if number is not None:
+            return number
     raise ConflictError(
         f"Other callers recorded {MAX_ATTEMPTS} acts on capturing in this namespace in the meantime;"
         " nothing was changed. Try again."
     )
+
+
+def _record(level: CaptureLevel, capture: Capture, actor: str | None) -> Operation[int | None]:
+    """Record the next act; None if another one took its number in this moment."""
+    if level.owner_key is not None:
+        yield from admit(level.owner_key)
+    rows = yield from fetch(
+        RecordCaptureAct(
+            namespace=level.namespace, owner_key=level.owner_key, capture=capture.to_json(), actor=actor
+        )
+    )
+    return rows[0].number if rows else None

@@ -23,6 +23,8 @@ _FILES = (
     "facts_merge.sql",
     "facts_edit.sql",
     "capture.sql",
+    "erasures.sql",
+    "export.sql",
     "lanes.sql",
     "states.sql",
     "workers.sql",
@@ -40,6 +42,7 @@ _FILES = (
 _FRAGMENT_FILES = (
     "fragments/bm25.sql",
     "fragments/derivations.sql",
+    "fragments/erasures.sql",
     "fragments/facts.sql",
     "fragments/items.sql",
     "fragments/lanes.sql",
@@ -60,6 +63,19 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    # Erasures; the functions after them look at fences.
+    "look_at_fence_v1",
+    "erase_rows_v1",
+    "erase_shared_v1",
+    "move_calls_v1",
+    "erase_directory_v1",
+    "erase_names_v1",
+    "erase_items_v1",
+    "erased_rows_v1",
+    "owner_rows_v1",
+    "claim_session_v1",
+    "open_fact_lanes_v1",
+    "record_call_v1",
     "window_v1",
     "put_v1",
     "set_policy_v1",
@@ -106,6 +122,9 @@ FUNCTIONS = (
     "clear_shared_v1",
     "lock_shared_session_v1",
     "fits_condition_v1",
+    "fence_v1",
+    "erase_session_v1",
+    "readmit_v1",
 )
 
 

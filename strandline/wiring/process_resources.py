@@ -12,20 +12,24 @@ import atexit
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.pipelines.text.lexemes import forget_stems
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts
 from strandline.producers.writing.group_commit import GroupCommit
+from strandline.producers.writing.put import session_record
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
@@ -61,7 +65,7 @@ class ProcessResources:
         forget: Callable[[], None],
     ) -> None:
         self.settings = settings
-        self.windows = WindowCache(settings.window_cache_bytes)
+        self.windows = WindowCache(settings.window_cache_bytes, self._forget_owners)
         self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
         self._process = this_process()
         self._pool = pool
@@ -79,6 +83,13 @@ class ProcessResources:
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
+
+    def _forget_owners(self, owners: Collection[UUID]) -> None:
+        """Drop what else is cached of owners who were erased, and all names."""
+        self.indexes.forget_owners(owners)
+        forget_names()
+        session_record.cache_clear()
+        forget_stems()
 
     def database(self) -> Database:
         self._ensure_started()

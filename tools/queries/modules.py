@@ -19,6 +19,7 @@ ROOMS = {
     "application": ("items",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
+    "upkeep": ("erasures", "export"),
 }
 WIDTH = 110
 

@@ -1,0 +1,1 @@
+"""Upkeep: what ends, by a person's order."""

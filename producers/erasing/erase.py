@@ -1,0 +1,175 @@
+"""Erasing, from the fence to the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal, Protocol
+from uuid import UUID, uuid4
+
+from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
+from strandline.pipelines.upkeep.erasure.records import (
+    ErasureRecord,
+    fence_of,
+    find_erasure,
+    finish,
+    readmit,
+    show_erasure,
+)
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
+from strandline.producers.erasing.readers import check_readers, gather_traces
+from strandline.schemas.errors import ConflictError
+from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.queries.upkeep.erasures import ErasedRows, VacuumedTables
+
+Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
+Reapplied = Literal["erased", "known", "readmitted"]
+
+
+class Outside(Protocol):
+    """Something beside the database that holds what users said, such as an archive, and can erase in it."""
+
+    @property
+    def name(self) -> str: ...
+
+    def erase(self, owner_key: UUID, session_key: UUID | None) -> int:
+        """Erase what it holds of an owner, or of one session; returns how many objects went.
+
+        Raises:
+            Exception: it could not be reached, or not all is erased; the receipt says so.
+        """
+        ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptVerdict:
+    """What is to be said of a receipt.
+
+    Attributes:
+        signature: ``valid``; ``changed`` (the receipt is not what was signed); ``unsigned``; ``other_key``
+            (it names another key than the one given); ``unchecked`` (no key was given).
+        fence: the number of the erasure whose fence stands; None if there is none, as after a restore.
+        rows: by table, what there is of the owner again; None if the database was not asked.
+    """
+
+    signature: Verdict
+    fence: int | None = None
+    rows: dict[str, int] | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the signature is valid, and nothing of the owner is there."""
+        return self.signature == "valid" and not self.rows
+
+
+def erase(
+    order: ErasureOrder, signer: Signer | None, outside: Sequence[Outside] = ()
+) -> Operation[ErasureReceipt]:
+    """Erase the target, check it through the readers, and record the receipt.
+
+    Raises:
+        NotFoundError: there is no such session.
+        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+    """
+    target = yield from with_names(order.target)
+    order = replace(order, target=target)
+    traces = yield from gather_traces(target)
+    fenced = yield from set_fence(order)
+    if fenced.is_done:
+        done = yield from show_erasure(fenced.number)
+        if done.receipt is not None:
+            return done.receipt
+    yield from erase_what_is_left(order, fenced)
+    erased, missed = yield from _erase_outside(target, outside)
+    order.on_progress("check", "readers", 0)
+    checks = yield from check_readers(target, traces)
+    _refuse_found(checks)
+    record = yield from show_erasure(fenced.number)
+    order.on_progress("receipt", "erasure", 1)
+    return (yield from finish(record, [*checks, *erased], signer, missed))
+
+
+def _erase_outside(
+    target: ErasureTarget, outside: Sequence[Outside]
+) -> Operation[tuple[list[ReaderCheck], list[str]]]:
+    """What went elsewhere, and the sentences for what could not be reached."""
+    erased, missed = [], []
+    for place in outside:
+        try:
+            objects: int = yield Run(lambda place=place: place.erase(target.owner_key, target.session_key))  # type: ignore[misc]
+        except Exception as error:  # noqa: BLE001  # the edge to what is not ours: the receipt names it
+            missed.append(f"{place.name} could not be reached, or not all of it: {type(error).__name__}.")
+        else:
+            erased.append(ReaderCheck(place.name, objects, 0))
+    return erased, missed
+
+
+def _refuse_found(checks: Sequence[ReaderCheck]) -> None:
+    found = [f"{check.reader} ({check.found})" for check in checks if check.found]
+    if found:
+        raise ConflictError(
+            f"After the erasure readers still find something: {', '.join(found)}. It is not finished; run the"
+            " same erasure again."
+        )
+
+
+def reapply(
+    receipts: Sequence[ErasureReceipt], signer: Signer | None, order_of: ErasureOrder
+) -> Iterator[tuple[ErasureReceipt, Operation[Reapplied]]]:
+    """For each receipt, in the order of their numbers, the operation that repeats it where it is not known.
+
+    ``order_of`` holds what all have in common: the actor, and who is told of the progress.
+    """
+    for receipt in sorted(receipts, key=lambda one: one.number):
+        yield receipt, _reapply(receipt, signer, order_of)
+
+
+def _reapply(receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrder) -> Operation[Reapplied]:
+    target = ErasureTarget(
+        "session" if receipt.kind == "session" else "user",
+        receipt.namespace,
+        receipt.owner_key,
+        receipt.scope_key,
+    )
+    known = yield from find_erasure(erasure_id=receipt.erasure_id)
+    if receipt.kind == "readmission":
+        return (yield from _readmit_again(target, known, signer, common.actor))
+    if known is not None and known.state == "done" and not (yield from rows_left(target)):
+        return "known"
+    erasure_id = receipt.erasure_id if known is None else uuid4()
+    yield from erase(replace(common, target=target, erasure_id=erasure_id, is_forced=True), signer)
+    return "erased"
+
+
+def _readmit_again(
+    target: ErasureTarget, known: ErasureRecord | None, signer: Signer | None, actor: str | None
+) -> Operation[Reapplied]:
+    if known is not None or (yield from fence_of(target.owner_key, target.scope_key)) is None:
+        return "known"
+    yield from readmit(target, actor, signer)
+    return "readmitted"
+
+
+def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
+    """Whether a receipt is as it was signed; needs no database."""
+    if receipt.signature is None:
+        return ReceiptVerdict("unsigned")
+    if verifier is None:
+        return ReceiptVerdict("unchecked")
+    is_valid = verifier.verify(receipt.signed_bytes(), receipt.signature)
+    if not is_valid and receipt.key_id != verifier.key_id:
+        return ReceiptVerdict("other_key")
+    return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def erased_rows() -> Operation[dict[str, int]]:
+    """By table, what there is of all owners and sessions that were erased; empty if nothing came back."""
+    rows = yield from fetch(ErasedRows(shard_key=None, scope_key=None))
+    return {row.table_name: row.rows for row in rows if row.rows}
+
+
+def vacuumed_tables(tables: Collection[str]) -> Operation[list[str]]:
+    """The tables of the schema, those of little size first."""
+    rows = yield from fetch(VacuumedTables(tables=sorted(tables)))
+    return [row.name for row in rows]
