@@ -33,7 +33,9 @@ from strandline.producers.exports.pages import ExportTarget
 from strandline.producers.facts.listing import check_count
 from strandline.producers.items.paths import range_below
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.queries.upkeep.erasures import VacuumErased
 from strandline.schemas.values.identity import check_name
 
 
@@ -218,12 +220,22 @@ class NamespaceErasures:
         return await self._runner.arun(self._verify(receipt, verifier))
 
     def find_erased_rows(self) -> dict[str, int]:
-        """By table, rows of any owner or session, of any namespace, that was erased; empty if there are none."""
+        """By table, the rows of any owner or session, of any namespace, that was erased."""
         return self._runner.run(erased_rows())
 
     async def afind_erased_rows(self) -> dict[str, int]:
         """Async twin of ``find_erased_rows``."""
         return await self._runner.arun(erased_rows())
+
+    def vacuum(self) -> None:
+        """Make the space of what was deleted free to be used again, in tables and indexes; may take long.
+
+        Postgres does it by itself in time; dead rows stay on disk until then.
+
+        Raises:
+            DatabaseTimeoutError: it took longer than two hours; tables that were done are done.
+        """
+        self._resources.database().fetch_within(MAINTENANCE_SECONDS, VacuumErased())
 
     def reapply(
         self,

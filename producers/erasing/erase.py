@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol
 from uuid import UUID, uuid4
@@ -21,7 +21,7 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
 from strandline.producers.erasing.readers import check_readers, gather_traces
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
-from strandline.schemas.queries.upkeep.erasures import ErasedRows, VacuumedTables
+from strandline.schemas.queries.upkeep.erasures import ErasedRows
 
 Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
 Reapplied = Literal["erased", "known", "readmitted"]
@@ -167,9 +167,3 @@ def erased_rows() -> Operation[dict[str, int]]:
     """By table, what there is of all owners and sessions that were erased; empty if nothing came back."""
     rows = yield from fetch(ErasedRows(shard_key=None, scope_key=None))
     return {row.table_name: row.rows for row in rows if row.rows}
-
-
-def vacuumed_tables(tables: Collection[str]) -> Operation[list[str]]:
-    """The tables of the schema, those of little size first."""
-    rows = yield from fetch(VacuumedTables(tables=sorted(tables)))
-    return [row.name for row in rows]

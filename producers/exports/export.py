@@ -1,7 +1,7 @@
 """Exporting: the lines of everything that is kept about an owner or a session, in bounded memory.
 
-Each page is a statement of its own, so what is written meanwhile may be in it or not; the trailer counts what was
-given.  Content goes through ``decoding`` alone.
+Each page is a statement of its own, so what is written meanwhile may be in it or not; the trailer counts what
+was given.  Content goes through ``decoding`` alone.
 """
 
 from __future__ import annotations

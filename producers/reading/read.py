@@ -113,8 +113,8 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Sna
 def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
     """Drop what this process has cached of owners who were erased since it last read.
 
-    An earlier number than the one that is known is that of another database, such as one that was restored, or
-    of a read that was overtaken: then everything is dropped.
+    An earlier number than the one that is known is that of another database, such as one that was restored,
+    or of a read that was overtaken: then everything is dropped.
     """
     since = windows.erasures
     if since and erasures > since:

@@ -106,8 +106,8 @@ class WindowCache:
     def keep(self, session: SessionKey, window: KnownWindow, erasures: int = 0) -> None:
         """Keep it for the next read; the least recently read windows make room.
 
-        ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: it may be
-        of an owner who was erased since.
+        ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: it may
+        be of an owner who was erased since.
         """
         with self._lock:
             self._drop(session)

@@ -151,12 +151,20 @@ ORDER BY f.number DESC LIMIT 1
 -- repeatable
 SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE f.number > %(number)s
 
--- name: vacuumed_tables
--- The tables of the schema that an erasure leaves dead rows in, by size, the smallest first.
--- params: tables text[]
--- row: name text
-SELECT c.relname::text AS name FROM pg_catalog.pg_class c
-WHERE c.relnamespace = (
-        SELECT n.relnamespace FROM pg_catalog.pg_class n WHERE n.oid = to_regclass('strandline.erasure'))
-    AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname = ANY (%(tables)s::text[])
-ORDER BY pg_catalog.pg_total_relation_size(c.oid), c.relname
+-- name: find_erased
+-- The fence, that stands, of an owner or a session of which only the scope is known.
+-- params: scope_keys uuid[]
+-- row: number integer, fenced_at timestamptz
+SELECT f.number, f.fenced_at FROM strandline.erasure_fence f
+WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
+ORDER BY f.number DESC LIMIT 1
+
+-- name: vacuum_erased
+-- Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after the other;
+-- and take new samples. A table that another vacuum works on is passed over.
+VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) strandline.answer, strandline.batch, strandline.block_state,
+    strandline.chunk, strandline.correction, strandline.dead_letter, strandline.due, strandline.fact,
+    strandline.fact_candidate, strandline.fact_event, strandline.fact_revision, strandline.flush_event, strandline.lane,
+    strandline.message, strandline.model_call, strandline.policy_change, strandline.receipt, strandline.session,
+    strandline.session_owner, strandline.session_run, strandline.shared_message, strandline.shared_session,
+    strandline.store_item, strandline.watch

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-# Rows under the owner's key: all are deleted, in this order.  Flush events come first: a replay that is making
-# work of an event holds its row, so what it writes is there when the later tables come.
+# Rows under the owner's key: all are deleted, in this order.  Flush events come first: a replay that is
+# making work of an event holds its row, so what it writes is there when the later tables come.
 ERASED = (
     "flush_event",
     "due",
@@ -45,8 +45,8 @@ TREATED: Mapping[str, str] = {
     "shared_message": "deleted: copies in shared scopes; so are their pieces in chunk",
     "model_call": "moved to a random key: the ledger of cost stays, and leads to no name",
     "capture_act": "deleted: the acts on capturing of the owner; as an actor the user is renamed",
-    "store_item": "what an adapter keeps of the user is deleted, and items below paths that the caller names; other"
-    " items belong to the namespace, and only the application knows which of them concern a user",
+    "store_item": "what an adapter keeps of the user is deleted, and items below paths that the caller names;"
+    " others belong to the namespace, and only the application knows which of them concern a user",
     "replay": "the names of the user and of the sessions in the selection are replaced",
 }
 

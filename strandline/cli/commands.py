@@ -136,6 +136,20 @@ def _limits() -> click.Command:
     return command
 
 
+@_list_command("erasures", "Erase users and sessions, and verify that they are gone.")
+def _erasures() -> click.Command:
+    from strandline.cli.erasures import command
+
+    return command
+
+
+@_list_command("export", "Export everything kept about a user or a session.")
+def _export() -> click.Command:
+    from strandline.cli.export import command
+
+    return command
+
+
 @_list_command("replay", "Derive memory again from the log.")
 def _replay() -> click.Command:
     from strandline.cli.replay import command

@@ -414,16 +414,26 @@ class ErasedSince(Query[ErasedSinceRow]):
         self.values = (number,)
 
 
-class VacuumedTablesRow(NamedTuple):
-    name: str
+class FindErasedRow(NamedTuple):
+    number: int
+    fenced_at: datetime
 
 
-class VacuumedTables(Query[VacuumedTablesRow]):
-    """The tables of the schema that an erasure leaves dead rows in, by size, the smallest first."""
+class FindErased(Query[FindErasedRow]):
+    """The fence, that stands, of an owner or a session of which only the scope is known."""
 
     __slots__ = ()
-    name = "vacuumed_tables"
-    row = VacuumedTablesRow
+    name = "find_erased"
+    row = FindErasedRow
 
-    def __init__(self, *, tables: list[str]) -> None:
-        self.values = (tables,)
+    def __init__(self, *, scope_keys: list[UUID]) -> None:
+        self.values = (scope_keys,)
+
+
+class VacuumErased(Query[Never]):
+    """Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after
+    the other; and take new samples. A table that another vacuum works on is passed over.
+    """
+
+    __slots__ = ()
+    name = "vacuum_erased"

@@ -40,18 +40,21 @@ BEGIN
         UPDATE strandline.capture_act a SET actor = p_mark WHERE a.namespace = p_namespace AND a.actor = p_user_id;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.fact_event t SET actor = p_mark WHERE t.actor = p_user_id AND (
+        UPDATE strandline.fact_event t SET actor = p_mark
+            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND (
             EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.namespace = p_namespace)
             OR EXISTS (
                 SELECT FROM strandline.fact_owner o WHERE o.shard_key = t.shard_key AND o.namespace = p_namespace));
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.correction t SET actor = p_mark WHERE t.actor = p_user_id AND EXISTS (
+        UPDATE strandline.correction t SET actor = p_mark
+            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.policy_change t SET actor = p_mark WHERE t.actor = p_user_id AND EXISTS (
+        UPDATE strandline.policy_change t SET actor = p_mark
+            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;

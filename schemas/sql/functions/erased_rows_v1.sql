@@ -2,7 +2,7 @@
 --
 -- It takes the tables from the catalog, not from the plan of the erasure: each that has a key of an owner
 -- (shard_key, owner_key), and of those each that has a key of a session or scope.
--- p_shard_key, p_scope_key: of one fence; NULL: of all that stand.
+-- p_shard_key, p_scope_key: of one fence; NULL: of all that stand, but for erasures that are under way.
 CREATE FUNCTION strandline.erased_rows_v1(p_shard_key uuid, p_scope_key uuid)
 RETURNS TABLE (table_name text, rows bigint)
 LANGUAGE plpgsql AS $function$
@@ -27,7 +27,8 @@ BEGIN
         EXECUTE format(
             'SELECT count(*) FROM strandline.erasure_fence f JOIN strandline.%I t ON t.%I = f.shard_key'
             || ' WHERE f.readmitted_at IS NULL AND ($1 IS NULL OR (f.shard_key, f.scope_key) = ($1, $2))'
-            || ' AND (f.scope_key = f.shard_key OR %s)', one.relname, one.attname, narrower)
+            || ' AND (f.scope_key = f.shard_key OR %s) AND ($1 IS NOT NULL OR EXISTS ('
+            || 'SELECT FROM strandline.erasure e WHERE e.number = f.number AND e.state = ''done''))', one.relname, one.attname, narrower)
             INTO found USING p_shard_key, p_scope_key;
         table_name := one.relname;
         rows := found;

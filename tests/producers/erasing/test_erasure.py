@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
-import psycopg
 import pytest
 
-from strandline import ErasedError, Facts
 from strandline.erasure import Erasures, make_receipt_key, verifier_of
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import identify_session, identify_user
+from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.conftest import MakeMemory, rows_of
 from tests.support.workers.draining import drain_everything
