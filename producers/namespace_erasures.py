@@ -155,7 +155,7 @@ class NamespaceErasures:
         A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
 
         Raises:
-            NotFoundError: the session, of a user, does not exist.
+            NotFoundError: the session does not exist.
             ConflictError: as for ``erase_user``.
         """
         return self._runner.run(self._erase_session(session_id, actor, on_progress))
@@ -179,17 +179,13 @@ class NamespaceErasures:
         """Async twin of ``readmit_user``."""
         return await self._runner.arun(readmit(self._user(user_id), actor, self._signer))
 
-    def readmit_session(
-        self, session_id: str, *, user_id: str | None = None, actor: str | None = None
-    ) -> ErasureReceipt:
-        """Let the id of an erased session be used again; ``user_id``: whose it was, if it had a user."""
-        return self._runner.run(self._readmit_session(session_id, user_id, actor))
+    def readmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
+        """Let the id of an erased session be used again by its owner; raises as ``readmit_user``."""
+        return self._runner.run(self._readmit_session(session_id, actor))
 
-    async def areadmit_session(
-        self, session_id: str, *, user_id: str | None = None, actor: str | None = None
-    ) -> ErasureReceipt:
+    async def areadmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
         """Async twin of ``readmit_session``."""
-        return await self._runner.arun(self._readmit_session(session_id, user_id, actor))
+        return await self._runner.arun(self._readmit_session(session_id, actor))
 
     def list(self, *, limit: int = 50, before: int | None = None) -> Sequence[ErasureSummary]:
         """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
@@ -315,10 +311,8 @@ class NamespaceErasures:
         target = yield from session_target(self._namespace, check_name("session_id", session_id))
         return (yield from plan_erasure(target))
 
-    def _readmit_session(
-        self, session_id: str, user_id: str | None, actor: str | None
-    ) -> Operation[ErasureReceipt]:
-        target = yield from session_target(self._namespace, check_name("session_id", session_id), user_id)
+    def _readmit_session(self, session_id: str, actor: str | None) -> Operation[ErasureReceipt]:
+        target = yield from session_target(self._namespace, check_name("session_id", session_id))
         return (yield from readmit(target, actor, self._signer))
 
     def _verify(self, receipt: ErasureReceipt, verifier: Verifier | None) -> Operation[ReceiptVerdict]:

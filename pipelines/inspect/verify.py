@@ -174,8 +174,8 @@ SENTENCES: Mapping[str, str] = {
         "Revision {revision} of fact {fact_id} cites messages of {session} outside of batch {batch_id}."
     ),
     "erased_row": (
-        "The table {table} holds {found} rows of users or sessions that were erased: the database was restored,"
-        " or an earlier release writes. Repeat the erasures: strandline erasures reapply."
+        "The table {table} holds {found} rows of users or sessions that were erased: the database was"
+        " restored, or an earlier release writes. Repeat the erasures: strandline erasures reapply."
     ),
 }
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
@@ -22,6 +24,8 @@ from strandline.producers.erasing.readers import check_readers, gather_traces
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
+
+logger = logging.getLogger("strandline.erasures")
 
 Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
 Reapplied = Literal["erased", "known", "readmitted"]
@@ -94,15 +98,25 @@ def _erase_outside(
     target: ErasureTarget, outside: Sequence[Outside]
 ) -> Operation[tuple[list[ReaderCheck], list[str]]]:
     """What went elsewhere, and the sentences for what could not be reached."""
-    erased, missed = [], []
+    erased: list[ReaderCheck] = []
+    missed: list[str] = []
     for place in outside:
-        try:
-            objects: int = yield Run(lambda place=place: place.erase(target.owner_key, target.session_key))  # type: ignore[misc]
-        except Exception as error:  # noqa: BLE001  # the edge to what is not ours: the receipt names it
-            missed.append(f"{place.name} could not be reached, or not all of it: {type(error).__name__}.")
+        objects: int | None = yield Run(partial(_erase_in, place, target))
+        if objects is None:
+            missed.append(f"{place.name}: it could not be reached, or not all in it was erased.")
         else:
             erased.append(ReaderCheck(place.name, objects, 0))
     return erased, missed
+
+
+def _erase_in(place: Outside, target: ErasureTarget) -> int | None:
+    """How many objects went; None if it failed."""
+    try:
+        return place.erase(target.owner_key, target.session_key)
+    except Exception as error:  # noqa: BLE001  # the edge to what is not ours: the receipt names it
+        extra = {"action": "erasure_outside_failed", "place": place.name, "error": type(error).__name__}
+        logger.warning("erasure outside of the database failed", extra=extra)
+        return None
 
 
 def _refuse_found(checks: Sequence[ReaderCheck]) -> None:

@@ -154,8 +154,9 @@ SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE 
 -- name: find_erased
 -- The fence, that stands, of an owner or a session of which only the scope is known.
 -- params: scope_keys uuid[]
--- row: number integer, fenced_at timestamptz
-SELECT f.number, f.fenced_at FROM strandline.erasure_fence f
+-- row: number integer, fenced_at timestamptz, shard_key uuid, scope_key uuid
+-- repeatable
+SELECT f.number, f.fenced_at, f.shard_key, f.scope_key FROM strandline.erasure_fence f
 WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
 ORDER BY f.number DESC LIMIT 1
 

@@ -6,9 +6,11 @@ from dataclasses import dataclass, replace
 from typing import Literal
 from uuid import UUID
 
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import FindOwner
-from strandline.schemas.queries.upkeep.erasures import NamesOfOwner
+from strandline.schemas.queries.upkeep.erasures import FindErased, NamesOfOwner
 from strandline.schemas.values.identity import SessionIdentity, identify_session, identify_user
 
 ErasureKind = Literal["user", "session"]
@@ -52,19 +54,30 @@ def user_target(namespace: str, user_id: str) -> ErasureTarget:
     return ErasureTarget("user", namespace, key, key, user_id=user_id)
 
 
-def session_target(namespace: str, session_id: str, user_id: str | None = None) -> Operation[ErasureTarget]:
-    """A session by its name, whose owner the directory knows; one that it does not know is its own owner.
-
-    ``user_id``: whose it was, where the directory may not know it any more.
+def session_target(namespace: str, session_id: str) -> Operation[ErasureTarget]:
+    """A session by its name: its owner is as the directory says, or the fence, if it was erased.
 
     Raises:
         InvalidMessageError: a name is not valid.
+        NotFoundError: neither knows it.
     """
-    identity = identify_session(namespace, session_id, user_id)
+    identity = identify_session(namespace, session_id, None)
     for row in (yield from fetch(FindOwner(directory_key=identity.directory_key))):
-        if row.user_id is not None:
-            identity = identify_session(namespace, session_id, row.user_id)
-    return _session_target(identity)
+        return _session_target(identify_session(namespace, session_id, row.user_id))
+    scopes = [identity.session_key, identity.shard_key]
+    for fence in (yield from fetch(FindErased(scope_keys=scopes))):
+        return ErasureTarget(
+            "session",
+            namespace,
+            fence.shard_key,
+            fence.scope_key,
+            session_id=session_id,
+            directory_key=identity.directory_key,
+        )
+    raise NotFoundError(
+        f"There is no session {quote(session_id)} in namespace {quote(namespace)}; nothing has been put to it"
+        " yet, or a name is misspelt."
+    )
 
 
 def _session_target(identity: SessionIdentity) -> ErasureTarget:

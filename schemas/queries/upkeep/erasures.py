@@ -417,6 +417,8 @@ class ErasedSince(Query[ErasedSinceRow]):
 class FindErasedRow(NamedTuple):
     number: int
     fenced_at: datetime
+    shard_key: UUID
+    scope_key: UUID
 
 
 class FindErased(Query[FindErasedRow]):
@@ -424,6 +426,7 @@ class FindErased(Query[FindErasedRow]):
 
     __slots__ = ()
     name = "find_erased"
+    repeatable = True
     row = FindErasedRow
 
     def __init__(self, *, scope_keys: list[UUID]) -> None:

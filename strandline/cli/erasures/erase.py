@@ -120,15 +120,14 @@ def readmit_command(
     json_schema: bool,
     **target: Any,
 ) -> int:
-    """Lift the fence of a user, or of a session (with --user too, if it had one): it begins with nothing."""
+    """Lift the fence of a user, or of one session: what is put from then on begins with nothing."""
     if json_schema:
         print_schema(EraseReport)
         return 0
-    if user is None and session is None:
-        raise click.UsageError("Name a user (--user ID) or a session (--session ID).")
+    check_one(user, session)
     with opened_erasures(settings_from(**target), namespace, key) as erasures:
         if session is not None:
-            receipt = erasures.readmit_session(session, user_id=user, actor=actor)
+            receipt = erasures.readmit_session(session, actor=actor)
         else:
             receipt = erasures.readmit_user(user or "", actor=actor)
     if as_json:
@@ -141,11 +140,13 @@ def readmit_command(
 def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
     """A receipt for people."""
     rows = quantity(sum(receipt.counts.values()), "row")
-    yield f"erasure {receipt.number} of owner {receipt.owner_key}: {rows} erased, {receipt.finished_at:%F %T} UTC"
+    at = f"{receipt.finished_at:%F %T} UTC"
+    yield f"{receipt.kind} {receipt.number} of owner {receipt.owner_key}: {rows} erased, {at}"
     for table, number in sorted(receipt.counts.items()):
         yield f"  {table}: {number:,}"
     found = sum(check.found for check in receipt.checks)
-    yield f"checked by {', '.join(check.reader for check in receipt.checks)}: {found} found"
+    if receipt.checks:
+        yield f"checked by {', '.join(check.reader for check in receipt.checks)}: {found} found"
     for name, kept in receipt.kept.items():
         yield f"kept, {name}: {kept}"
     for sentence in receipt.not_covered:
@@ -153,7 +154,7 @@ def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
     yield (
         f"signed by key {receipt.key_id}"
         if receipt.is_signed
-        else "not signed: make a key with `strandline erasures key`, and name it in STRANDLINE_RECEIPT_KEY_FILE"
+        else "not signed: `strandline erasures key` makes a key for STRANDLINE_RECEIPT_KEY_FILE"
     )
 
 

@@ -102,9 +102,8 @@ def show_command(number: int, as_json: bool, json_schema: bool, **target: Any) -
 
 def _print(record: ErasureRecord) -> None:
     by = f" by {record.actor}" if record.actor else ""
-    say(
-        f"{record.kind} {record.number}, namespace {record.namespace}, asked for{by} {record.requested_at:%F %T}"
-    )
+    at = f"{record.requested_at:%F %T} UTC"
+    say(f"{record.kind} {record.number}, namespace {record.namespace}, asked for{by} at {at}")
     if record.receipt is not None:
         say(*receipt_lines(record.receipt))
         return

@@ -86,8 +86,8 @@ class ErasureDetailsReport(ErasureReport):
 class VerdictReport(Report):
     """What is to be said of one receipt.
 
-    ``signature``: valid, changed, unsigned, other_key or unchecked.  ``fence``: the number of the erasure that
-    keeps the owner away; ``rows``: by table, what there is of the owner again; both null without a database.
+    ``signature``: valid, changed, unsigned, other_key or unchecked.  ``fence``: the number of the erasure
+    that keeps the owner away; ``rows``: by table, what there is of the owner again; null without a database.
     """
 
     number: int
@@ -99,7 +99,7 @@ class VerdictReport(Report):
 
 
 class VerifyReceiptsReport(Report):
-    """``strandline erasures verify``; ``erased_rows``: rows of anything erased, whether by these receipts or not."""
+    """``strandline erasures verify``; ``erased_rows``: of anything that was erased, by table."""
 
     receipts: list[VerdictReport]
     erased_rows: dict[str, int] | None

@@ -262,7 +262,7 @@ class Campaign:
         if chance.random() >= 0.2:
             return
         if scene.is_session_alone:
-            self._erasures.readmit_session(scene.sessions[0], user_id=scene.user)
+            self._erasures.readmit_session(scene.sessions[0])
         else:
             self._erasures.readmit_user(scene.user)
         memory.put({"role": "user", "content": "back again"})

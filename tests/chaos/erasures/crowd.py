@@ -41,7 +41,7 @@ LIMITS: dict[str, Any] = {
     "shared_scope": "harbour",
 }
 STOP_POINTS: tuple[StopPoint, ...] = get_args(StopPoint)
-# Inside of its transaction a worker holds the lane, and the fence waits for it; so it waits for a moment only.
+# Inside of its transaction a worker holds the lane, and the fence waits for it: so only for a moment.
 HELD_SECONDS = 0.15
 PATIENCE_SECONDS = 60.0
 
@@ -238,7 +238,7 @@ class Person:
 
 
 class Laggard:
-    """A worker that stops at a point of a batch, and goes on once the user is gone, with what it had in hand."""
+    """A worker that stops at a point of a batch, and goes on with what it has once the user is gone."""
 
     def __init__(self, scene: Scene, number: int, point: StopPoint) -> None:
         self._scene = scene
