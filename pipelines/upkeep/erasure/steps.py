@@ -34,7 +34,7 @@ from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
 ROWS_PER_PAGE = 2_000
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
-MAX_PASSES = 20
+MAX_PASSES = 5
 
 Step = Literal["fence", "names", "shared", "rows", "calls", "directory", "items", "check", "receipt"]
 OnProgress = Callable[[Step, str, int], None]
