@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak import corrections, costs, ends, fairness, puts, reads, returning, takeover
+from tests.soak import corrections, costs, ends, erasures, fairness, puts, reads, returning, takeover
 from tests.soak.ground import Ground, Grounds
 from tests.soak.readings import Reading
 
@@ -36,6 +36,7 @@ CASES = (
     Case("costs", costs.run, 60),
     Case("puts", puts.run, 120, short=False),
     Case("corrections", corrections.run, 240, short=False),
+    Case("erasures", erasures.run, 480, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )
 

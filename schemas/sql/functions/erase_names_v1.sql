@@ -71,7 +71,7 @@ BEGIN
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
     END IF;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items, updated_at = clock_timestamp(),
+    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items, updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(
                 'capture_act', coalesce((e.steps ->> 'capture_act')::bigint, 0) + acts,
                 'replay_names', coalesce((e.steps ->> 'replay_names')::bigint, 0) + selections,

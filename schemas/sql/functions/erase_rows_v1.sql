@@ -24,7 +24,7 @@ BEGIN
         p_table, columns, CASE WHEN p_column IS NOT NULL THEN format(' AND %I = $2', p_column) ELSE '' END, same)
         USING p_shard_key, p_key, p_limit;
     GET DIAGNOSTICS gone = ROW_COUNT;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = clock_timestamp(),
+    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(p_table, coalesce((e.steps ->> p_table)::bigint, 0) + gone)
         WHERE e.number = p_number;
     RETURN gone;

@@ -17,6 +17,7 @@ DECLARE
     messages bigint;
     moment CONSTANT timestamptz := clock_timestamp();
     given integer;
+    fenced timestamptz;
 BEGIN
     PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
     touched := '{}';
@@ -51,6 +52,7 @@ BEGIN
     DELETE FROM strandline.session s WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key;
     GET DIAGNOSTICS sessions = ROW_COUNT;
     PERFORM pg_advisory_xact_lock(hashtextextended('erasures', 0));
+    fenced := clock_timestamp();
     SELECT 1 + coalesce(max(e.number), 0) INTO given FROM strandline.erasure e;
     status := 'ok';
     number := given;
@@ -60,10 +62,10 @@ BEGIN
             number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, actor, requested_at, fenced_at,
             rows_erased, steps)
         VALUES (given, p_erasure_id, 'session', p_namespace, p_shard_key, p_session_key, p_ledger_key, p_actor, moment,
-            clock_timestamp(), lanes + sessions + coalesce(messages, 0),
+            fenced, lanes + sessions + coalesce(messages, 0),
             jsonb_build_object('lane', lanes, 'session', sessions, 'message', coalesce(messages, 0)));
     INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
-        VALUES (p_shard_key, p_session_key, given, clock_timestamp());
+        VALUES (p_shard_key, p_session_key, given, fenced);
     RETURN NEXT;
 END
 $function$;

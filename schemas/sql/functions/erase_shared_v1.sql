@@ -43,7 +43,7 @@ BEGIN
         GET DIAGNOSTICS lives = ROW_COUNT;
     END IF;
     UPDATE strandline.erasure e SET rows_erased = e.rows_erased + copies + pieces + lives,
-            updated_at = clock_timestamp(), steps = e.steps || jsonb_build_object(
+            updated_at = statement_timestamp(), steps = e.steps || jsonb_build_object(
                 'shared_message', coalesce((e.steps ->> 'shared_message')::bigint, 0) + copies,
                 'shared_chunk', coalesce((e.steps ->> 'shared_chunk')::bigint, 0) + pieces,
                 'shared_session', coalesce((e.steps ->> 'shared_session')::bigint, 0) + lives)

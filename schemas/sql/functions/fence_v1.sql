@@ -20,6 +20,7 @@ DECLARE
     sessions bigint;
     moment CONSTANT timestamptz := clock_timestamp();
     given integer;
+    fenced timestamptz;
 BEGIN
     PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
     SELECT 'running', e.number, e.ledger_key, e.requested_at INTO status, number, ledger_key, requested_at
@@ -43,6 +44,7 @@ BEGIN
     GET DIAGNOSTICS sessions = ROW_COUNT;
     IF status IS NULL THEN
         PERFORM pg_advisory_xact_lock(hashtextextended('erasures', 0));
+        fenced := clock_timestamp();
         SELECT 1 + coalesce(max(e.number), 0) INTO given FROM strandline.erasure e;
         status := 'ok';
         number := given;
@@ -52,9 +54,9 @@ BEGIN
                 number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, actor, requested_at, fenced_at,
                 rows_erased, steps)
             VALUES (given, p_erasure_id, p_kind, p_namespace, p_shard_key, p_shard_key, p_ledger_key, p_actor, moment,
-                clock_timestamp(), lanes + sessions, jsonb_build_object('lane', lanes, 'session', sessions));
+                fenced, lanes + sessions, jsonb_build_object('lane', lanes, 'session', sessions));
         INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
-            VALUES (p_shard_key, p_shard_key, given, clock_timestamp())
+            VALUES (p_shard_key, p_shard_key, given, fenced)
             ON CONFLICT (shard_key, scope_key) DO UPDATE SET number = excluded.number, fenced_at = excluded.fenced_at,
                 readmitted_at = NULL;
     END IF;

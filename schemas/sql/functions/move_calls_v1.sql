@@ -20,7 +20,7 @@ BEGIN
             m.input_tokens, m.output_tokens, m.seconds, m.cost_usd, m.created_at
         FROM strandline.model_call m WHERE m.shard_key = p_shard_key AND m.call_id = ANY (calls);
     DELETE FROM strandline.model_call m WHERE m.shard_key = p_shard_key AND m.call_id = ANY (calls);
-    UPDATE strandline.erasure e SET updated_at = clock_timestamp(), steps = e.steps || jsonb_build_object(
+    UPDATE strandline.erasure e SET updated_at = statement_timestamp(), steps = e.steps || jsonb_build_object(
             'model_call', coalesce((e.steps ->> 'model_call')::bigint, 0) + moved)
         WHERE e.number = p_number;
     RETURN moved;

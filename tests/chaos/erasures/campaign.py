@@ -151,7 +151,10 @@ class Campaign:
             scene.over.set()
             join()
         self._look(scene, receipts, "in the end")
-        self._after(scene, chance)
+        try:
+            self._after(scene, chance)
+        except StrandlineError as error:
+            scene.wrong.append(f"afterwards: {type(error).__name__}: {error}")
         self._stops.update(scene.stops)
         self._outcomes.update(scene.outcomes)
         self.found.wrong += [f"run {number}: {sentence}" for sentence in scene.wrong]
@@ -285,7 +288,7 @@ class Campaign:
         memory = Memory.from_defaults("bystander", user_id="bystander", database_url=self._url, **LIMITS)
         if memory.get_all() != self._standing:
             self.found.wrong.append("a bystander lost messages")
-        if not memory.search("bystanding", scope="shared"):
+        if not memory.search("bystanding3", scope="shared"):
             self.found.wrong.append("a bystander's shared messages are not found")
         self.found.wrong += [violation.sentence for violation in verify(database).violations]
         if erased := self._erasures.find_erased_rows():

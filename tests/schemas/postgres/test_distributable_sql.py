@@ -77,6 +77,15 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
+    "an erasure looks for a user wherever the names lie, and processes look for who was erased": {
+        "erase_directory_v1",
+        "erase_names_v1",
+        "erase_shared_v1",
+        "erased_since",
+        "find_erased",
+        "names_of_owner",
+        "owner_directory",
+    },
     "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
@@ -162,7 +171,7 @@ def test_the_shard_key_is_given_by_value() -> None:
     broken = _broken(unkeyed_tables)
     assert {name: aliases for name, aliases in broken.items() if name not in across} == KEYED_OTHERWISE
     # One that is not across shards any more has no place in the list.
-    assert across - broken.keys() == {"verify_limits", "verify_snapshot"}
+    assert across - broken.keys() == {"verify_erased", "verify_limits", "verify_snapshot"}
 
 
 @pytest.mark.parametrize(
