@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from uuid import UUID
 
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import (
@@ -37,6 +38,9 @@ from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.queries.upkeep.erasures import VacuumErased
 from strandline.schemas.values.identity import check_name
+
+# In the place of the target, which each receipt names.
+_EACH = ErasureTarget("user", "", UUID(int=0), UUID(int=0))
 
 
 def _silent(_step: str, _table: str, _rows: int) -> None:
@@ -82,7 +86,7 @@ class NamespaceErasures:
         return self._namespace
 
     @property
-    def signs(self) -> bool:
+    def has_key(self) -> bool:
         """Whether receipts are signed: whether a key was given."""
         return self._signer is not None
 
@@ -245,7 +249,7 @@ class NamespaceErasures:
         ``receipts`` are all that were kept outside, readmissions included, of any namespace.  What the
         database knows already, and what nothing came back of, is left.
         """
-        common = ErasureOrder(_nobody(self._namespace), actor, on_progress=on_progress)
+        common = ErasureOrder(_EACH, actor, on_progress=on_progress)
         for receipt, operation in reapply(receipts, self._signer, common):
             yield ReappliedReceipt(receipt, self._runner.run(operation))
 
@@ -257,7 +261,7 @@ class NamespaceErasures:
         on_progress: OnProgress = _silent,
     ) -> AsyncIterator[ReappliedReceipt]:
         """Async twin of ``reapply``."""
-        common = ErasureOrder(_nobody(self._namespace), actor, on_progress=on_progress)
+        common = ErasureOrder(_EACH, actor, on_progress=on_progress)
         for receipt, operation in reapply(receipts, self._signer, common):
             yield ReappliedReceipt(receipt, await self._runner.arun(operation))
 
@@ -324,11 +328,6 @@ class NamespaceErasures:
     @staticmethod
     def _export_of(target: ErasureTarget) -> ExportTarget:
         return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
-
-
-def _nobody(namespace: str) -> ErasureTarget:
-    """In the place of the target, which each receipt names."""
-    return user_target(namespace, "nobody")
 
 
 def _limit(limit: int) -> int:

@@ -78,8 +78,8 @@ class ErasedError(StrandlineError):
     def __init__(self, erasure: int) -> None:
         self.erasure = erasure
         super().__init__(
-            f"This user or session was erased (erasure {erasure}), so nothing was written. If it is to begin"
-            " anew, readmit it: `strandline erasures readmit`."
+            f"This user or session was erased (erasure {erasure}), so nothing was written."
+            " `strandline erasures readmit` lets it begin again, with nothing."
         )
 
 

@@ -81,7 +81,7 @@ def signer_of(settings: Settings, key_file: str | Path | None = None) -> Signer 
     path = settings.receipt_key_file if key_file is None else Path(key_file)
     if path is None:
         return None
-    signer: Signer = _signing().read_signer(path)
+    signer: Signer = _load_signing().read_signer(path)
     return signer
 
 
@@ -91,7 +91,7 @@ def verifier_of(key_file: str | Path) -> Verifier:
     Raises:
         ConfigurationError: it cannot be read, or ``cryptography`` is not installed.
     """
-    verifier: Verifier = _signing().read_verifier(Path(key_file))
+    verifier: Verifier = _load_signing().read_verifier(Path(key_file))
     return verifier
 
 
@@ -101,7 +101,7 @@ def make_receipt_key(path: str | Path) -> str:
     Raises:
         ConfigurationError: a file exists already, or ``cryptography`` is not installed.
     """
-    key_id: str = _signing().make_key(Path(path))
+    key_id: str = _load_signing().make_key(Path(path))
     return key_id
 
 
@@ -126,7 +126,7 @@ def read_receipts(path: str | Path) -> list[ErasureReceipt]:
     return receipts
 
 
-def _signing() -> ModuleType:
+def _load_signing() -> ModuleType:
     with undivided:
         try:
             from strandline.pipelines.upkeep.erasure import signing

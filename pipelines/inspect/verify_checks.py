@@ -92,7 +92,7 @@ CHECKS: Mapping[str, Check] = {
     "states": lambda scope: VerifyStates(**scope.params),
     "facts": lambda scope: VerifyFacts(owners=scope.owners),
     "provenance of facts": lambda scope: VerifyRevisions(**scope.params, **stage_chain()),
-    "what was erased": lambda _scope: VerifyErased(),
+    "erased users and sessions": lambda _scope: VerifyErased(),
 }
 
 

@@ -88,7 +88,7 @@ def erase(
     erased, missed = yield from _erase_outside(target, outside)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, traces)
-    _refuse_found(checks)
+    _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
     return (yield from finish(record, [*checks, *erased], signer, missed))
@@ -119,12 +119,12 @@ def _erase_in(place: Outside, target: ErasureTarget) -> int | None:
         return None
 
 
-def _refuse_found(checks: Sequence[ReaderCheck]) -> None:
-    found = [f"{check.reader} ({check.found})" for check in checks if check.found]
-    if found:
+def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
+    remaining = [f"{check.reader} ({check.remaining})" for check in checks if check.remaining]
+    if remaining:
         raise ConflictError(
-            f"After the erasure readers still find something: {', '.join(found)}. It is not finished; run the"
-            " same erasure again."
+            f"After the erasure readers still find something: {', '.join(remaining)}. It is not finished; run"
+            " the same erasure again."
         )
 
 

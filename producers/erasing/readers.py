@@ -87,15 +87,15 @@ def _sessions(target: ErasureTarget) -> Operation[list[SessionIdentity]]:
 
 
 def _history(traces: Traces) -> Operation[ReaderCheck]:
-    found = 0
+    remaining = 0
     for session in traces.sessions:
-        found += len((yield from fetch(History(**session.keys, after_seq=0, page_size=10))))
-    return ReaderCheck("history", len(traces.sessions), found)
+        remaining += len((yield from fetch(History(**session.keys, after_seq=0, page_size=10))))
+    return ReaderCheck("history", len(traces.sessions), remaining)
 
 
 def _get(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
     """Reads as prompts are read; of a session whose user stays, what is the user's is not counted."""
-    found = 0
+    remaining = 0
     for session in traces.sessions:
         rows = yield from fetch(
             Read(
@@ -110,14 +110,14 @@ def _get(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
             )
         )
         snapshot = read_snapshot(rows)
-        found += snapshot.exists + len(snapshot.window) + len(snapshot.tail.messages)
+        remaining += snapshot.exists + len(snapshot.window) + len(snapshot.tail.messages)
         if target.is_whole_owner:
-            found += len(snapshot.facts) + len(snapshot.states)
-    return ReaderCheck("get", len(traces.sessions), found)
+            remaining += len(snapshot.facts) + len(snapshot.states)
+    return ReaderCheck("get", len(traces.sessions), remaining)
 
 
 def _search(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
-    found = 0
+    remaining = 0
     for query in traces.queries if traces.sessions else ():
         request = SearchRequest(
             identity=traces.sessions[0],
@@ -127,12 +127,12 @@ def _search(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
             embed_query=None,
             kinds=("message", "fact") if target.is_whole_owner else ("message",),
         )
-        found += len((yield from search_history(request)))
-    return ReaderCheck("search", len(traces.queries), found)
+        remaining += len((yield from search_history(request)))
+    return ReaderCheck("search", len(traces.queries), remaining)
 
 
 def _explain(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
-    found = 0
+    remaining = 0
     for message_id in traces.message_ids:
         asked = ExplainFindMessages(
             namespace=target.namespace,
@@ -140,8 +140,8 @@ def _explain(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
             user_id=target.user_id,
             message_id=message_id,
         )
-        found += len((yield from fetch(asked)))
-    return ReaderCheck("explain", len(traces.message_ids), found)
+        remaining += len((yield from fetch(asked)))
+    return ReaderCheck("explain", len(traces.message_ids), remaining)
 
 
 def _facts(target: ErasureTarget) -> Operation[ReaderCheck]:
@@ -151,23 +151,23 @@ def _facts(target: ErasureTarget) -> Operation[ReaderCheck]:
 
 
 def _export(target: ErasureTarget) -> Operation[ReaderCheck]:
-    found = yield from count_lines(
+    remaining = yield from count_lines(
         ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
     )
-    return ReaderCheck("export", 1, found)
+    return ReaderCheck("export", 1, remaining)
 
 
 def _directory(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
-    found = 0
+    remaining = 0
     for session in traces.sessions:
-        found += len((yield from fetch(FindOwner(directory_key=session.directory_key))))
+        remaining += len((yield from fetch(FindOwner(directory_key=session.directory_key))))
     looked_at = len(traces.sessions)
     if target.is_whole_owner and target.user_id is not None:
         known = yield from fetch(
             UserIsKnown(namespace=target.namespace, user_id=target.user_id, owner_key=target.owner_key)
         )
-        found, looked_at = found + known[0].known, looked_at + 1
-    return ReaderCheck("directory", looked_at, found)
+        remaining, looked_at = remaining + known[0].known, looked_at + 1
+    return ReaderCheck("directory", looked_at, remaining)
 
 
 def _catalog(target: ErasureTarget) -> Operation[ReaderCheck]:

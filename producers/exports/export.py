@@ -21,17 +21,17 @@ from strandline.schemas.version import VERSION
 def export_lines(runner: OperationRunner, target: ExportTarget, session_id: str | None) -> Iterator[str]:
     """Every line, as JSON without the end of the line."""
     counts: Counter[str] = Counter()
-    yield _written(_header(target, session_id), counts)
+    yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
         last: Any | None = None
         while True:
             page = runner.run(_page(section, last))
             for row in page:
-                yield _written(section.line(row), counts)
+                yield _write_line(section.line(row), counts)
             if is_last(page, section):
                 break
             last = page[-1]
-    yield _written(TrailerLine(lines=dict(counts)), counts)
+    yield _write_line(TrailerLine(lines=dict(counts)), counts)
 
 
 async def aexport_lines(
@@ -39,17 +39,17 @@ async def aexport_lines(
 ) -> AsyncIterator[str]:
     """Async twin of ``export_lines``."""
     counts: Counter[str] = Counter()
-    yield _written(_header(target, session_id), counts)
+    yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
         last: Any | None = None
         while True:
             page = await runner.arun(_page(section, last))
             for row in page:
-                yield _written(section.line(row), counts)
+                yield _write_line(section.line(row), counts)
             if is_last(page, section):
                 break
             last = page[-1]
-    yield _written(TrailerLine(lines=dict(counts)), counts)
+    yield _write_line(TrailerLine(lines=dict(counts)), counts)
 
 
 def count_lines(target: ExportTarget) -> Operation[int]:
@@ -77,6 +77,6 @@ def _header(target: ExportTarget, session_id: str | None) -> HeaderLine:
     )
 
 
-def _written(line: Line, counts: Counter[str]) -> str:
+def _write_line(line: Line, counts: Counter[str]) -> str:
     counts[line.kind] += 1
     return line.model_dump_json()

@@ -24,7 +24,7 @@ NOT_COVERED = (
     " replicas that lag behind, until they have replayed it. Repeat the erasure after a restore:"
     " strandline erasures reapply.",
     "Freed space of the tables and indexes until Postgres uses it again; file systems and disks below it.",
-    "What the providers of models and embeddings keep of the prompts that they were sent.",
+    "Prompts that the providers of models and embeddings were sent, and have kept.",
     "Logs of Postgres, of the application and of the operator, and files that commands were redirected to.",
     "Memory of running processes until their next read, or their end.",
 )
@@ -58,12 +58,12 @@ class ReaderCheck:
         reader: ``history``, ``get``, ``search``, ``explain``, ``facts``, ``export``, ``directory`` or
             ``catalog``; or the name of a place outside.
         looked_at: how many sessions, queries or tables it was asked for.
-        found: how much it gave; 0, or the erasure is not finished.
+        remaining: how much it still gave; 0, or the erasure is not finished.
     """
 
     reader: str
     looked_at: int
-    found: int
+    remaining: int
 
 
 @dataclass(frozen=True, slots=True)

@@ -123,7 +123,7 @@ def finish(
             release=VERSION,
             fence=_fence(record.owner_key, record.scope_key),
             counts={name: rows for name, rows in record.counts.items() if name not in _NOT_DELETED and rows},
-            kept=_kept(record.counts),
+            kept=_describe_kept(record.counts),
             checks=tuple(checks),
             not_covered=(*NOT_COVERED, *missed),
         ),
@@ -219,7 +219,7 @@ def _fence(owner_key: UUID, scope_key: UUID) -> dict[str, str]:
     return {"table": "erasure_fence", "shard_key": str(owner_key), "scope_key": str(scope_key)}
 
 
-def _kept(counts: Mapping[str, int]) -> dict[str, str]:
+def _describe_kept(counts: Mapping[str, int]) -> dict[str, str]:
     kept = {
         "erasure_fence": "one row, with the owner's key, which keeps the owner away",
         "erasure": "the record of this erasure, without a name",

@@ -15,6 +15,7 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
+from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.postgres.query import Query
@@ -29,7 +30,6 @@ from strandline.schemas.queries.upkeep.erasures import (
     FenceOwner,
     MoveCalls,
 )
-from strandline.schemas.values.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
 ROWS_PER_PAGE = 2_000

@@ -101,7 +101,7 @@ def erase_command(
     return 0
 
 
-@click.command("readmit", short_help="Let an erased user, or session id, begin anew.")
+@click.command("readmit", short_help="Accept an erased user, or session, again.")
 @user_option
 @session_option
 @namespace_option
@@ -120,7 +120,7 @@ def readmit_command(
     json_schema: bool,
     **target: Any,
 ) -> int:
-    """Lift the fence of a user, or of one session: what is put from then on begins with nothing."""
+    """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty."""
     if json_schema:
         print_schema(EraseReport)
         return 0
@@ -144,9 +144,9 @@ def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
     yield f"{receipt.kind} {receipt.number} of owner {receipt.owner_key}: {rows} erased, {at}"
     for table, number in sorted(receipt.counts.items()):
         yield f"  {table}: {number:,}"
-    found = sum(check.found for check in receipt.checks)
+    remaining = sum(check.remaining for check in receipt.checks)
     if receipt.checks:
-        yield f"checked by {', '.join(check.reader for check in receipt.checks)}: {found} found"
+        yield f"checked by {', '.join(check.reader for check in receipt.checks)}: {remaining} found"
     for name, kept in receipt.kept.items():
         yield f"kept, {name}: {kept}"
     for sentence in receipt.not_covered:

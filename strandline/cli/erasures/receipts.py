@@ -96,9 +96,9 @@ def reapply_command(
     json_schema: bool,
     **target: Any,
 ) -> int:
-    """Erase again what the receipts say was erased, after an older backup was restored.
+    """Repeat the erasures of the receipts after an older backup was restored.
 
-    Run it before producers write. What the database knows already is left; it may be run again.
+    Run it before producers write. Erasures that the database knows are left; it may be run again.
     """
     if json_schema:
         print_schema(ReapplyReport)

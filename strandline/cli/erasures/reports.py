@@ -12,11 +12,11 @@ from strandline.erasure import ErasureReceipt, ErasureRecord, ErasureSummary
 
 
 class ReaderCheckReport(Report):
-    """What one reader found after the erasure: ``found`` is 0."""
+    """What one reader still gave after the erasure: ``remaining`` is 0."""
 
     reader: str
     looked_at: int
-    found: int
+    remaining: int
 
 
 class ReceiptReport(Report):

@@ -60,7 +60,7 @@ def receipt_is_wrong(erasures: Erasures, receipt: ErasureReceipt, verifier: Veri
     verdict = erasures.verify(receipt, verifier)
     if not verdict.is_good:
         wrong.append(f"the receipt does not verify: {verdict}")
-    changed = ErasureReceipt.from_json(receipt.to_json().replace('"found":0', '"found":1', 1))
+    changed = ErasureReceipt.from_json(receipt.to_json().replace('"remaining":0', '"remaining":1', 1))
     if changed == receipt or erasures.verify(changed, verifier).signature != "changed":
         wrong.append("a changed receipt was not found out")
     return wrong

@@ -18,9 +18,9 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.producers.items.operations import answer_requests
 from strandline.producers.items.paths import path_of
 from strandline.producers.items.requests import ItemGet, ItemPut
+from strandline.schemas.erasure_plan import ERASED, KEPT, SCOPED, TREATED
 from strandline.schemas.errors import ConfigurationError, ConflictError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.erasure_plan import ERASED, KEPT, SCOPED, TREATED
 from strandline.schemas.values.identity import identify_session, identify_user, item_store_key
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS
@@ -57,7 +57,7 @@ def unnamed_tables(url: str) -> set[str]:
 
 
 def test_each_table_is_named_by_the_eraser(database_url: str) -> None:
-    """A new table fails here until schemas/values/erasure_plan.py says what an erasure does with it."""
+    """A new table fails here until schemas/erasure_plan.py says what an erasure does with it."""
     assert unnamed_tables(database_url) == set()
     assert len({*ERASED, *TREATED, *KEPT}) == len(ERASED) + len(TREATED) + len(KEPT)
     _execute(database_url, "CREATE TABLE strandline.diary (shard_key uuid PRIMARY KEY, said text)")
@@ -115,7 +115,7 @@ def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str
         )
     }
     assert with_key == {"erasure", "erasure_fence"}
-    assert not any(check.found for check in receipt.checks)
+    assert not any(check.remaining for check in receipt.checks)
     assert {check.reader for check in receipt.checks} >= {"get", "history", "search", "facts", "export"}
     assert all(check.looked_at for check in receipt.checks)
     assert receipt.counts["message"] == planned["message"]

@@ -17,7 +17,7 @@ from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import identify_session
+from strandline.schemas.values.identity import identify_session, shared_scope_key
 from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.servers.databases import temporary_database
@@ -90,6 +90,32 @@ def test_an_erasure_waits_for_a_transaction_that_writes(
     assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(0,)]
     with pytest.raises(ErasedError):
         memory.put({"role": "user", "content": "back"})
+
+
+def test_an_erasure_waits_for_copies_to_a_shared_scope(
+    make_memory: MakeMemory, erasures: Erasures, database_url: str
+) -> None:
+    """A worker has seen that it holds its lease, and is just copying, under another key than the owner's."""
+    memory = make_memory("s1", user_id="ann", **LIMITS)
+    memory.put({"role": "user", "content": f"my boat {WORD} is blue"})
+    keys, scope = identify_session("default", "s1", "ann"), shared_scope_key("default", "harbour")
+    lock = "SELECT strandline.lock_shared_session_v1(%s, %s, gen_random_uuid(), %s, 's1')"
+    copy = (
+        "INSERT INTO strandline.shared_message"
+        " (shard_key, session_key, seq, incarnation, id, role, tokens, envelope, created_at)"
+        " VALUES (%s, %s, 1, gen_random_uuid(), 'x', 'user', 1, '{}', now())"
+    )
+    with psycopg.connect(database_url) as connection:
+        connection.execute(lock, (scope, keys.session_key, keys.shard_key))
+        connection.execute(copy, (scope, keys.session_key))
+        erasing = Erasing(erasures)
+        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        connection.commit()
+    assert erasing.end().counts["shared_message"] == 1
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.shared_message") == [(0,)]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        assert connection.execute(lock, (scope, keys.session_key, keys.shard_key)).fetchone() == (True,)
+    assert erasures.plan_user("ann").total == 0
 
 
 @pytest.mark.parametrize("point", get_args(StopPoint))

@@ -7,6 +7,7 @@ import json
 from collections import Counter
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 import jsonschema
@@ -16,11 +17,12 @@ from strandline.erasure import Erasures
 from strandline.producers.exports import export
 from strandline.producers.exports.lines import ExportLine
 from strandline.producers.exports.pages import ExportTarget, Section, sections
-from strandline.schemas.values.erasure_plan import ERASED
+from strandline.schemas.erasure_plan import ERASED
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
 
 WORD = "zanzibarq"
+PUBLISHED = Path(__file__).parent.parent.parent.parent / "docs" / "export.schema.json"
 # What a row of an owner's table is in an export; the others hold no more than numbers, keys and digests.
 TABLES = {
     "message": "message", "fact": "fact", "fact_revision": "fact_revision", "fact_event": "fact_edit",
@@ -37,6 +39,10 @@ WITHOUT_LINES = {
 @pytest.fixture
 def lines(erasures: Erasures) -> list[dict[str, Any]]:
     return [json.loads(line) for line in erasures.export_user("ann")]
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == ExportLine.model_json_schema()
 
 
 def test_each_line_is_as_the_schema_says(lines: list[dict[str, Any]]) -> None:

@@ -40,7 +40,7 @@ ERASED = (
 TREATED: Mapping[str, str] = {
     "session": "deleted in the transaction that sets the fence, so that no put comes after it",
     "lane": "deleted in the transaction that sets the fence, so that no worker writes after it",
-    "session_owner": "deleted: the directory entries of the owner, under keys of their own",
+    "session_owner": "deleted: the directory entries of the owner, each under the key of its session's name",
     "shared_session": "deleted, with the copies in shared scopes",
     "shared_message": "deleted: copies in shared scopes; so are their pieces in chunk",
     "model_call": "moved to a random key: the ledger of cost stays, and leads to no name",
