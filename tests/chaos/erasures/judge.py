@@ -19,7 +19,7 @@ def rows_with(url: str, words: list[str]) -> list[str]:
     with psycopg.connect(url, autocommit=True) as connection:
         for (table,) in connection.execute(TABLES).fetchall():
             rows = connection.execute(
-                f'SELECT left(t::text, 300) FROM strandline."{table}" t WHERE t::text LIKE ANY (%s)',  # type: ignore[arg-type]
+                f'SELECT left(t::text, 300) FROM strandline."{table}" t WHERE t::text LIKE ANY (%s)',
                 ([f"%{word}%" for word in words],),
             )
             found += [f"{table}: {row}" for (row,) in rows]

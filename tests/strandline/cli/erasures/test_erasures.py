@@ -203,7 +203,7 @@ def test_after_a_restore_of_an_older_dump_reapply_cleans_it_before_producers_wri
         command("erasures", "erase", "--user", user, "--yes", "--receipt", str(receipts))
     command("erasures", "readmit", "--user", "eve")
     receipts.write_text(command("erasures", "list", "--receipts").out)
-    restore = [programs / "psql", "--quiet", "--dbname", restored_url, "--file", dump]
+    restore = [str(programs / "psql"), "--quiet", "--dbname", restored_url, "--file", str(dump)]
     subprocess.run(restore, check=True, stdout=subprocess.DEVNULL)
     messages = "SELECT t::text FROM strandline.message t"
     assert WORD in str(rows_of(restored_url, messages))
