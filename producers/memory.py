@@ -9,6 +9,7 @@ from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
 from strandline.producers.arguments import (
     check_flag,
@@ -39,7 +40,7 @@ from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Atomic, Operation
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
@@ -191,7 +192,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         if not messages:
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
-        imported = import_messages(self._resources.database(), request)
+        request.act = "import"
+        database = self._resources.database()
+        imported = import_messages(database, database.run(self._check_act(request)))
         self._announce_flush(imported.flushed, connection=None)
         return imported
 
@@ -226,10 +229,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._runner.run(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -247,10 +254,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     ) -> MemoryContext:
         """Async twin of ``get``."""
         return await self._runner.arun(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -271,11 +282,11 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
         on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
-        self._runner.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        self._runner.run(self._reset_operation(check_flag("derived", derived)), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._runner.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        await self._runner.arun(self._reset_operation(check_flag("derived", derived)), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
@@ -290,8 +301,12 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     def _changing_policy(
         self, change: PolicyChange, actor: str | None, connection: object | None
     ) -> Operation[PolicySet]:
-        who = None if actor is None else check_name("actor", actor)
-        return set_policy(self._identity, change, who, in_callers_transaction=connection is not None)
+        changing = partial(set_policy, self._identity, change, in_callers_transaction=connection is not None)
+        return self._recorder.carry_out(Act.here("policy", actor=actor), changing)
+
+    def _reset_operation(self, derived: bool) -> Operation[None]:
+        resetting = partial(reset, self._identity, derived=derived)
+        return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
@@ -317,7 +332,22 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
         request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        if self._resources.compliance is not None:
+            return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
+
+    def _put_checked(
+        self, request: PutRequest, accept: Accept, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        request = yield from self._check_act(request)
+        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
+
+    def _check_act(self, request: PutRequest) -> Operation[PutRequest]:
+        """The put with the flags of the compliance hook, which may refuse it."""
+        messages = [message.source for message in request.messages]
+        act = yield from self._recorder.check(request.make_act(), messages=messages)
+        request.flags = act.flags
+        return request
 
     def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
         return PutRequest.check(
@@ -331,14 +361,21 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         )
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        result: PutResult = yield Atomic(partial(self._replace_messages, messages))
-        return result
-
-    def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        put = self._put_all(messages, put_whole, in_callers_transaction=True) if messages else None
-        yield from reset(self._identity, derived=False)
-        return (yield from put) if put is not None else PutResult([], None)
+        request = None
+        if messages:
+            limit = self._resources.settings.max_messages_per_put
+            request = self._check_put(messages, max_messages=limit)
+            request.act = None  # all of it is one act
+        act = Act.here("set", count=len(messages))
+        kept = [] if request is None else [message.source for message in request.messages]
+        return self._recorder.change(act, partial(self._replace_messages, request), messages=kept)
+
+    def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
+        yield from reset(self._identity, None, derived=False)
+        if request is None:
+            return PutResult([], None)
+        return (yield from put_messages(request, put_whole, in_callers_transaction=True))
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

@@ -8,7 +8,7 @@ from uuid import UUID
 from strandline.pipelines.admission import refuse_if_erased
 from strandline.producers.arguments import check_page_size, check_seq
 from strandline.schemas.errors import OwnerError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
@@ -22,11 +22,14 @@ SessionKind = Literal["chat", "source", "instruction"]
 def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:
     """Write the directory entry of a new session, which fixes the session's owner.
 
+    If the namespace's content is sealed, the owner has keys after that.
+
     ``kind``: other sessions than chats keep what facts come from, and no list of sessions shows them.
 
     Raises:
         OwnerError: the session belongs to another owner.
         ErasedError: the owner, or the session, was erased.
+        KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
     (row,) = yield from fetch(
         ClaimSession(
@@ -40,6 +43,8 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     )
     refuse_if_erased(row.erasure)
     check_owner(identity, row.owner_key)
+    if row.is_encrypted:
+        yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
 
 
 def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:

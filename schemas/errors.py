@@ -64,6 +64,13 @@ class DeliveredError(StrandlineError):
     """What was delivered to the pipelines stands in the way of a correction; nothing was changed."""
 
 
+class ActRefusedError(StrandlineError):
+    """The application's compliance hook refuses the act; nothing was stored or changed.
+
+    A hook raises it itself, with the reason, to refuse an act.
+    """
+
+
 class OwnerError(StrandlineError):
     """The session belongs to another owner: its owner is fixed at the first put."""
 
@@ -113,6 +120,14 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     A read, and a put with the same message id, may simply be repeated; before repeating another change,
     check whether it took effect.
     """
+
+
+class SealedContentError(StrandlineError):
+    """Sealed content cannot be read: its key is missing or wrong, or it was changed; none of it is shown."""
+
+
+class KeyUnavailableError(SealedContentError):
+    """A keyring has no such key, cannot be asked, or its key is not the one that wrapped the owner's keys."""
 
 
 class BrokerUnavailableError(StrandlineError):

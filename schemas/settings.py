@@ -45,6 +45,8 @@ MAX_PREFIX_CHARACTERS = 500
 Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
 # Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
 MAX_SECONDS = 2_000_000
+# Old data keys are deleted after twice that, when no process can seal with them any more.
+MAX_KEY_CACHE_SECONDS = 3_600.0
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
@@ -82,6 +84,18 @@ class Settings(BaseSettings):
     pool_timeout_seconds: Positive = 10.0
     connect_timeout_seconds: Positive = 5.0
     statement_timeout_seconds: Positive = 30.0
+
+    # Encryption at rest: where the keys are that wrap the keys of owners; one of the three.
+    keyring_file: Folder | None = Field(None, description="a line for each key: its id, 32 bytes in base64")
+    keyring_keys: SecretStr | None = Field(None, description="the same lines, or divided by semicolons")
+    keyring: str | None = Field(None, description="name of an installed keyring (strandline.keyrings)")
+    key_cache_seconds: float = Field(
+        300.0,
+        ge=0,
+        le=MAX_KEY_CACHE_SECONDS,
+        allow_inf_nan=False,
+        description="how long a process keeps the unwrapped keys of an owner",
+    )
 
     # Bounds on what a put accepts.
     max_content_bytes: int = Field(1_000_000, ge=1)
@@ -122,6 +136,18 @@ class Settings(BaseSettings):
     block_timeout_seconds: Positive = Field(
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
+
+    # The audit trail.
+    audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
+    audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")
+    audit_anchors: str = Field(
+        "", description="package.module:function, or an entry point, that keeps anchors"
+    )
+    audit_anchors_file: Folder | None = Field(None, description="a file that anchors are appended to")
+    audit_anchor_seconds: Positive = Field(60.0, description="how often a worker hands anchors over")
+    compliance: str = Field("", description="hook: package.module:function, or an entry point's name")
+    compliance_timeout_seconds: Positive = 1.0
+    compliance_failure: Literal["refuse", "allow"] = "refuse"
 
     # The libraries.
     public_apis_only: bool = Field(
@@ -178,6 +204,11 @@ class Settings(BaseSettings):
     @classmethod
     def _model_url_can_be_used(cls, value: str | None) -> str | None:
         return None if value is None else check_model_url(value.strip())
+
+    @property
+    def has_keyring(self) -> bool:
+        """True when this process can unwrap the keys of encrypted namespaces."""
+        return (self.keyring_file, self.keyring_keys, self.keyring) != (None, None, None)
 
     @property
     def has_openai(self) -> bool:

@@ -3,9 +3,14 @@
 The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -31,6 +36,7 @@ from strandline.producers.writing.correct import Correction
 from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
+    ActRefusedError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -51,13 +57,21 @@ from strandline.schemas.errors import (
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import sliding_window, summary_window
 
 __all__ = [
+    "ActPage",
+    "ActRefusedError",
+    "Acting",
+    "Anchor",
+    "AttemptedAct",
     "AudioPart",
+    "Audit",
+    "AuditedAct",
     "BaseMemoryBlock",
     "Capture",
     "CaptureAct",
@@ -109,9 +123,12 @@ __all__ = [
     "SummaryMemoryBlock",
     "TextPart",
     "TopicCount",
+    "TrailVerification",
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "acting",
+    "current_acting",
     "sliding_window",
     "summary_window",
 ]

@@ -36,6 +36,7 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.sealing import Sealing
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -45,6 +46,9 @@ BUSY_SHARE = 0.75
 
 # A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
 LOST_SHARE = 0.25
+
+# How often the audit trail is sealed, in seconds.
+SEALING_SECONDS = 1.0
 
 # Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
 # statements.
@@ -108,6 +112,8 @@ class Worker:
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
         )
+        self._sealing = Sealing(database, settings)
+        self._sealer = Periodic("sealing", SEALING_SECONDS, self._sealing.tick) if with_sweep else None
 
     def start(self) -> None:
         """Register this worker, then start its heartbeat and its sweep.
@@ -120,6 +126,8 @@ class Worker:
         self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        if self._sealer is not None:
+            self._sealer.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -186,6 +194,9 @@ class Worker:
         self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
+        if self._sealer is not None:
+            self._sealer.stop()
+            self._sealing.close()
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)
         self.leave()

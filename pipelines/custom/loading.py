@@ -1,9 +1,9 @@
-"""Finding the custom blocks of an application: by entry points, and by ``STRANDLINE_BLOCKS``."""
+"""Finding code of an application: custom blocks, and functions that settings name."""
 
 from __future__ import annotations
 
 import importlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
@@ -39,6 +39,37 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
     return MappingProxyType(blocks)
 
 
+@lru_cache(maxsize=16)
+def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
+    """The function that a setting names.
+
+    Args:
+        name: ``package.module:function``, or the name of an entry point.
+        setting: the variable, for messages.
+        group: the group of the entry points.
+
+    Raises:
+        ConfigurationError: there is none, it cannot be imported, or it cannot be called.
+    """
+    place = name if ":" in name else _place_of(name, setting, group)
+    module, _colon, attribute = place.partition(":")
+    if not module or not attribute:
+        raise ConfigurationError(f"{setting} names {quote(name)}; write package.module:function.")
+    function: Callable[..., Any] = _import_attribute(module, attribute, f"{setting}: {place}")
+    if not callable(function):
+        raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
+    return function
+
+
+def _place_of(name: str, setting: str, group: str) -> str:
+    for point in entry_points(group=group, name=name):
+        return point.value
+    raise ConfigurationError(
+        f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the group"
+        f" {group}; name one that has, or write package.module:function."
+    )
+
+
 def _installed_blocks() -> Iterator[tuple[str, Any]]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
         yield f"{point.value} (entry point {point.name!r})", _import_object(point.value)
@@ -57,13 +88,17 @@ def _import_object(place: str) -> Any:
             f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several separated by"
             " commas."
         )
+    return _import_attribute(module, attribute.strip(), f"The memory block {place}")
+
+
+def _import_attribute(module: str, attribute: str, what: str) -> Any:
     try:
         value = importlib.import_module(module)
-        for name in attribute.strip().split("."):
+        for name in attribute.split("."):
             value = getattr(value, name)
     except Exception as error:
         raise ConfigurationError(
-            f"The memory block {place} cannot be imported: {_problem(error, module)}."
+            f"{what} cannot be imported: {_problem(error, module)}."
             " Is its package installed in this environment, or its folder on PYTHONPATH?"
         ) from error
     return value

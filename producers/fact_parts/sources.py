@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_timeout
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.sessions import SessionKind
 from strandline.producers.tokens import PART_TOKENS, text_counter
 from strandline.producers.writing.reset import reset
@@ -25,11 +27,9 @@ from strandline.schemas.values.stored_text import check_text
 MAX_INSTRUCTION_CHARACTERS = 2_000
 
 
-class FactSources:
+class FactSources(Recorded):
     """Methods of ``OwnerFacts``."""
 
-    _resources: Resources
-    _runner: OperationRunner
     _owner: Owner
 
     def create_from(
@@ -80,11 +80,15 @@ class FactSources:
 
     def forget_source(self, source_id: str) -> None:
         """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
-        self._runner.run(reset(named_source(self._owner, source_id), derived=True))
+        self._runner.run(self._forget_source(source_id))
 
     async def aforget_source(self, source_id: str) -> None:
         """Async twin of ``forget_source``."""
-        await self._runner.arun(reset(named_source(self._owner, source_id), derived=True))
+        await self._runner.arun(self._forget_source(source_id))
+
+    def _forget_source(self, source_id: str) -> Operation[None]:
+        resetting = partial(reset, named_source(self._owner, source_id), derived=True)
+        return self._recorder.carry_out(Act.here("forget"), resetting)
 
     def _keep(
         self, messages: Sequence[object], key: str | None, wait: float | None, kind: SessionKind
@@ -104,6 +108,10 @@ class FactSources:
         return self._keep_and_wait(request, wait_seconds)
 
     def _keep_and_wait(self, request: SourceRequest, wait_seconds: float | None) -> Operation[FactChanges]:
+        request.put.act = "facts.source" if request.kind == "source" else "facts.instruct"
+        messages = [message.source for message in request.put.messages]
+        act = yield from self._recorder.check(request.put.make_act(), messages=messages)
+        request.put.flags = act.flags
         source = yield from keep_source(request)
         yield Run(lambda: self._resources.ring(source.lanes))
         return (yield from wait_for_changes(self._owner, source, wait_seconds))

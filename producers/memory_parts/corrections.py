@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.correct import (
@@ -116,11 +118,15 @@ class MemoryCorrections(MemorySearch):
             OwnerError: the session belongs to another owner.
             ConflictError: other callers put so often that another message was always newer.
         """
-        return self._runner.run(pop(self._identity), connection)
+        return self._runner.run(
+            self._recorder.carry_out(Act.here("pop"), partial(pop, self._identity)), connection
+        )
 
     async def apop(self, *, connection: object | None = None) -> Message | None:
         """Async twin of ``pop``."""
-        return await self._runner.arun(pop(self._identity), connection)
+        return await self._runner.arun(
+            self._recorder.carry_out(Act.here("pop"), partial(pop, self._identity)), connection
+        )
 
     def fork(
         self,
@@ -160,11 +166,13 @@ class MemoryCorrections(MemorySearch):
     def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
         old = self._identity
         new = identify_session(old.namespace, session_id or uuid4().hex, old.user_id)
-        return fork(old, new, None if through_seq is None else check_seq("through_seq", through_seq))
+        through = None if through_seq is None else check_seq("through_seq", through_seq)
+        return self._recorder.carry_out(Act.here("fork"), partial(fork, old, new, through))
 
     def _rewind(self, from_seq: int, actor: str | None, idempotency_key: str | None) -> Operation[Correction]:
         seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
-        return rewind(self._identity, seq, correction_id(self._identity, key), who)
+        correcting = partial(rewind, self._identity, seq, correction_id(self._identity, key))
+        return self._recorder.carry_out(Act.here("rewind", actor=who), correcting)
 
     def _replace(
         self,
@@ -175,7 +183,9 @@ class MemoryCorrections(MemorySearch):
     ) -> Operation[Correction]:
         seq, who, key = _check("seq", seq, actor, idempotency_key)
         replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
-        return replace_content(self._identity, replacement, correction_id(self._identity, key), who)
+        correcting = partial(replace_content, self._identity, replacement, correction_id(self._identity, key))
+        messages = [] if content is None else [Message("user", content)]
+        return self._recorder.carry_out(Act.here("replace", actor=who), correcting, messages=messages)
 
 
 def _check(

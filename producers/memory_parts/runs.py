@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
@@ -107,7 +108,7 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return self._runner.run(run_history(request), connection)
+        return self._runner.run(self._record_read("history", run_history(request), connection), connection)
 
     async def arun_history(
         self,
@@ -121,7 +122,9 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
     ) -> list[Message]:
         """Async twin of ``run_history``."""
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return await self._runner.arun(run_history(request), connection)
+        return await self._runner.arun(
+            self._record_read("history", run_history(request), connection), connection
+        )
 
     def _add_run(
         self,
@@ -135,15 +138,15 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
         sources = listed_messages(messages)
         named = list(name_messages(self._identity, record.run_id, sources, self._put_limits))
         put = self._check_run(named)
-        return add_run(
-            RunRequest(
-                record=record,
-                messages=tuple(put.messages[place] for place in put.places),
-                check=self._check_run,
-                replacement=self._replacement,
-                max_messages=self._resources.settings.max_messages_per_put,
-            )
+        request = RunRequest(
+            record=record,
+            messages=tuple(put.messages[place] for place in put.places),
+            check=self._check_run,
+            replacement=self._replacement,
+            max_messages=self._resources.settings.max_messages_per_put,
         )
+        kept = [message.source for message in request.messages]
+        return self._recorder.carry_out(put.make_act(), partial(add_run, request), messages=kept)
 
     def _check_run(self, messages: Sequence[Message]) -> PutRequest:
         return self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)

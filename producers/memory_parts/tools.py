@@ -7,6 +7,7 @@ from dataclasses import replace
 from typing import Any
 
 from strandline.producers.arguments import check_flag
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tools.calling import ToolScope, call_tool
@@ -68,8 +69,14 @@ class MemoryTools:
         return (await self._runner.arun(self._call_operation(name, arguments, read_only))).as_json()
 
     def _call_operation(self, name: object, arguments: object, read_only: bool) -> Operation[ToolResult]:
-        scope = ToolScope(self._identity, self._resources.embed_query, self._read_for_tool)
+        scope = ToolScope(
+            self._identity, self._resources.embed_query, self._read_for_tool, self._recorder_for_tool
+        )
         return call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only))
+
+    @property
+    def _recorder_for_tool(self) -> Recorder:
+        return Recorder(self._identity, self._resources.compliance, self._resources.audit_levels)
 
     def _read_for_tool(self, question: str, token_limit: int) -> ReadRequest:
         request = self._read_request(question, None, 0, None, None, None)

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4, uuid5
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
@@ -56,6 +57,7 @@ class RunRequest:
         check: checks messages for a put.
         replacement: other content for a message, by its number.
         max_messages: number of messages in one put.
+        act: who adds it, and with what flags.
     """
 
     record: RunRecord
@@ -63,6 +65,11 @@ class RunRequest:
     check: Callable[[Sequence[Message]], PutRequest]
     replacement: Callable[[int, Message], Replacement]
     max_messages: int
+    act: Act | None = None
+
+    def act_of(self, kind: str) -> Act:
+        """A part of it as the audit trail records it."""
+        return Act.here(kind) if self.act is None else replace(self.act, kind=kind, entry_id=uuid4())
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +129,7 @@ class _Difference:
     def replaceable(self) -> list[tuple[int, Message]] | None:
         """The other contents by number, if that is all the difference."""
         pairs = list(zip(self.old, self.new, strict=False))[self.kept :]
-        differing = [(row, message) for row, message in pairs if row.digest != message.digest]
+        differing = [(row, message) for row, message in pairs if not _is_same(row, message)]
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]
@@ -151,8 +158,10 @@ def name_messages(
             yield replace(message, id=uuid5(identity.session_key, name).hex)
 
 
-def add_run(request: RunRequest) -> Operation[AddedRun]:
+def add_run(request: RunRequest, act: Act) -> Operation[AddedRun]:
     """Store a run, or replace it if its id is known.
+
+    ``act`` says who adds it; the audit trail records what is put, taken back and replaced.
 
     Raises:
         ConflictError: it was replaced, and what stands behind it cannot be put again; or a message's id was
@@ -160,6 +169,7 @@ def add_run(request: RunRequest) -> Operation[AddedRun]:
         OwnerError: the session belongs to another owner.
     """
     added: AddedRun
+    request = replace(request, act=act)
     try:
         added = yield Atomic(partial(_add_once, request))
     except _AddedMeanwhileError:
@@ -226,6 +236,7 @@ def _change(
             request.record.identity,
             difference.start,
             uuid4(),
+            request.act_of("rewind"),
             newest=marks.newest,
             corrections=marks.corrections,
         )
@@ -261,11 +272,15 @@ def _replace_each(
     for seq, message in replaceable:
         other = request.replacement(seq, message)
         try:
-            taken = yield from replace_content(request.record.identity, other, uuid4(), None)
+            taken = yield from _replace_one(request, other)
         except NotFoundError:  # it was taken back meanwhile
             return None
         corrections.append(taken)
     return _Outcome([row.seq for row in difference.old], tuple(corrections))
+
+
+def _replace_one(request: RunRequest, other: Replacement) -> Operation[Correction]:
+    return replace_content(request.record.identity, other, uuid4(), request.act_of("replace"))
 
 
 def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:
@@ -296,8 +311,14 @@ def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
     rows = {row.seq: row for row in stored}
     old = tuple(rows[seq] for seq in seqs if seq in rows)
     pairs = enumerate(zip(old, new, strict=False))
-    differing = (n for n, (row, message) in pairs if row.digest != message.digest)
+    differing = (n for n, (row, message) in pairs if not _is_same(row, message))
     return _Difference(old, new, next(differing, min(len(old), len(new))))
+
+
+def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
+    """By the texts: digests that are stored may be keyed."""
+    stored = row.role, row.envelope, row.metadata
+    return stored == (message.role, message.envelope, message.metadata)
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
@@ -312,6 +333,7 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
         yield from check_unowned(request.record.identity)
         return PutResult([], None)
     put = request.check(messages)
+    put.flags = request.act_of("put").flags
     return (yield from put_messages(put, put_whole, in_callers_transaction=True))
 
 

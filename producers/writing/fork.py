@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.pipelines.admission import admit
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
@@ -28,7 +29,9 @@ class Fork:
     messages: int
 
 
-def fork(identity: SessionIdentity, new: SessionIdentity, through_seq: int | None) -> Operation[Fork]:
+def fork(
+    identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
+) -> Operation[Fork]:
     """Copy a session's messages up to ``through_seq`` (None: all), and what was derived from them.
 
     Raises:
@@ -50,6 +53,7 @@ def fork(identity: SessionIdentity, new: SessionIdentity, through_seq: int | Non
             new_key=new.session_key,
             session_id=new.session_id,
             through_seq=through_seq,
+            act=act.as_json(),
         )
     )
     if not rows:

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.correct import take_back
 from strandline.schemas.errors import ConflictError
@@ -21,7 +22,7 @@ from strandline.schemas.values.message import Message, read_rows
 MAX_ATTEMPTS = 20
 
 
-def pop(identity: SessionIdentity) -> Operation[Message | None]:
+def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
     """Remove the newest message and return it, or None if the session is empty.
 
     The message is read first and removed only if it is still the newest, so that no two callers get the same
@@ -37,11 +38,11 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
-        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4()))
+        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4(), act=act.as_json()))
         status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4())):
+        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4(), act)):
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"

@@ -35,11 +35,15 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "sealing.sql",
+    "resealing.sql",
+    "audit.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",
 )
 _FRAGMENT_FILES = (
+    "fragments/audit.sql",
     "fragments/bm25.sql",
     "fragments/derivations.sql",
     "fragments/erasures.sql",
@@ -51,7 +55,9 @@ _FRAGMENT_FILES = (
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
-_TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
+_TYPES = re.compile(
+    r"^-- (?:(?:params|row|seals|opens|owner): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE
+)
 _FRAGMENT = re.compile(r"^-- fragment: (\w+)\(([\w, ]*)\)$", re.MULTILINE)
 _USE = re.compile(r"@(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -63,6 +69,7 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    "append_act_v1",
     # Erasures; the functions after them look at fences.
     "look_at_fence_v1",
     "erase_rows_v1",

@@ -82,7 +82,7 @@ SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_ke
 -- row: table_name text, rows bigint
 SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
 
--- name: names_of_owner
+-- name: erased_owner_names
 -- The names of an owner whose key alone is known, as the directory has them: a session, and the user if there is one.
 -- params: owner_key uuid
 -- row: namespace text, session_id text, user_id text?

@@ -50,6 +50,7 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 --     namespace text, session_id text, user_id text?, pinned_through bigint, window_from bigint, current boolean,
 --     pipelines text[], fed text[], feeds text[], event_id uuid?, cause text!, from_seq bigint!, through_seq bigint!,
 --     flushed_at timestamptz!
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
     m.incarnation = s.incarnation AS current,
@@ -220,6 +221,7 @@ ORDER BY e.number
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
 JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
@@ -232,6 +234,7 @@ ORDER BY r.revision, m.seq
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.fact_revision r
 JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id

@@ -19,6 +19,7 @@ ORDER BY s.session_key LIMIT %(limit)s
 -- params: shard_key uuid, session_key uuid?, after_session uuid, after_seq bigint, limit bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR m.session_key = %(session_key)s)

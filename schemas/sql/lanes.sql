@@ -210,6 +210,7 @@ ORDER BY wanted.place
 -- The messages of one event.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
@@ -221,6 +222,7 @@ ORDER BY m.seq
 -- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
     WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
@@ -232,6 +234,7 @@ ORDER BY w.place, m.seq
 -- The messages before a batch's first event that it shows as context.
 -- params: shard_key uuid, batch_id uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.batch b
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.scope_key

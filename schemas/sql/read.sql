@@ -7,6 +7,8 @@
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
+-- opens: envelope json message id, metadata json metadata id, envelope within
+--     facts.*.text=text:fact;states.*=json:state
 -- repeatable
 WITH s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s

@@ -71,6 +71,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- params: shard_key uuid, session_key uuid, seqs bigint[], run_id text
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea, is_shared boolean
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest, EXISTS (
         SELECT FROM strandline.session_run r
@@ -84,6 +85,7 @@ ORDER BY m.seq
 -- The messages from a number on, without some, as many as are asked for.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, without bigint[], limit bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
@@ -105,6 +107,7 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- The messages of the last runs that have any and are none of some statuses, in the order of the runs.
 -- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH chosen AS MATERIALIZED (
     SELECT r.number, r.seqs FROM strandline.session_run r

@@ -32,6 +32,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
@@ -95,6 +96,7 @@ SELECT v.version, w.word, w.pieces, w.times FROM version v LEFT JOIN (
 -- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?, version text
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH version AS MATERIALIZED (
     SELECT @chunk_version(%(shard_key)s) AS version
@@ -118,6 +120,7 @@ ORDER BY h.place, m.seq
 --     bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,

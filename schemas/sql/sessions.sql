@@ -8,10 +8,10 @@
 -- or the session away.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, session_key uuid, kind
 --     text
--- row: erasure integer?, owner_key uuid
+-- row: erasure integer?, owner_key uuid, is_encrypted boolean
 -- repeatable
-SELECT erasure, owner_key FROM strandline.claim_session_v1(%(directory_key)s, %(namespace)s, %(session_id)s,
-    %(user_id)s, %(shard_key)s, %(session_key)s, %(kind)s)
+SELECT erasure, owner_key, is_encrypted FROM strandline.claim_session_v1(%(directory_key)s, %(namespace)s,
+    %(session_id)s, %(user_id)s, %(shard_key)s, %(session_key)s, %(kind)s)
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.
@@ -177,11 +177,11 @@ FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = 
 
 -- name: set_policy
 -- Change the policy, if it is still the one that the change was made from, and record the change.
--- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?
+-- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?, act jsonb?
 -- row: status text, detail text?, over boolean
 -- repeatable
 SELECT status, detail, over FROM strandline.set_policy_v1(
-    %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text)
+    %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text, %(act)s::jsonb)
 
 -- name: policy_changes
 -- How a session's policy was changed, oldest first.
@@ -193,10 +193,10 @@ WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c
 
 -- name: fork_session
 -- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
--- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?
+-- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?, act jsonb?
 -- row: status text, through_seq bigint, messages bigint
 SELECT status, through_seq, messages FROM strandline.fork_v1(
-    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s)
+    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s, %(act)s::jsonb)
 
 -- name: session_corrections
 -- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.

@@ -77,6 +77,7 @@ session = Table(
     Column("max_facts", Integer),
     personal("shared_scope", Text),
     Column("shared_key", Uuid),
+    Column("sealed", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
         " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"

@@ -33,7 +33,11 @@ def labels_of(session_key: UUID, metadata: str | None) -> list[int] | None:
 
 def label_array(session_key: UUID, metadata: str | None) -> str | None:
     """The same in the form that Postgres reads as an array."""
-    labels = labels_of(session_key, metadata)
+    return as_array(labels_of(session_key, metadata))
+
+
+def as_array(labels: list[int] | None) -> str | None:
+    """Labels in the form that Postgres reads as an array."""
     return None if labels is None else f"{{{','.join(map(str, labels))}}}"
 
 

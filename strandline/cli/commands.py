@@ -143,9 +143,23 @@ def _erasures() -> click.Command:
     return command
 
 
+@_list_command("audit", "Show who did what, and prove that nothing of it was changed.")
+def _audit() -> click.Command:
+    from strandline.cli.audit import command
+
+    return command
+
+
 @_list_command("export", "Export everything kept about a user or a session.")
 def _export() -> click.Command:
     from strandline.cli.export import command
+
+    return command
+
+
+@_list_command("encryption", "Encrypt namespaces, rotate their keys.")
+def _encryption() -> click.Command:
+    from strandline.cli.encryption.command import command
 
     return command
 

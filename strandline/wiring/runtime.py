@@ -13,6 +13,8 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -20,6 +22,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
 from strandline.schemas.settings import Settings
@@ -97,8 +100,20 @@ class Runtime:
         self._of_process: dict[ProcessKey, ProcessResources] = {}
 
     @property
+    def compliance(self) -> Compliance | None:
+        return self.own().compliance
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        return self.own().audit_levels
+
+    @property
     def windows(self) -> WindowCache:
         return self.own().windows
+
+    @property
+    def content(self) -> ContentCodec:
+        return self.own().content
 
     @property
     def indexes(self) -> IndexCache:

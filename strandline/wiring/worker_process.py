@@ -11,6 +11,7 @@ from celery.platforms import SecurityWarning
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
 from strandline.wiring.assembly import prepare_stages, stop_points
@@ -44,7 +45,8 @@ def run_worker(
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
     patience = Patience(settings.startup_wait_seconds)
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings, durable=False))
+    options = ConnectionOptions.from_settings(database_url, settings, durable=False)
+    database = Database.connect(options, sealed_content(settings))
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))

@@ -10,7 +10,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import FindOwner
-from strandline.schemas.queries.upkeep.erasures import FindErased, NamesOfOwner
+from strandline.schemas.queries.upkeep.erasures import ErasedOwnerNames, FindErased
 from strandline.schemas.values.identity import SessionIdentity, identify_session, identify_user
 
 ErasureKind = Literal["user", "session"]
@@ -97,7 +97,7 @@ def with_names(target: ErasureTarget) -> Operation[ErasureTarget]:
     """The target with the names that the directory still has of an owner whose key alone is known."""
     if target.user_id is not None or target.session_id is not None:
         return target
-    for row in (yield from fetch(NamesOfOwner(owner_key=target.owner_key))):
+    for row in (yield from fetch(ErasedOwnerNames(owner_key=target.owner_key))):
         if row.user_id is not None:
             return replace(target, user_id=row.user_id)
         if target.is_whole_owner:

@@ -18,6 +18,9 @@ depends_on = None
 # are samples of the values and outlive the rows.
 WITHOUT_STATISTICS = {
     "answer": ("body",),
+    "audit_entry": ("actor", "origin"),
+    "audit_sealed": ("actor", "origin"),
+    "audit_subject": ("user_id",),
     "block_state": ("state",),
     "capture_act": ("capture", "actor"),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
@@ -976,6 +979,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
+        sa.Column("sealed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
@@ -1257,6 +1261,8 @@ def upgrade() -> None:
         schema=schema,
         comment="One heartbeat row per worker process; every lease it holds lives by it",
     )
+    _create_audit_tables(schema)
+    _create_sealing(schema)
     _create_partitions(schema, partitions)
 
     # These go to each partition as well.
@@ -1268,6 +1274,7 @@ def upgrade() -> None:
         op.execute(in_schema(f"ALTER TABLE strandline.{table} {changes}", schema))
     _keep_no_statistics_of_terms(schema)
     for name in (
+        "append_act_v1",
         # Erasures; the functions after them look at fences.
         "look_at_fence_v1",
         "erase_rows_v1",
@@ -1332,6 +1339,176 @@ def upgrade() -> None:
         "readmit_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
+
+
+def _create_audit_tables(schema: str) -> None:
+    op.create_table(
+        "audit_level",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("level", sa.Text(), nullable=False),
+        _moment("updated_at"),
+        sa.CheckConstraint("level IN ('off', 'changes', 'all')", name=op.f("audit_level_level_check")),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("audit_level_pkey")),
+        schema=schema,
+        comment="The level of a namespace's audit trail; a namespace without a row has 'changes'",
+    )
+    op.create_table(
+        "audit_subject",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("subject", sa.Uuid(), nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_subject_pkey")),
+        schema=schema,
+        comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+    )
+    op.create_index("audit_subject_by_subject", "audit_subject", ["subject"], unique=False, schema=schema)
+    op.create_table(
+        "audit_entry",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("entry_id", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("act", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("origin", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Uuid(), nullable=True),
+        sa.Column("session", sa.Uuid(), nullable=True),
+        sa.Column("seq", sa.BigInteger(), nullable=True),
+        sa.Column("count", sa.BigInteger(), nullable=True),
+        sa.Column("detail", sa.JSON(), nullable=True),
+        sa.Column("flags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        _moment("created_at"),
+        sa.PrimaryKeyConstraint("shard_key", "entry_id", name=op.f("audit_entry_pkey")),
+        schema=schema,
+        comment="Acts that no seal covers yet, under the key of whom they concern, until the sealer takes them",
+    )
+    op.create_table(
+        "audit_chain",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("seals", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("pruned_seals", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("entries", sa.BigInteger(), server_default="0", nullable=False),
+        sa.CheckConstraint("pruned_seals BETWEEN 0 AND seals", name=op.f("audit_chain_pruned_check")),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_chain_pkey")),
+        schema=schema,
+        comment="A namespace's chain: how many seals it has; the row that sealers lock",
+    )
+    op.create_table(
+        "audit_seal",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("entries", sa.Integer(), nullable=False),
+        sa.Column("entries_before", sa.BigInteger(), nullable=False),
+        sa.Column("entry_ids", sa.ARRAY(sa.Uuid()), nullable=False),
+        sa.Column("leaves", sa.LargeBinary(), nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
+        sa.Column("previous", sa.LargeBinary(), nullable=False),
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("mac", sa.LargeBinary(), nullable=False),
+        sa.Column("sealed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "entries >= 1 AND cardinality(entry_ids) = entries", name=op.f("audit_seal_entries_check")
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("audit_seal_pkey")),
+        schema=schema,
+        comment="A link of a namespace's chain: the Merkle root of its entries, with a MAC over the link before",
+    )
+    op.create_table(
+        "audit_sealed",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("seal", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("place", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("entry_id", sa.Uuid(), nullable=False),
+        sa.Column("act", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("origin", sa.Text(), nullable=True),
+        sa.Column("origin_digest", sa.LargeBinary(), nullable=True),
+        sa.Column("subject", sa.Uuid(), nullable=True),
+        sa.Column("session", sa.Uuid(), nullable=True),
+        sa.Column("seq", sa.BigInteger(), nullable=True),
+        sa.Column("count", sa.BigInteger(), nullable=True),
+        sa.Column("detail", sa.JSON(), nullable=True),
+        sa.Column("flags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", "seal", "place", name=op.f("audit_sealed_pkey")),
+        schema=schema,
+        comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
+    )
+    op.create_index(
+        "audit_sealed_by_entry", "audit_sealed", ["shard_key", "entry_id"], unique=False, schema=schema
+    )
+    op.create_index(
+        "audit_sealed_by_subject",
+        "audit_sealed",
+        ["shard_key", "subject"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("subject IS NOT NULL"),
+    )
+
+
+def _moment(name: str) -> sa.Column[object]:
+    return sa.Column(
+        name, sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False
+    )
+
+
+def _create_sealing(schema: str) -> None:
+    """Encryption at rest: which namespaces are sealed, and the wrapped keys of owners."""
+    op.create_table(
+        "encryption",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("probe", sa.LargeBinary(), nullable=False),
+        sa.Column("vectors", sa.Text(), nullable=False),
+        *(
+            sa.Column(
+                name,
+                sa.DateTime(timezone=True),
+                server_default=sa.text("clock_timestamp()"),
+                nullable=False,
+            )
+            for name in ("enabled_at", "changed_at")
+        ),
+        sa.CheckConstraint("vectors IN ('clear', 'off')", name=op.f("encryption_vectors_check")),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("encryption_pkey")),
+        schema=schema,
+        comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+    )
+    op.create_table(
+        "data_key",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number >= 1", name=op.f("data_key_number_check")),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("data_key_pkey")),
+        schema=schema,
+        comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+    )
+    for name, columns in (
+        ("data_key_by_namespace", ["namespace", "shard_key", "number"]),
+        ("data_key_by_kek", ["kek_id", "shard_key", "number"]),
+    ):
+        op.create_index(name, "data_key", columns, unique=False, schema=schema)
+    op.create_index(
+        "data_key_unsettled",
+        "data_key",
+        ["namespace", "shard_key"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("settled_at IS NULL"),
+    )
 
 
 def _create_partitions(schema: str, partitions: int) -> None:

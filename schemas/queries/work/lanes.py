@@ -8,6 +8,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RingDueRow(NamedTuple):
@@ -515,6 +516,13 @@ class RangeMessages(Query[RangeMessagesRow]):
     __slots__ = ()
     name = "range_messages"
     row = RangeMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int) -> None:
         self.values = (shard_key, session_key, from_seq, through_seq)
@@ -537,6 +545,13 @@ class BatchMessages(Query[BatchMessagesRow]):
     __slots__ = ()
     name = "batch_messages"
     row = BatchMessagesRow
+    marks = Marks(
+        owner=3,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self, *, session_keys: list[UUID], from_seqs: list[int], through_seqs: list[int], shard_key: UUID
@@ -560,6 +575,13 @@ class ContextMessages(Query[ContextMessagesRow]):
     __slots__ = ()
     name = "context_messages"
     row = ContextMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
         self.values = (shard_key, batch_id)

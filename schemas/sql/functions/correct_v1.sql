@@ -13,7 +13,7 @@
 -- pinned head, behind which something was delivered).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.
 -- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
--- (clear_shared_v1).  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
+-- (clear_shared_v1).  p_act: the act for the audit trail (append_act_v1), NULL for none.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.correct_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -28,7 +28,8 @@ CREATE FUNCTION strandline.correct_v1(
     p_digest bytea,
     p_envelope text,
     p_tokens integer,
-    p_bytes integer
+    p_bytes integer,
+    p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (
     status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
     is_shared boolean, touched uuid[])
@@ -202,6 +203,11 @@ BEGIN
             window_from = s.window_from, pinned_tokens = s.pinned_tokens, window_tokens = s.window_tokens,
             window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', p_from_seq, 'count', cardinality(seqs)), false);
+    END IF;
     RETURN NEXT;
 END
 $function$;

@@ -7,10 +7,12 @@
 -- of the new session, which delivers it again.  It shares with no scope.
 -- The source's row is held, so that no correction or flush comes between.
 --
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
 -- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to); 'erased' (the owner or the new
 -- session was erased).  No row if there is no such session.
 CREATE FUNCTION strandline.fork_v1(
-    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint
+    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint,
+    p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (status text, through_seq bigint, messages bigint)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -59,13 +61,13 @@ BEGIN
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
             max_window_messages, max_window_bytes, message_flush_size, deliver, idle_seconds, tokenizer, pipelines,
-            max_facts, last_put_at, watched_until)
+            max_facts, last_put_at, watched_until, sealed)
         VALUES (
             p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
             s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, moment,
-            moment + make_interval(secs => s.idle_seconds));
+            moment + make_interval(secs => s.idle_seconds), s.sealed);
     INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
         SELECT p_shard_key, p_new_key, 'idle', moment + make_interval(secs => s.idle_seconds)
         WHERE s.idle_seconds IS NOT NULL;
@@ -195,6 +197,11 @@ BEGIN
                 coalesce(sum(m.tokens) FILTER (WHERE m.seq <= s.pinned_through), 0) AS pinned_tokens
             FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key) AS shown
         WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', s.log_start_seq, 'count', messages), false);
+    END IF;
     RETURN NEXT;
 END
 $function$;

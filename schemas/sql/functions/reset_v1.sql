@@ -6,7 +6,9 @@
 -- waits for a worker.
 -- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
 -- the log, and the facts that forgetting gave other words, or revived; no row if there is no such session.
-CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
+CREATE FUNCTION strandline.reset_v1(
+    p_shard_key uuid, p_session_key uuid, p_derived boolean, p_act jsonb DEFAULT NULL)
 RETURNS TABLE (messages bigint, ended uuid[], touched uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -15,6 +17,8 @@ DECLARE
     events uuid[];
     stated_by uuid[];
     folded record;
+    this_namespace text;
+    this_user text;
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
     -- Where the owner or the session was erased, there is no session, and no lane is to be made for one.
@@ -70,7 +74,8 @@ BEGIN
         FROM strandline.session old
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND old.shard_key = t.shard_key AND old.session_key = t.session_key
-        RETURNING t.next_seq - old.log_start_seq, ARRAY[old.incarnation] INTO messages, ended;
+        RETURNING t.next_seq - old.log_start_seq, ARRAY[old.incarnation], t.namespace, t.user_id
+        INTO messages, ended, this_namespace, this_user;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -142,6 +147,11 @@ BEGIN
             WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key;
         DELETE FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key;
+    END IF;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, this_namespace, this_user, p_session_key,
+            p_act || jsonb_build_object('count', messages), false);
     END IF;
     RETURN NEXT;
 END
