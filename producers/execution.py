@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
@@ -33,6 +34,15 @@ class Resources(Protocol):
 
     @property
     def settings(self) -> Settings: ...
+
+    @property
+    def redaction(self) -> Redaction | None:
+        """The hooks that the settings name for what is to be stored; None: none.
+
+        Raises:
+            ConfigurationError: one of them cannot be loaded.
+        """
+        ...
 
     @property
     def compliance(self) -> Compliance | None:

@@ -11,6 +11,7 @@ from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
     check_seq,
@@ -25,6 +26,7 @@ from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
@@ -40,7 +42,7 @@ from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
@@ -50,7 +52,7 @@ from strandline.schemas.values.identity import (
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -67,6 +69,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        redaction: applied to what is put; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -81,8 +84,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key)
+        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
@@ -115,7 +119,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner)
+        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -139,7 +143,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         the same ``seq`` and adds nothing.
 
         Raises:
-            InvalidMessageError: it cannot be stored as given.
+            InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             ConflictError: its id was already used with different content.
             OwnerError: the session belongs to another owner.
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
@@ -331,10 +336,20 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     def _put_all(
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        most = self._resources.settings.max_messages_per_put
+        if self._redaction is not None:
+            return self._put_redacted(messages, accept, most, in_callers_transaction)
+        request = self._check_put(messages, max_messages=most)
         if self._resources.compliance is not None:
             return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
+
+    def _put_redacted(
+        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        """The same, off the event loop as far as a hook of the application runs."""
+        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
+        return (yield from self._put_checked(request, accept, in_callers_transaction))
 
     def _put_checked(
         self, request: PutRequest, accept: Accept, in_callers_transaction: bool
@@ -349,7 +364,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         request.flags = act.flags
         return request
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         return PutRequest.check(
             messages,
             identity=self._identity,
@@ -358,18 +375,21 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             part_tokens=self._part_tokens,
             limits=self._put_limits,
             max_messages=max_messages,
+            redaction=None if is_redacted else self._redaction,
         )
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        request = None
+        request: PutRequest | None = None
         if messages:
             limit = self._resources.settings.max_messages_per_put
-            request = self._check_put(messages, max_messages=limit)
+            check = partial(self._check_put, messages, max_messages=limit)
+            request = check() if self._redaction is None else (yield Run(check))
             request.act = None  # all of it is one act
         act = Act.here("set", count=len(messages))
         kept = [] if request is None else [message.source for message in request.messages]
-        return self._recorder.change(act, partial(self._replace_messages, request), messages=kept)
+        changing = partial(self._replace_messages, request)
+        return (yield from self._recorder.change(act, changing, messages=kept))
 
     def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
         yield from reset(self._identity, None, derived=False)

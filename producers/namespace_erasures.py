@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import (
     MAX_LISTED,
@@ -18,8 +19,8 @@ from strandline.pipelines.upkeep.erasure.records import (
 )
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, ItemRange, OnProgress, rows_left
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, session_target, user_target
+from strandline.producers.erasing.beside import Beside, OpenArchive, Outside
 from strandline.producers.erasing.erase import (
-    Outside,
     Reapplied,
     ReceiptVerdict,
     erase,
@@ -74,12 +75,13 @@ class NamespaceErasures:
         *,
         signer: Signer | None = None,
         outside: Sequence[Outside] = (),
+        open_archive: OpenArchive | None = None,
     ) -> None:
         self._resources = resources
         self._runner = OperationRunner(resources)
         self._namespace = check_name("namespace", namespace)
         self._signer = signer
-        self._outside = tuple(outside)
+        self._beside = Beside(tuple(outside), open_archive)
 
     @property
     def namespace(self) -> str:
@@ -137,7 +139,7 @@ class NamespaceErasures:
             ConflictError: a reader still finds something, as while a process of an earlier release writes.
         """
         order = self._order(self._user(user_id), actor, items_below, on_progress)
-        return self._runner.run(erase(order, self._signer, self._outside))
+        return self._runner.run(erase(order, self._signer, self._beside))
 
     async def aerase_user(
         self,
@@ -149,7 +151,7 @@ class NamespaceErasures:
     ) -> ErasureReceipt:
         """Async twin of ``erase_user``."""
         order = self._order(self._user(user_id), actor, items_below, on_progress)
-        return await self._runner.arun(erase(order, self._signer, self._outside))
+        return await self._runner.arun(erase(order, self._signer, self._beside))
 
     def erase_session(
         self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
@@ -250,7 +252,7 @@ class NamespaceErasures:
         database knows already, and what nothing came back of, is left.
         """
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
-        for receipt, operation in reapply(receipts, self._signer, common):
+        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
             yield ReappliedReceipt(receipt, self._runner.run(operation))
 
     async def areapply(
@@ -262,7 +264,7 @@ class NamespaceErasures:
     ) -> AsyncIterator[ReappliedReceipt]:
         """Async twin of ``reapply``."""
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
-        for receipt, operation in reapply(receipts, self._signer, common):
+        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
             yield ReappliedReceipt(receipt, await self._runner.arun(operation))
 
     def export_user(self, user_id: str) -> Iterator[str]:
@@ -302,14 +304,14 @@ class NamespaceErasures:
                 raise ConfigurationError("items_below must be paths, each a list of at least one label.")
             below = range_below(labels)
             ranges.append(ItemRange(below.start, below.end))
-        who = None if actor is None else check_name("actor", actor)
-        return ErasureOrder(target, who, tuple(ranges), on_progress=on_progress)
+        act = Act.here("erasure", actor=actor)
+        return ErasureOrder(target, act.actor, tuple(ranges), act=act, on_progress=on_progress)
 
     def _erase_session(
         self, session_id: str, actor: str | None, on_progress: OnProgress
     ) -> Operation[ErasureReceipt]:
         target = yield from session_target(self._namespace, check_name("session_id", session_id))
-        return (yield from erase(self._order(target, actor, (), on_progress), self._signer, self._outside))
+        return (yield from erase(self._order(target, actor, (), on_progress), self._signer, self._beside))
 
     def _plan_session(self, session_id: str) -> Operation[PlannedErasure]:
         target = yield from session_target(self._namespace, check_name("session_id", session_id))

@@ -11,15 +11,22 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
-from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.producers.audit.carrying_out import is_done
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
-from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
+from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -44,10 +51,12 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
     a deleted fact does not come back from earlier messages, and a corrected one stays corrected; a fact that
     a user states again later is new. An edit waits for a worker that is writing facts of this owner.
-    ``actor`` names the person, and is stored with the event.
+    ``actor`` names the person, and is stored with the event.  A redaction hook of the settings is applied to
+    the texts of an edit.
 
-    All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
-    when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
+    All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if
+    a hook fails, and UnknownPipelineError before any worker has ever run.
     """
 
     @property
@@ -313,11 +322,14 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         return (yield from self._recorder.change(act, change, describe, text=text))
 
     def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
-        return self._edit("facts.add", partial(self._add_operation, wording, actor), actor, text=wording.text)
+        wording = yield from redact_wording(wording, self._redaction)
+        adding = partial(self._add_operation, wording, actor)
+        return (yield from self._edit("facts.add", adding, actor, text=wording.text))
 
     def _replacing(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+        wording = yield from redact_wording(wording, self._redaction)
         replacing = partial(self._replace_operation, fact_id, wording, actor)
-        return self._edit("facts.replace", replacing, actor, text=wording.text)
+        return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
 
     def _deleting(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
         return self._edit("facts.delete", partial(self._delete_operation, fact_id, actor), actor)
@@ -329,15 +341,18 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     def _judging(
         self, fact_id: UUID | str, feedback: str | None, actor: str | None
     ) -> Operation[Fact | None]:
+        feedback = yield from redact_feedback(feedback, self._redaction)
         judging = partial(self._judge_operation, fact_id, feedback, actor)
-        return self._edit("facts.feedback", judging, actor, text=feedback)
+        return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
 
     def _importing(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
-        return self._edit(
+        facts = yield from redact_imported(facts, self._redaction)
+        importing = self._edit(
             "facts.import",
             partial(import_facts, self._owner, facts),
             describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
         )
+        return (yield from importing)
 
     def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)

@@ -34,6 +34,12 @@ ERASED = (
     "batch",
     "scope_generation",
     "chunk_change",
+    "archived_input",
+    "expired_life",
+    "retention_step",
+    "session_retention_act",
+    "audit_subject",
+    "data_key",
 )
 
 # Tables that are treated by a step of their own (pipelines/upkeep/erasure), by what becomes of their rows.
@@ -44,6 +50,7 @@ TREATED: Mapping[str, str] = {
     "shared_session": "deleted, with the copies in shared scopes",
     "shared_message": "deleted: copies in shared scopes; so are their pieces in chunk",
     "model_call": "moved to a random key: the ledger of cost stays, and leads to no name",
+    "audit_entry": "unsealed acts are moved to a random key: the trail stays, and leads to nobody",
     "capture_act": "deleted: the acts on capturing of the owner; as an actor the user is renamed",
     "store_item": "what an adapter keeps of the user is deleted, and items below paths that the caller names;"
     " others belong to the namespace, and only the application knows which of them concern a user",
@@ -53,11 +60,18 @@ TREATED: Mapping[str, str] = {
 # Tables that an erasure leaves alone, by the reason.
 KEPT: Mapping[str, str] = {
     "alembic_version": "the version of the tables",
+    "audit_chain": "how long the chain of a namespace is",
+    "audit_level": "the choice of a namespace",
+    "audit_seal": "links of the chain: digests of acts",
+    "audit_sealed": "acts under a random pseudonym, which leads to nobody without audit_subject",
+    "encryption": "the choice of a namespace, and its wrapped probe",
     "budget_slice": "sums of a namespace, without owners",
     "erasure": "the record of the erasure itself, which holds no name",
     "erasure_fence": "the fence itself: a key, by which the owner is kept away",
     "generation": "recipes of the application, without owners",
     "namespace_limit": "limits of a namespace, without owners",
+    "retention_act": "the choice of a namespace",
+    "retention_run": "passes over all sessions, without names",
     "replay_budget": "an allowance of a namespace, without owners",
     "worker": "processes of the operator",
 }
@@ -79,6 +93,10 @@ SCOPED: Mapping[str, str] = {
     "dead_letter": "session_key",
     "fact_candidate": "session_key",
     "flush_event": "session_key",
+    "archived_input": "session_key",
+    "expired_life": "session_key",
+    "retention_step": "session_key",
+    "session_retention_act": "session_key",
     "block_state": "scope_key",
     "batch": "scope_key",
 }

@@ -137,6 +137,15 @@ class Settings(BaseSettings):
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
 
+    # Hooks that may change texts: "contacts", entry points, "package.module:callable", comma-separated.
+    redact_before_storing: str = Field("", description="applied to messages and facts that are put")
+    redact_before_models: str = Field("", description="applied to what text models and embedders are sent")
+    redact_timeout_seconds: Positive = Field(
+        2.0, description="longest time of a hook for one message, or for one call of a model"
+    )
+    # What workers hand flushed messages to.
+    on_overflow: str = Field("", description="your overflow handler: package.module:callable")
+
     # The audit trail.
     audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
     audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")
@@ -173,6 +182,9 @@ class Settings(BaseSettings):
     shutdown_grace_seconds: NotNegative = Field(20.0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)
+    # Retention: how often a worker takes a turn, and how often all sessions are gone through.
+    retention_interval_seconds: Positive = 5.0
+    retention_pass_seconds: Positive = 3_600.0
     retry_base_seconds: Positive = 1.0
     retry_max_seconds: Positive = 60.0
     provider_probe_seconds: Positive = Field(

@@ -10,6 +10,9 @@ from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.listing import ActPage, AuditedAct
 from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.pipelines.overflow.contract import OverflowEvent
+from strandline.pipelines.redaction.hook import Redactor
+from strandline.pipelines.upkeep.policies import RetentionAct
 from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
@@ -37,6 +40,7 @@ from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ActRefusedError,
+    ArchiveError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -51,6 +55,8 @@ from strandline.schemas.errors import (
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
+    RedactionError,
+    RefusalError,
     ReplayError,
     SchemaError,
     ServerLimitError,
@@ -61,13 +67,15 @@ from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.policy import sliding_window, summary_window
+from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
+from strandline.schemas.values.retention import Retention
 
 __all__ = [
     "ActPage",
     "ActRefusedError",
     "Acting",
     "Anchor",
+    "ArchiveError",
     "AttemptedAct",
     "AudioPart",
     "Audit",
@@ -111,9 +119,15 @@ __all__ = [
     "NotFoundError",
     "Optimization",
     "OutcomeUnknownError",
+    "OverflowEvent",
     "OwnerError",
     "OwnerFigures",
+    "RedactionError",
+    "Redactor",
+    "RefusalError",
     "ReplayError",
+    "Retention",
+    "RetentionAct",
     "SchemaError",
     "ServerLimitError",
     "SessionRun",
@@ -129,6 +143,7 @@ __all__ = [
     "VideoPart",
     "acting",
     "current_acting",
+    "overflow_window",
     "sliding_window",
     "summary_window",
 ]

@@ -8,13 +8,15 @@ from typing import TYPE_CHECKING
 
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import ErasureRecord, ErasureSummary
-from strandline.producers.erasing.erase import Outside, ReceiptVerdict
+from strandline.producers.erasing.beside import Outside
+from strandline.producers.erasing.erase import ReceiptVerdict
 from strandline.producers.erasing.planned import PlannedErasure
 from strandline.producers.namespace_erasures import NamespaceErasures
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.wiring.archives import open_archive
 from strandline.wiring.environment import settings_with
 from strandline.wiring.runtime import Pool, runtime_for
 
@@ -59,7 +61,7 @@ class Erasures(NamespaceErasures):
             namespace: the tenant.
             key_file: the private key that signs receipts (PEM, Ed25519); default: that of the settings
                 (``STRANDLINE_RECEIPT_KEY_FILE``).  Without one, receipts are not signed.
-            outside: places beside the database that are erased in as well, such as archives.
+            outside: places beside the database that are erased in as well; archives of retention are found.
             database_url, pool, schema: as for ``Memory.from_defaults``.
 
         Raises:
@@ -69,7 +71,8 @@ class Erasures(NamespaceErasures):
         """
         settings = settings_with(database_url=database_url, database_schema=schema)
         resources = runtime_for(settings, pool=pool, consume=None)
-        return cls(resources, namespace, signer=signer_of(settings, key_file), outside=outside)
+        signer = signer_of(settings, key_file)
+        return cls(resources, namespace, signer=signer, outside=outside, open_archive=open_archive)
 
 
 def signer_of(settings: Settings, key_file: str | Path | None = None) -> Signer | None:

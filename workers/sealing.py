@@ -10,8 +10,8 @@ from pathlib import Path
 from strandline.pipelines.audit.anchors import Anchor, Export
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.sealing import seal_once
-from strandline.pipelines.custom.bounded_calls import BoundedCalls
-from strandline.pipelines.custom.loading import load_function
+from strandline.pipelines.own_code.bounded_calls import BoundedCalls
+from strandline.pipelines.own_code.places import load_function
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 

@@ -160,6 +160,7 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given. Of a message that a correction took"
             " back no copy is kept: `strandline sessions show` lists the corrections of a session."
+            " One that has left its log is in the archive at best: `strandline retention archived`."
         )
     sessions = sorted({row.session_id for row in rows})
     if len(sessions) > 1:

@@ -49,6 +49,7 @@ class Selection:
         namespace: of the sessions; needed where a session or a user is named.
         since, until: when the events were flushed, ``until`` itself left out.
         only_dead: dead letters alone.
+        from_archive: of a new generation: what retention has removed is derived from the archive.
     """
 
     namespace: str | None = None
@@ -57,6 +58,7 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
     only_dead: bool = False
+    from_archive: bool = False
 
     @property
     def whose(self) -> WhoseParams:

@@ -1,1 +1,1 @@
-"""Upkeep: what ends, by a person's order."""
+"""Upkeep: retention and its archives, what grows beside the log, and erasure."""

@@ -9,7 +9,7 @@ from functools import partial
 from itertools import islice
 from typing import Literal
 
-from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ActRefusedError, StrandlineError
 from strandline.schemas.values.acts import MAX_FLAG_BYTES, MAX_FLAGS

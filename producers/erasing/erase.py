@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import logging
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from functools import partial
-from typing import Literal, Protocol
-from uuid import UUID, uuid4
+from typing import Literal
+from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import (
     ErasureRecord,
@@ -20,30 +19,14 @@ from strandline.pipelines.upkeep.erasure.records import (
 )
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
+from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
 from strandline.producers.erasing.readers import check_readers, gather_traces
 from strandline.schemas.errors import ConflictError
-from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
-
-logger = logging.getLogger("strandline.erasures")
 
 Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
 Reapplied = Literal["erased", "known", "readmitted"]
-
-
-class Outside(Protocol):
-    """Something beside the database that holds what users said, such as an archive, and can erase in it."""
-
-    @property
-    def name(self) -> str: ...
-
-    def erase(self, owner_key: UUID, session_key: UUID | None) -> int:
-        """Erase what it holds of an owner, or of one session; returns how many objects went.
-
-        Raises:
-            Exception: it could not be reached, or not all is erased; the receipt says so.
-        """
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,7 +51,7 @@ class ReceiptVerdict:
 
 
 def erase(
-    order: ErasureOrder, signer: Signer | None, outside: Sequence[Outside] = ()
+    order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
 ) -> Operation[ErasureReceipt]:
     """Erase the target, check it through the readers, and record the receipt.
 
@@ -84,39 +67,16 @@ def erase(
         done = yield from show_erasure(fenced.number)
         if done.receipt is not None:
             return done.receipt
+    # First, since the rows say where they are.
+    archives, unreached = yield from erase_archives(beside, target)
     yield from erase_what_is_left(order, fenced)
-    erased, missed = yield from _erase_outside(target, outside)
+    erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, traces)
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    return (yield from finish(record, [*checks, *erased], signer, missed))
-
-
-def _erase_outside(
-    target: ErasureTarget, outside: Sequence[Outside]
-) -> Operation[tuple[list[ReaderCheck], list[str]]]:
-    """What went elsewhere, and the sentences for what could not be reached."""
-    erased: list[ReaderCheck] = []
-    missed: list[str] = []
-    for place in outside:
-        objects: int | None = yield Run(partial(_erase_in, place, target))
-        if objects is None:
-            missed.append(f"{place.name}: it could not be reached, or not all in it was erased.")
-        else:
-            erased.append(ReaderCheck(place.name, objects, 0))
-    return erased, missed
-
-
-def _erase_in(place: Outside, target: ErasureTarget) -> int | None:
-    """How many objects went; None if it failed."""
-    try:
-        return place.erase(target.owner_key, target.session_key)
-    except Exception as error:  # noqa: BLE001  # the edge to what is not ours: the receipt names it
-        extra = {"action": "erasure_outside_failed", "place": place.name, "error": type(error).__name__}
-        logger.warning("erasure outside of the database failed", extra=extra)
-        return None
+    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unreached, *missed]))
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
@@ -129,17 +89,22 @@ def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
 
 
 def reapply(
-    receipts: Sequence[ErasureReceipt], signer: Signer | None, order_of: ErasureOrder
+    receipts: Sequence[ErasureReceipt],
+    signer: Signer | None,
+    order_of: ErasureOrder,
+    beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[tuple[ErasureReceipt, Operation[Reapplied]]]:
     """For each receipt, in the order of their numbers, the operation that repeats it where it is not known.
 
     ``order_of`` holds what all have in common: the actor, and who is told of the progress.
     """
     for receipt in sorted(receipts, key=lambda one: one.number):
-        yield receipt, _reapply(receipt, signer, order_of)
+        yield receipt, _reapply(receipt, signer, order_of, beside)
 
 
-def _reapply(receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrder) -> Operation[Reapplied]:
+def _reapply(
+    receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrder, beside: Beside
+) -> Operation[Reapplied]:
     target = ErasureTarget(
         "session" if receipt.kind == "session" else "user",
         receipt.namespace,
@@ -152,7 +117,8 @@ def _reapply(receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrde
     if known is not None and known.state == "done" and not (yield from rows_left(target)):
         return "known"
     erasure_id = receipt.erasure_id if known is None else uuid4()
-    yield from erase(replace(common, target=target, erasure_id=erasure_id, is_forced=True), signer)
+    order = replace(common, target=target, erasure_id=erasure_id, act=Act.here("erasure"), is_forced=True)
+    yield from erase(order, signer, beside)
     return "erased"
 
 

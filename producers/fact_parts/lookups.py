@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.figures import (
@@ -29,8 +30,9 @@ from strandline.schemas.values.identity import Owner, check_name
 class FactLookups(Recorded):
     """The methods of ``OwnerFacts`` that neither list nor edit."""
 
-    def __init__(self, resources: Resources, owner: Owner) -> None:
+    def __init__(self, resources: Resources, owner: Owner, redaction: Redaction | None = None) -> None:
         self._resources = resources
+        self._redaction = resources.redaction if redaction is None else redaction
         self._owner = owner
         self._runner = OperationRunner(resources)
 

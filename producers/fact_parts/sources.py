@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_timeout
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.sessions import SessionKind
@@ -31,6 +32,7 @@ class FactSources(Recorded):
     """Methods of ``OwnerFacts``."""
 
     _owner: Owner
+    _redaction: Redaction | None
 
     def create_from(
         self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
@@ -95,7 +97,8 @@ class FactSources(Recorded):
     ) -> Operation[FactChanges]:
         settings = self._resources.settings
         wait_seconds = None if wait is None else check_timeout(wait)
-        request = SourceRequest.check(
+        check = partial(
+            SourceRequest.check,
             self._owner,
             messages,
             key=key,
@@ -104,10 +107,14 @@ class FactSources(Recorded):
             part_tokens=PART_TOKENS,
             limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
             max_messages=settings.max_messages_per_put,
+            redaction=self._redaction,
         )
-        return self._keep_and_wait(request, wait_seconds)
+        return self._keep_and_wait(check, wait_seconds)
 
-    def _keep_and_wait(self, request: SourceRequest, wait_seconds: float | None) -> Operation[FactChanges]:
+    def _keep_and_wait(
+        self, check: Callable[[], SourceRequest], wait_seconds: float | None
+    ) -> Operation[FactChanges]:
+        request = check() if self._redaction is None else (yield Run(check))
         request.put.act = "facts.source" if request.kind == "source" else "facts.instruct"
         messages = [message.source for message in request.put.messages]
         act = yield from self._recorder.check(request.put.make_act(), messages=messages)

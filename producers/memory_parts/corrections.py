@@ -18,8 +18,9 @@ from strandline.producers.writing.correct import (
 )
 from strandline.producers.writing.fork import Fork, fork
 from strandline.producers.writing.pop import pop
+from strandline.producers.writing.redact import redact_content
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
 
@@ -91,7 +92,8 @@ class MemoryCorrections(MemorySearch):
 
         Raises:
             NotFoundError: the session has no such message, or it was taken back.
-            InvalidMessageError: the content cannot be stored as given.
+            InvalidMessageError: the content cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was changed.
             ConflictError, OwnerError: as for ``rewind``.
         """
         return self._runner.run(self._replace(seq, content, actor, idempotency_key), connection)
@@ -182,10 +184,16 @@ class MemoryCorrections(MemorySearch):
         idempotency_key: str | None,
     ) -> Operation[Correction]:
         seq, who, key = _check("seq", seq, actor, idempotency_key)
+        if self._redaction is not None:
+            content = yield Run(
+                partial(redact_content, content, "content", self._put_limits, self._redaction)
+            )
         replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
-        correcting = partial(replace_content, self._identity, replacement, correction_id(self._identity, key))
+        id_ = correction_id(self._identity, key)
+        correcting = partial(replace_content, self._identity, replacement, id_)
         messages = [] if content is None else [Message("user", content)]
-        return self._recorder.carry_out(Act.here("replace", actor=who), correcting, messages=messages)
+        act = Act.here("replace", actor=who)
+        return (yield from self._recorder.carry_out(act, correcting, messages=messages))
 
 
 def _check(

@@ -20,7 +20,7 @@ from strandline.producers.runs.run import (
 )
 from strandline.producers.writing.correct import Replacement
 from strandline.producers.writing.put import PutRequest
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
@@ -136,8 +136,17 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
     ) -> Operation[AddedRun]:
         record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
         sources = listed_messages(messages)
-        named = list(name_messages(self._identity, record.run_id, sources, self._put_limits))
-        put = self._check_run(named)
+        if self._redaction is None:
+            return self._carry_out_run(self._run_request(record, sources))
+        return self._add_redacted_run(record, sources)
+
+    def _add_redacted_run(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
+        requests: tuple[PutRequest, RunRequest] = yield Run(partial(self._run_request, record, sources))
+        return (yield from self._carry_out_run(requests))
+
+    def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:
+        names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
+        put = self._check_run(list(names))
         request = RunRequest(
             record=record,
             messages=tuple(put.messages[place] for place in put.places),
@@ -145,11 +154,17 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             replacement=self._replacement,
             max_messages=self._resources.settings.max_messages_per_put,
         )
+        return put, request
+
+    def _carry_out_run(self, requests: tuple[PutRequest, RunRequest]) -> Operation[AddedRun]:
+        put, request = requests
         kept = [message.source for message in request.messages]
         return self._recorder.carry_out(put.make_act(), partial(add_run, request), messages=kept)
 
     def _check_run(self, messages: Sequence[Message]) -> PutRequest:
-        return self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        """As a put is checked; these messages were redacted when they were named, or when they were put."""
+        most = self._resources.settings.max_messages_per_put
+        return self._check_put(messages, max_messages=most, is_redacted=True)
 
     def _replacement(self, seq: int, message: Message) -> Replacement:
         return Replacement(seq, message.content, self._count_text, self._part_tokens, self._put_limits)
@@ -171,5 +186,7 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             None if team_id is None else check_name("team_id", team_id),
         )
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         raise NotImplementedError

@@ -7,6 +7,7 @@ from typing import TypeVar, overload
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.search.facts import FoundFact
@@ -22,8 +23,15 @@ T = TypeVar("T")
 class MemorySearch:
     """The search methods of ``SessionMemory``."""
 
-    def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        identity: SessionIdentity,
+        shared_key: UUID | None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._resources = resources
+        self._redaction = resources.redaction if redaction is None else redaction
         self._runner = OperationRunner(resources)
         self._identity = identity
         self._shared_key = shared_key

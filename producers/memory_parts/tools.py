@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_flag
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import OperationRunner, Resources
@@ -23,6 +24,7 @@ class MemoryTools:
     _resources: Resources
     _runner: OperationRunner
     _identity: SessionIdentity
+    _redaction: Redaction | None
 
     def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
         """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
@@ -57,6 +59,7 @@ class MemoryTools:
         Raises:
             ConfigurationError: ``read_only`` is neither True nor False.
             OwnerError: the session belongs to another owner.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
@@ -70,7 +73,11 @@ class MemoryTools:
 
     def _call_operation(self, name: object, arguments: object, read_only: bool) -> Operation[ToolResult]:
         scope = ToolScope(
-            self._identity, self._resources.embed_query, self._read_for_tool, self._recorder_for_tool
+            self._identity,
+            self._resources.embed_query,
+            self._read_for_tool,
+            self._recorder_for_tool,
+            self._redaction,
         )
         return call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only))
 

@@ -16,6 +16,7 @@ from uuid import uuid4, uuid5
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.accepting import put_whole
@@ -27,6 +28,7 @@ from strandline.producers.writing.correct import (
     rewind_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.redact import redact_message
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
@@ -136,18 +138,25 @@ class _Difference:
 
 
 def name_messages(
-    identity: SessionIdentity, run_id: str, sources: Sequence[object], limits: PutLimits
+    identity: SessionIdentity,
+    run_id: str,
+    sources: Sequence[object],
+    limits: PutLimits,
+    redaction: Redaction | None = None,
 ) -> Iterator[Message]:
-    """The messages of a run with ids, by which a repeated call is the same.
+    """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
 
     A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
 
     Raises:
-        InvalidMessageError: one of them is not a message.
+        InvalidMessageError: one of them is not a message, or a redaction hook refuses it.
+        RedactionError: a redaction hook failed.
     """
     for index, source in enumerate(sources):
         where = f"messages[{index}]"
         message = Message.from_openai(source, where=where)
+        if redaction is not None:
+            message = redact_message(message, where, limits, redaction)
         if message.id is not None:
             yield message
         elif message.role in HEAD_ROLES:

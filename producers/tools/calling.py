@@ -14,9 +14,10 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import delete_fact
-from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, is_done
-from strandline.producers.facts.edit_operations import Wording, add_fact, replace_fact
+from strandline.producers.facts.edit_operations import Wording, add_fact, redact_wording, replace_fact
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.producers.reading.given import Source, sources_of_places
 from strandline.producers.reading.read import read
@@ -72,12 +73,14 @@ class ToolScope:
     Attributes:
         read_request: makes the read for a question, within a number of tokens.
         recorder: carries out acts with the compliance hook and the audit trail.
+        redaction: applied to what is to be stored; None: nothing is.
     """
 
     identity: SessionIdentity
     embed_query: EmbedQuery
     read_request: Callable[[str, int], ReadRequest]
     recorder: Recorder
+    redaction: Redaction | None = None
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
@@ -89,6 +92,7 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
 
     Raises:
         OwnerError: the memory's session belongs to another owner.
+        RedactionError: a redaction hook failed; nothing was stored.
         UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
         StrandlineError: the database failed.
     """
@@ -101,7 +105,10 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
         return ToolProblem(error="invalid_arguments", message=str(error))
     if not tool.is_read_only and (read_only or not (yield from _may_write(scope))):
         return _refusal(tool)
-    return (yield from _CALLS[tool.name](scope, checked))
+    try:
+        return (yield from _CALLS[tool.name](scope, checked))
+    except InvalidMessageError as error:  # such as a refusal of a redaction hook
+        return ToolProblem(error="invalid_arguments", message=str(error))
 
 
 def _unknown(name: object, *, read_only: bool) -> ToolProblem:
@@ -185,6 +192,7 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    wording = yield from redact_wording(wording, scope.redaction)
     owner = scope.identity.owner
     adding = partial(add_fact, owner, wording, AGENT)
     fact_id = yield from _change(scope, "facts.add", adding, text=wording.text)
@@ -195,7 +203,8 @@ def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     fact_id = as_fact_id(arguments["id"])
     if fact_id is None:
         return _not_found(arguments["id"])
-    shard_key, wording = scope.identity.shard_key, Wording.check(arguments["text"])
+    shard_key = scope.identity.shard_key
+    wording = yield from redact_wording(Wording.check(arguments["text"]), scope.redaction)
     replacing = partial(replace_fact, shard_key, fact_id, wording, AGENT)
     changed = yield from _change(scope, "facts.replace", replacing, text=wording.text)
     if changed is None:

@@ -302,6 +302,12 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to start the session over."
             )
+        case "removed":
+            raise NotFoundError(
+                f"Messages of session {quote(identity.session_id)} from {seq} on have left its log by its"
+                " retention, so it cannot be taken back to there; nothing was changed. Rewind to a later"
+                " message, or call reset() to start the session over."
+            )
         case _:
             raise _not_found(identity, seq)
 
@@ -325,8 +331,8 @@ def _conflict(identity: SessionIdentity) -> ConflictError:
 
 def _not_found(identity: SessionIdentity, seq: int) -> NotFoundError:
     return NotFoundError(
-        f"Session {quote(identity.session_id)} has no message {seq}: it was not put, or was taken back;"
-        " nothing was changed."
+        f"Session {quote(identity.session_id)} has no message {seq}: it was not put, was taken back, or has"
+        " left the log by its retention; nothing was changed."
     )
 
 

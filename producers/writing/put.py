@@ -11,9 +11,11 @@ from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.accepting import Accept, SinglePut
+from strandline.producers.writing.redact import redact_message
 from strandline.producers.writing.sealing import seal_message
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
@@ -85,11 +87,13 @@ class PutRequest:
         part_tokens: Mapping[str, int] = PART_TOKENS,
         limits: PutLimits,
         max_messages: int,
+        redaction: Redaction | None = None,
     ) -> PutRequest:
-        """Check every message of a put.
+        """Check every message of a put, as ``redaction`` leaves it.
 
         Raises:
-            InvalidMessageError: a message cannot be stored, or there are too many.
+            InvalidMessageError: a message cannot be stored, or is refused, or there are too many.
+            RedactionError: a redaction hook failed.
             ConflictError: two messages have the same id and different content.
         """
         if not isinstance(sources, (list, Sequence)) or isinstance(sources, (str, bytes)):
@@ -101,13 +105,19 @@ class PutRequest:
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
         if len(sources) == 1:
-            one = prepare(Message.from_openai(sources[0]), "message", limits)
+            only = Message.from_openai(sources[0])
+            if redaction is not None:
+                only = redact_message(only, "message", limits, redaction)
+            one = prepare(only, "message", limits)
             return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str] = []
         for index, source in enumerate(sources):
             where = f"messages[{index}]"
-            one = prepare(Message.from_openai(source, where=where), where, limits)
+            message = Message.from_openai(source, where=where)
+            if redaction is not None:
+                message = redact_message(message, where, limits, redaction)
+            one = prepare(message, where, limits)
             if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
                     f"{where}.id: {one.id!r} occurs twice in this put with different content."

@@ -9,26 +9,29 @@ SELECT strandline.look_at_fence_v1(%(shard_key)s, %(scope_key)s) AS erasure
 
 -- name: fence_owner
 -- Set the fence of an owner, and end all that can write for it (fence_v1).
--- params: erasure_id uuid, kind text, namespace text, shard_key uuid, ledger_key uuid, actor text?, is_forced boolean
+-- params: erasure_id uuid, kind text, namespace text, shard_key uuid, ledger_key uuid, actor text?, is_forced boolean,
+--     user_id text?, act jsonb
 -- row: status text, number integer, ledger_key uuid?, requested_at timestamptz?
 SELECT status, number, ledger_key, requested_at FROM strandline.fence_v1(
-    %(erasure_id)s, %(kind)s, %(namespace)s, %(shard_key)s, %(ledger_key)s, %(actor)s, %(is_forced)s)
+    %(erasure_id)s, %(kind)s, %(namespace)s, %(shard_key)s, %(ledger_key)s, %(actor)s, %(is_forced)s,
+    %(user_id)s, %(act)s::jsonb)
 
 -- name: erase_session
 -- Set the fence of a session, and forget it (erase_session_v1).
 -- params: erasure_id uuid, namespace text, shard_key uuid, session_key uuid, directory_key uuid, ledger_key uuid, actor
---     text?, is_forced boolean
+--     text?, is_forced boolean, user_id text?, act jsonb
 -- row: status text, number integer?, ledger_key uuid?, requested_at timestamptz?, touched uuid[]
 SELECT status, number, ledger_key, requested_at, touched FROM strandline.erase_session_v1(
     %(erasure_id)s, %(namespace)s, %(shard_key)s, %(session_key)s, %(directory_key)s, %(ledger_key)s, %(actor)s,
-    %(is_forced)s)
+    %(is_forced)s, %(user_id)s, %(act)s::jsonb)
 
 -- name: readmit
 -- Lift the fence of an owner or a session (readmit_v1).
--- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?
+-- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb
 -- row: status text, number integer?, readmitted_at timestamptz
 SELECT status, number, readmitted_at FROM strandline.readmit_v1(
-    %(erasure_id)s, %(namespace)s, %(shard_key)s, %(scope_key)s, %(actor)s)
+    %(erasure_id)s, %(namespace)s, %(shard_key)s, %(scope_key)s, %(actor)s, %(user_id)s,
+    %(act)s::jsonb)
 
 -- name: erase_rows
 -- Delete a page of a table's rows of an owner, or of one of its sessions or scopes (erase_rows_v1).
@@ -48,6 +51,21 @@ SELECT strandline.erase_shared_v1(%(number)s, %(owner_key)s, %(session_key)s, %(
 -- params: number integer, shard_key uuid, ledger_key uuid, limit integer
 -- row: rows bigint
 SELECT strandline.move_calls_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
+
+-- name: move_entries
+-- Give a page of an owner's acts in the audit trail the key of the erasure (move_entries_v1).
+-- params: number integer, shard_key uuid, ledger_key uuid, limit integer
+-- row: rows bigint
+SELECT strandline.move_entries_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
+
+-- name: erased_objects
+-- The objects in archives that hold messages of an owner, or of one of its sessions; each that is named may be there.
+-- params: shard_key uuid, session_key uuid?
+-- row: archive text, object_name text?
+SELECT o.archive, o.object_name FROM strandline.retention_step o
+WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
+    AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
+ORDER BY o.session_key, o.from_seq
 
 -- name: erase_directory
 -- Delete a page of an owner's directory entries (erase_directory_v1).

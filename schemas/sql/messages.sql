@@ -37,6 +37,7 @@ WITH held AS (
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
         AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND NOT @is_recorded(t.namespace, 'all')
+        AND NOT @is_expired(t, t.shard_key, t.session_key)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -76,11 +77,10 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.log_start_seq AND m.seq < s.next_seq AND m.seq > %(after_seq)s
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
 ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: newest_seqs
@@ -88,9 +88,9 @@ ORDER BY m.seq LIMIT %(page_size)s
 -- params: shard_key uuid, session_key uuid, limit bigint, offset bigint
 -- row: seq bigint
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND @is_logged(m, %(shard_key)s, %(session_key)s)
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
 ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: recent_matches
@@ -101,10 +101,9 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- row: scanned bigint, seq bigint?
 -- seals: labels label - session_key, clear_labels transition
 -- repeatable
-WITH recent AS MATERIALIZED (
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-        AND @is_logged(m, %(shard_key)s, %(session_key)s)
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
     ORDER BY m.seq DESC LIMIT %(scan)s
 )
 SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
@@ -127,8 +126,8 @@ ORDER BY f.seq DESC
 --     bigint
 -- row: seq bigint
 -- repeatable
-WITH matching AS MATERIALIZED (
-    SELECT m.seq FROM strandline.message m
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
+    SELECT m.seq, m.created_at, m.labels FROM strandline.message m
     WHERE strandline.role_key_v1(m.session_key, m.role) = ANY (ARRAY(
             SELECT strandline.role_key_v1(%(session_key)s, asked.role) FROM unnest(%(roles)s::text[]) AS asked (role)))
         AND m.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
@@ -136,7 +135,7 @@ WITH matching AS MATERIALIZED (
         AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
         AND m.role = ANY (%(roles)s::text[])
 )
-SELECT f.seq FROM matching f WHERE @is_logged(f, %(shard_key)s, %(session_key)s)
+SELECT f.seq FROM matching f WHERE @is_logged(f)
 ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: matches_by_label
@@ -147,13 +146,13 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- row: seq bigint
 -- seals: labels label - session_key, clear_labels transition
 -- repeatable
-WITH matching AS MATERIALIZED (
-    SELECT m.seq, m.role, m.created_at FROM strandline.message m
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
+    SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
     WHERE (m.labels @> %(labels)s::bigint[] OR m.labels @> %(clear_labels)s::bigint[])
         AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
 )
 SELECT f.seq FROM matching f
-WHERE @is_logged(f, %(shard_key)s, %(session_key)s) AND f.role = ANY (%(roles)s::text[])
+WHERE @is_logged(f) AND f.role = ANY (%(roles)s::text[])
     AND f.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
         AND coalesce(%(until)s::timestamptz, 'infinity')
 ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
@@ -164,9 +163,11 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
+    AND @is_shown(m)
 ORDER BY m.seq
 
 -- name: newest_within
@@ -175,15 +176,14 @@ ORDER BY m.seq
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
 FROM (
     SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
         SELECT m.* FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND @is_logged(m, %(shard_key)s, %(session_key)s) AND m.seq < %(before_seq)s
-            AND m.seq > (
-                SELECT s.pinned_through FROM strandline.session s
-                WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)
+            AND @is_logged(m) AND m.seq < %(before_seq)s
+            AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
 WHERE p.taken <= %(tokens)s
@@ -200,6 +200,7 @@ FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 ORDER BY m.seq
 
 -- name: newest_message
@@ -212,7 +213,7 @@ SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq >= s.log_start_seq
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND @is_visible(m, %(shard_key)s)
 ORDER BY m.seq DESC LIMIT 1
 
 -- name: pop
@@ -234,6 +235,7 @@ FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq >= s.log_start_seq AND m.seq = %(seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 
 -- name: find_correction
 -- A correction by its id, with the messages that it concerned.
@@ -273,6 +275,7 @@ SELECT count(*) AS messages FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 
 -- name: stored_digests
 -- The digests of some messages of the session's current incarnation.

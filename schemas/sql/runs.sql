@@ -109,7 +109,9 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
-WITH chosen AS MATERIALIZED (
+WITH retained AS MATERIALIZED (
+    @retained(%(shard_key)s, %(session_key)s)
+), chosen AS MATERIALIZED (
     SELECT r.number, r.seqs FROM strandline.session_run r
     WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
         AND r.status <> ALL (%(skip_statuses)s::text[])
@@ -117,10 +119,12 @@ WITH chosen AS MATERIALIZED (
         AND (%(team_id)s::text IS NULL OR r.team_id = %(team_id)s)
         AND EXISTS (
             SELECT FROM strandline.message m
-            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs))
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs)
+                AND @is_shown(m))
     ORDER BY r.number DESC LIMIT %(last_n)s
 )
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+    AND @is_shown(m)
 ORDER BY c.number, o.place

@@ -98,11 +98,14 @@ UPDATE strandline.data_key k SET settled_at = clock_timestamp()
 WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS NULL
 
 -- name: retire_data_keys
--- Delete the data keys of an owner before this one, under which nothing is sealed any more.
+-- Delete the data keys of an owner before this one, under which nothing is sealed any more; unless something of the
+-- owner is in an archive, which is kept as it was sealed.
 -- params: shard_key uuid, number integer
 -- row: number integer
 -- repeatable
 DELETE FROM strandline.data_key k WHERE k.shard_key = %(shard_key)s AND k.number < %(number)s
+    AND NOT EXISTS (
+        SELECT FROM strandline.retention_step g WHERE g.shard_key = %(shard_key)s AND g.object_name IS NOT NULL)
 RETURNING k.number
 
 -- name: owners_with_old_keys

@@ -109,6 +109,7 @@ CROSS JOIN LATERAL (
     SELECT w.* FROM strandline.message w
     WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
         AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
+        AND @is_visible(w, %(shard_key)s)
     LIMIT 1000000) AS m
 CROSS JOIN version v
 ORDER BY h.place, m.seq
@@ -124,7 +125,9 @@ ORDER BY h.place, m.seq
 -- repeatable
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
-        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq
+        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq,
+        @is_expired(t, %(shard_key)s, t.session_key) AS is_expired,
+        @oldest(%(shard_key)s, t.session_key, t.namespace) AS oldest, @session_number(t.session_key) AS important
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s
         AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
@@ -160,10 +163,11 @@ WITH s AS (
         AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
 )
 SELECT g.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM gap g CROSS JOIN LATERAL (
+FROM gap g JOIN s ON s.session_key = g.session_key CROSS JOIN LATERAL (
     SELECT * FROM strandline.message n
     WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
         AND n.seq BETWEEN g.from_seq AND g.through_seq
+        AND (NOT s.is_expired AND n.created_at > s.oldest OR n.labels @> ARRAY[s.important])
     ORDER BY n.seq DESC LIMIT %(messages)s) AS m
 -- A replay may have covered it since.
 WHERE g.fed OR NOT EXISTS (

@@ -72,7 +72,8 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     deliver text
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
-            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
+            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq)
+        - @removed_messages(s, s.shard_key, s.session_key) AS messages,
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
     s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
@@ -102,7 +103,8 @@ FROM (
     JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND f.live) AS known
 CROSS JOIN (
-    SELECT count(*) AS sessions, coalesce(sum(s.next_seq - s.log_start_seq - gone.popped), 0)::bigint AS messages,
+    SELECT count(*) AS sessions, coalesce(sum(s.next_seq - s.log_start_seq - gone.popped
+            - @removed_messages(s, %(shard_key)s, s.session_key)), 0)::bigint AS messages,
         coalesce(sum(s.pinned_tokens + delivered.tokens + fresh.tokens), 0)::bigint AS tokens,
         min(s.created_at) AS first_session_at, max(s.last_put_at) AS last_put_at
     FROM strandline.session s
@@ -228,7 +230,8 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     flushed_through bigint, pinned_through bigint
 SELECT s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = %(shard_key)s
-            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq) AS messages,
+            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq)
+        - @removed_messages(s, %(shard_key)s, %(session_key)s) AS messages,
     s.pinned_tokens + s.window_tokens AS tokens,
     s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
 FROM strandline.session s

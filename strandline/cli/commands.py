@@ -143,6 +143,13 @@ def _erasures() -> click.Command:
     return command
 
 
+@_list_command("retention", "Set how long things are kept; archive, restore.")
+def _retention() -> click.Command:
+    from strandline.cli.retention import command
+
+    return command
+
+
 @_list_command("audit", "Show who did what, and prove that nothing of it was changed.")
 def _audit() -> click.Command:
     from strandline.cli.audit import command

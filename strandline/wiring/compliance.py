@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.pipelines.custom.loading import load_function
+from strandline.pipelines.own_code.places import load_function
 from strandline.producers.audit.compliance import Compliance
 from strandline.schemas.settings import Settings
 

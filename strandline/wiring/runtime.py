@@ -13,6 +13,7 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
@@ -31,6 +32,28 @@ from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.process_resources import Consume, ProcessResources
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
+
+
+def storing_redaction(settings: Settings, hook: object | None = None) -> Redaction | None:
+    """The hooks that the settings name for what is to be stored, and then ``hook``; None: there are none.
+
+    Raises:
+        ConfigurationError: one of them cannot be loaded, or is none.
+    """
+    if not settings.redact_before_storing and hook is None:
+        return None
+    from strandline.pipelines.redaction.hook import Redaction, RedactionHook
+    from strandline.pipelines.redaction.loading import load_hooks
+    from strandline.producers.redacting import SETTING, put_calls
+
+    own = () if hook is None else (RedactionHook.check(hook, _name_of(hook)),)
+    hooks = (*load_hooks(settings.redact_before_storing, SETTING), *own)
+    return Redaction(hooks, settings.redact_timeout_seconds, put_calls) if hooks else None
+
+
+def _name_of(hook: object) -> str:
+    kind = hook if hasattr(hook, "__qualname__") else type(hook)
+    return f"{getattr(kind, '__module__', '?')}:{getattr(kind, '__qualname__', '?')}"
 
 
 class _Registry:
@@ -98,6 +121,10 @@ class Runtime:
         self._made_in = this_process()
         # A child keeps its parent's as well, unused: to let go of them would be to end some of them.
         self._of_process: dict[ProcessKey, ProcessResources] = {}
+
+    @property
+    def redaction(self) -> Redaction | None:
+        return storing_redaction(self.settings) if self.settings.redact_before_storing else None
 
     @property
     def compliance(self) -> Compliance | None:

@@ -25,7 +25,8 @@ ROOMS = {
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
     " sealed sealing sql tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
-    " models/openai models/prompts replay sealing text upkeep upkeep/erasure vectors",
+    " models/openai models/prompts overflow own_code redaction replay sealing text upkeep"
+    " upkeep/erasure vectors",
     "producers": "blocks doorbell erasing exports fact_parts facts items memory_parts reading reading/budget"
     " reading/history reading/searching runs search search/index tools writing",
     "workers": "celery_app",
@@ -46,6 +47,7 @@ WITHOUT_BOUND = {"strandline/cli"}
 IMPORTS_BY_NAME = {
     "pipelines/custom/loading.py",
     "pipelines/models/installed.py",
+    "pipelines/own_code/places.py",
     "schemas/sealed/opening.py",
 }
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.

@@ -100,7 +100,8 @@ def _body(source: str) -> list[ParsedStatement]:
         return [ParsedStatement(name, header["sql_body"], variables)]
     body = option(header, "as")[0]["sval"]
     if option(header, "language")["sval"] == "sql":
-        return [ParsedStatement(name, _only_tree(body), variables)]
+        trees: Any = pglast.parse_sql(body)
+        return [ParsedStatement(name, each.stmt(skip_none=True), variables) for each in trees]
     return _plpgsql(name, source)
 
 

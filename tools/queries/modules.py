@@ -15,8 +15,8 @@ from tools.queries.headers import SQL, Field, Header, read_headers
 QUERIES = SQL.parent / "queries"
 # Which files of SQL go to which folder: a folder has at most thirteen modules.
 ROOMS = {
-    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
-    "work": ("lanes", "limits", "dead_letters", "workers", "states"),
+    "work": ("lanes", "limits", "dead_letters", "overflow", "workers", "states"),
+    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing", "retention"),
     "application": ("items", "sealing", "resealing"),
     "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),

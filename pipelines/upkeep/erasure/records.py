@@ -10,6 +10,7 @@ from functools import partial
 from typing import Literal
 from uuid import UUID, uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.erasure.receipt import NOT_COVERED, ErasureReceipt, ReaderCheck, Signer
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.errors import ConflictError, NotFoundError
@@ -28,7 +29,7 @@ from strandline.schemas.version import VERSION
 MAX_LISTED = 1_000
 _NEWEST = 2**31 - 1
 # What is counted with an erasure and was not deleted.
-_NOT_DELETED = {"model_call", "replay_names", "actor_names"}
+_NOT_DELETED = {"model_call", "audit_entry", "replay_names", "actor_names"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,6 +170,8 @@ def _readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) ->
             shard_key=target.owner_key,
             scope_key=target.scope_key,
             actor=actor,
+            user_id=target.user_id,
+            act=Act.here("readmit", actor=actor).as_json(),
         )
     )
     if row.status == "missing" or row.number is None:
@@ -226,6 +229,10 @@ def _describe_kept(counts: Mapping[str, int]) -> dict[str, str]:
     }
     if counts.get("model_call"):
         kept["model_call"] = f"{counts['model_call']} calls in the ledger, under a random key"
+    if counts.get("audit_entry"):
+        kept["audit_entry"] = (
+            f"{counts['audit_entry']} acts of the audit trail, without their pseudonym's name"
+        )
     if counts.get("replay_names"):
         kept["replay"] = f"{counts['replay_names']} selections, with random marks for names"
     if counts.get("actor_names"):

@@ -13,6 +13,7 @@ from functools import partial
 from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
@@ -29,6 +30,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     EraseShared,
     FenceOwner,
     MoveCalls,
+    MoveEntries,
 )
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
@@ -58,6 +60,7 @@ class ErasureOrder:
     """What is to be done.
 
     Attributes:
+        act: for the audit trail.
         is_forced: also if it was done before, because rows came back by a restore.
         on_progress: is told the step, the table, and how many rows have gone in it.
     """
@@ -67,6 +70,7 @@ class ErasureOrder:
     items: Sequence[ItemRange] = ()
     is_forced: bool = False
     erasure_id: UUID = field(default_factory=uuid4)
+    act: Act = field(default_factory=partial(Act.here, "erasure"))
     on_progress: OnProgress = lambda _step, _table, _rows: None
 
 
@@ -104,6 +108,8 @@ def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
             ledger_key=uuid4(),
             actor=order.actor,
             is_forced=order.is_forced,
+            user_id=target.user_id,
+            act=order.act.as_json(),
         )
     )
     return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
@@ -121,6 +127,8 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
             ledger_key=uuid4(),
             actor=order.actor,
             is_forced=order.is_forced,
+            user_id=target.user_id,
+            act=order.act.as_json(),
         )
     )
     if row.number is None:
@@ -209,6 +217,13 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
             limit=ROWS_PER_PAGE,
         )
         yield from _erase_pages(order, "calls", "model_call", calls)
+        acts = MoveEntries(
+            number=number,
+            shard_key=target.owner_key,
+            ledger_key=fenced.ledger_key,
+            limit=ROWS_PER_PAGE,
+        )
+        yield from _erase_pages(order, "calls", "audit_entry", acts)
     directory = EraseDirectory(
         number=number,
         owner_key=target.owner_key,

@@ -18,6 +18,7 @@ depends_on = None
 # are samples of the values and outlive the rows.
 WITHOUT_STATISTICS = {
     "answer": ("body",),
+    "archived_input": ("id", "envelope", "metadata"),
     "audit_entry": ("actor", "origin"),
     "audit_sealed": ("actor", "origin"),
     "audit_subject": ("user_id",),
@@ -44,8 +45,10 @@ WITHOUT_STATISTICS = {
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
     "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
+    "retention_act": ("actor",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
+    "session_retention_act": ("actor",),
     "session_run": ("run_id", "agent_id", "team_id"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
@@ -102,6 +105,7 @@ def upgrade() -> None:
         ),
         sa.Column("capture_number", sa.BigInteger(), nullable=True),
         sa.Column("capture_hash", sa.Text(), nullable=True),
+        sa.Column("carried_from", sa.Integer(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -940,6 +944,7 @@ def upgrade() -> None:
         sa.Column("incarnation", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
         sa.Column("next_seq", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("log_start_seq", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("first_kept", sa.BigInteger(), nullable=True),
         sa.Column("pinned_through", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_from", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("flushed_through", sa.BigInteger(), server_default="0", nullable=False),
@@ -1262,6 +1267,7 @@ def upgrade() -> None:
         comment="One heartbeat row per worker process; every lease it holds lives by it",
     )
     _create_audit_tables(schema)
+    _create_retention(schema)
     _create_sealing(schema)
     _create_partitions(schema, partitions)
 
@@ -1280,6 +1286,7 @@ def upgrade() -> None:
         "erase_rows_v1",
         "erase_shared_v1",
         "move_calls_v1",
+        "move_entries_v1",
         "erase_directory_v1",
         "erase_names_v1",
         "erase_items_v1",
@@ -1288,7 +1295,9 @@ def upgrade() -> None:
         "claim_session_v1",
         "open_fact_lanes_v1",
         "record_call_v1",
+        "add_data_key_v1",
         "window_v1",
+        "expire_v1",
         "put_v1",
         "set_policy_v1",
         "flush_v1",
@@ -1334,6 +1343,13 @@ def upgrade() -> None:
         "clear_shared_v1",
         "lock_shared_session_v1",
         "fits_condition_v1",
+        "deliver_expired_v1",
+        "plan_removal_v1",
+        "remove_messages_v1",
+        "part_removed_v1",
+        "carry_facts_v1",
+        "carry_base_v1",
+        "restore_session_v1",
         "fence_v1",
         "erase_session_v1",
         "readmit_v1",
@@ -1508,6 +1524,186 @@ def _create_sealing(schema: str) -> None:
         unique=False,
         schema=schema,
         postgresql_where=sa.text("settled_at IS NULL"),
+    )
+
+
+def _create_retention(schema: str) -> None:
+    op.create_table(
+        "retention_act",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ttl_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_age_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_messages", sa.BigInteger(), nullable=True),
+        sa.Column("forget_facts", sa.Boolean(), nullable=True),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("ages", postgresql.JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0",
+            name=op.f("retention_act_bounds_check"),
+        ),
+        sa.PrimaryKeyConstraint("namespace", "number", name=op.f("retention_act_pkey")),
+        schema=schema,
+        comment="Numbered acts on retention in a namespace; none is changed, and the newest one applies",
+    )
+    op.create_table(
+        "session_retention_act",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ttl_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_age_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_messages", sa.BigInteger(), nullable=True),
+        sa.Column("forget_facts", sa.Boolean(), nullable=True),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0",
+            name=op.f("session_retention_act_bounds_check"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "number", name=op.f("session_retention_act_pkey")
+        ),
+        schema=schema,
+        comment="The same of one session; what an act leaves open is as its namespace's act says",
+    )
+    op.create_table(
+        "expired_life",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("pinned_through", sa.BigInteger(), nullable=False),
+        sa.Column("flushed_through", sa.BigInteger(), nullable=False),
+        sa.Column(
+            "expired_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("expired_life_pkey")),
+        schema=schema,
+        comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+    )
+    op.create_index(
+        "expired_life_waiting",
+        "expired_life",
+        ["shard_key", "session_key"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("removed_at IS NULL"),
+    )
+    op.create_table(
+        "retention_step",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("step_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), server_default="planned", nullable=False),
+        sa.Column("forget_facts", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("object_name", sa.Text(), nullable=True),
+        sa.Column("object_digest", sa.Text(), nullable=True),
+        sa.Column("rows_digest", sa.Text(), nullable=True),
+        sa.Column("messages", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("removed", sa.Integer(), server_default="0", nullable=False),
+        sa.Column(
+            "kept_seqs", sa.ARRAY(sa.BigInteger()), server_default=sa.text("'{}'::bigint[]"), nullable=False
+        ),
+        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column(
+            "planned_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("attempted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("archived_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("read_back_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'removed') = (removed_at IS NOT NULL)", name=op.f("retention_step_removed_check")
+        ),
+        sa.CheckConstraint("cause IN ('ttl', 'age', 'number')", name=op.f("retention_step_cause_check")),
+        sa.CheckConstraint(
+            "state IN ('planned', 'archived', 'read_back', 'removed')",
+            name=op.f("retention_step_state_check"),
+        ),
+        sa.CheckConstraint("through_seq >= from_seq", name=op.f("retention_step_range_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "from_seq", name=op.f("retention_step_pkey")),
+        schema=schema,
+        comment="Ranges of messages on their way out of the log, and those that left it: where they are archived",
+    )
+    op.create_index(
+        "retention_step_open",
+        "retention_step",
+        ["shard_key", "session_key"],
+        unique=True,
+        schema=schema,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
+        "retention_run",
+        sa.Column("run_id", sa.Integer(), sa.Identity(always=True), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=True),
+        sa.Column("state", sa.Text(), server_default="running", nullable=False),
+        sa.Column("position_shard", sa.Uuid(), nullable=True),
+        sa.Column("position_session", sa.Uuid(), nullable=True),
+        sa.Column("counts", postgresql.JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column(
+            "started_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("state IN ('running', 'done')", name=op.f("retention_run_state_check")),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("retention_run_pkey")),
+        schema=schema,
+        comment="Each pass over all sessions: how far it is, and what it did",
+    )
+    op.create_table(
+        "archived_input",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.Column("metadata", sa.JSON(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "seq", "generation_id", name=op.f("archived_input_pkey")
+        ),
+        schema=schema,
+        comment="Messages from the archive that a new derivation is made of; no read shows them",
     )
 
 

@@ -160,15 +160,15 @@ class History(Query[HistoryRow]):
     repeatable = True
     row = HistoryRow
     marks = Marks(
-        owner=1,
+        owner=0,
         opens=(
             Mark(5, "json", "message", 1),
             Mark(6, "json", "metadata", 1),
         ),
     )
 
-    def __init__(self, *, after_seq: int, shard_key: UUID, session_key: UUID, page_size: int) -> None:
-        self.values = (after_seq, shard_key, session_key, page_size)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, after_seq: int, page_size: int) -> None:
+        self.values = (shard_key, session_key, after_seq, page_size)
 
 
 class NewestSeqsRow(NamedTuple):
@@ -248,15 +248,15 @@ class MatchesByRole(Query[MatchesByRoleRow]):
     def __init__(
         self,
         *,
+        shard_key: UUID,
         session_key: UUID,
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
-        shard_key: UUID,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (session_key, roles, since, until, shard_key, limit, offset)
+        self.values = (shard_key, session_key, roles, since, until, limit, offset)
 
 
 class MatchesByLabelRow(NamedTuple):
@@ -273,27 +273,27 @@ class MatchesByLabel(Query[MatchesByLabelRow]):
     repeatable = True
     row = MatchesByLabelRow
     marks = Marks(
-        owner=2,
+        owner=0,
         seals=(
-            Mark(0, "label", "", 3),
-            Mark(1, "transition"),
+            Mark(2, "label", "", 1),
+            Mark(3, "transition"),
         ),
     )
 
     def __init__(
         self,
         *,
-        labels: list[int],
-        clear_labels: list[int] | None,
         shard_key: UUID,
         session_key: UUID,
+        labels: list[int],
+        clear_labels: list[int] | None,
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (labels, clear_labels, shard_key, session_key, roles, since, until, limit, offset)
+        self.values = (shard_key, session_key, labels, clear_labels, roles, since, until, limit, offset)
 
 
 class MessagesBySeqRow(NamedTuple):

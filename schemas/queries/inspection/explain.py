@@ -335,6 +335,7 @@ class ExplainRevisionsRow(NamedTuple):
     session_id: str
     fact_event: int | None
     actor: str | None
+    carried_from: int | None
 
 
 class ExplainRevisions(Query[ExplainRevisionsRow]):
@@ -392,6 +393,29 @@ class ExplainSources(Query[ExplainSourcesRow]):
             Mark(7, "json", "metadata", 2),
         ),
     )
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
+        self.values = (shard_key, generation_id, fact_id)
+
+
+class ExplainRemovedSourcesRow(NamedTuple):
+    revision: int
+    from_seq: int
+    through_seq: int
+    cause: str
+    removed_at: datetime
+    archive: str | None
+    object_name: str | None
+
+
+class ExplainRemovedSources(Query[ExplainRemovedSourcesRow]):
+    """The messages that a fact's history cites and that retention has removed: by range, and where they are
+    archived.
+    """
+
+    __slots__ = ()
+    name = "explain_removed_sources"
+    row = ExplainRemovedSourcesRow
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)

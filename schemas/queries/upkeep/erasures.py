@@ -51,8 +51,10 @@ class FenceOwner(Query[FenceOwnerRow]):
         ledger_key: UUID,
         actor: str | None,
         is_forced: bool,
+        user_id: str | None,
+        act: str,
     ) -> None:
-        self.values = (erasure_id, kind, namespace, shard_key, ledger_key, actor, is_forced)
+        self.values = (erasure_id, kind, namespace, shard_key, ledger_key, actor, is_forced, user_id, act)
 
 
 class EraseSessionRow(NamedTuple):
@@ -81,6 +83,8 @@ class EraseSession(Query[EraseSessionRow]):
         ledger_key: UUID,
         actor: str | None,
         is_forced: bool,
+        user_id: str | None,
+        act: str,
     ) -> None:
         self.values = (
             erasure_id,
@@ -91,6 +95,8 @@ class EraseSession(Query[EraseSessionRow]):
             ledger_key,
             actor,
             is_forced,
+            user_id,
+            act,
         )
 
 
@@ -108,9 +114,17 @@ class Readmit(Query[ReadmitRow]):
     row = ReadmitRow
 
     def __init__(
-        self, *, erasure_id: UUID, namespace: str, shard_key: UUID, scope_key: UUID, actor: str | None
+        self,
+        *,
+        erasure_id: UUID,
+        namespace: str,
+        shard_key: UUID,
+        scope_key: UUID,
+        actor: str | None,
+        user_id: str | None,
+        act: str,
     ) -> None:
-        self.values = (erasure_id, namespace, shard_key, scope_key, actor)
+        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act)
 
 
 class EraseRowsRow(NamedTuple):
@@ -158,6 +172,39 @@ class MoveCalls(Query[MoveCallsRow]):
 
     def __init__(self, *, number: int, shard_key: UUID, ledger_key: UUID, limit: int) -> None:
         self.values = (number, shard_key, ledger_key, limit)
+
+
+class MoveEntriesRow(NamedTuple):
+    rows: int
+
+
+class MoveEntries(Query[MoveEntriesRow]):
+    """Give a page of an owner's acts in the audit trail the key of the erasure (move_entries_v1)."""
+
+    __slots__ = ()
+    name = "move_entries"
+    row = MoveEntriesRow
+
+    def __init__(self, *, number: int, shard_key: UUID, ledger_key: UUID, limit: int) -> None:
+        self.values = (number, shard_key, ledger_key, limit)
+
+
+class ErasedObjectsRow(NamedTuple):
+    archive: str
+    object_name: str | None
+
+
+class ErasedObjects(Query[ErasedObjectsRow]):
+    """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
+    may be there.
+    """
+
+    __slots__ = ()
+    name = "erased_objects"
+    row = ErasedObjectsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID | None) -> None:
+        self.values = (shard_key, session_key)
 
 
 class EraseDirectoryRow(NamedTuple):
@@ -256,20 +303,20 @@ class OwnerRows(Query[OwnerRowsRow]):
         self.values = (shard_key, scope_key)
 
 
-class NamesOfOwnerRow(NamedTuple):
+class ErasedOwnerNamesRow(NamedTuple):
     namespace: str
     session_id: str
     user_id: str | None
 
 
-class NamesOfOwner(Query[NamesOfOwnerRow]):
+class ErasedOwnerNames(Query[ErasedOwnerNamesRow]):
     """The names of an owner whose key alone is known, as the directory has them: a session, and the user if
     there is one.
     """
 
     __slots__ = ()
-    name = "names_of_owner"
-    row = NamesOfOwnerRow
+    name = "erased_owner_names"
+    row = ErasedOwnerNamesRow
 
     def __init__(self, *, owner_key: UUID) -> None:
         self.values = (owner_key,)

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ExportSessionsRow(NamedTuple):
@@ -53,6 +54,13 @@ class ExportMessages(Query[ExportMessagesRow]):
     __slots__ = ()
     name = "export_messages"
     row = ExportMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int

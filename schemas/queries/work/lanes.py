@@ -540,7 +540,9 @@ class BatchMessagesRow(NamedTuple):
 
 
 class BatchMessages(Query[BatchMessagesRow]):
-    """The messages of several events, with each event's place among them (1, 2, …)."""
+    """The messages of several events, with each event's place among them (1, 2, …); those that retention
+    removed, as far as they were taken from the archive for the derivation.
+    """
 
     __slots__ = ()
     name = "batch_messages"
@@ -554,9 +556,15 @@ class BatchMessages(Query[BatchMessagesRow]):
     )
 
     def __init__(
-        self, *, session_keys: list[UUID], from_seqs: list[int], through_seqs: list[int], shard_key: UUID
+        self,
+        *,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        through_seqs: list[int],
+        shard_key: UUID,
+        generation_id: int,
     ) -> None:
-        self.values = (session_keys, from_seqs, through_seqs, shard_key)
+        self.values = (session_keys, from_seqs, through_seqs, shard_key, generation_id)
 
 
 class ContextMessagesRow(NamedTuple):

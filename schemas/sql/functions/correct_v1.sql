@@ -10,7 +10,7 @@
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
 -- message has other content by now, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
--- pinned head, behind which something was delivered).  No row if there is no such session.  Where nothing was done,
+-- pinned head, behind which something was delivered); 'removed' (retention has removed messages from there on).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.
 -- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
 -- (clear_shared_v1).  p_act: the act for the audit trail (append_act_v1), NULL for none.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
@@ -117,6 +117,11 @@ BEGIN
     END IF;
     status := CASE
         WHEN p_from_seq < s.log_start_seq OR p_from_seq >= s.next_seq THEN 'missing'
+        WHEN @is_expired(s, p_shard_key, p_session_key) THEN 'missing'
+        WHEN (p_kind = 'rewind' OR present IS NULL) AND EXISTS (
+            SELECT FROM strandline.retention_step g
+            WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state = 'removed'
+              AND g.from_seq >= s.log_start_seq AND g.through_seq >= p_from_seq) THEN 'removed'
         WHEN p_kind = 'replace' AND present IS NULL THEN 'missing'
         WHEN p_kind = 'replace' AND present <> p_expected THEN 'changed'
         WHEN p_newest <> (

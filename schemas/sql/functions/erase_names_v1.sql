@@ -67,6 +67,18 @@ BEGIN
             GET DIAGNOSTICS renamed = ROW_COUNT;
             items := items + renamed;
         END LOOP;
+        UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
+        GET DIAGNOSTICS renamed = ROW_COUNT;
+        actors := actors + renamed;
+        UPDATE strandline.session_retention_act t SET actor = p_mark
+            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
+                SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
+                    AND s.namespace = p_namespace);
+        GET DIAGNOSTICS renamed = ROW_COUNT;
+        actors := actors + renamed;
+        UPDATE strandline.audit_entry t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
+        GET DIAGNOSTICS renamed = ROW_COUNT;
+        actors := actors + renamed;
         UPDATE strandline.erasure t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;

@@ -7,7 +7,7 @@
 -- that forgetting gave other words, or revived, as reset_v1 returns them.
 CREATE FUNCTION strandline.erase_session_v1(
     p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_session_key uuid, p_directory_key uuid, p_ledger_key uuid,
-    p_actor text, p_is_forced boolean
+    p_actor text, p_is_forced boolean, p_user_id text, p_act jsonb
 ) RETURNS TABLE (status text, number integer, ledger_key uuid, requested_at timestamptz, touched uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -64,6 +64,7 @@ BEGIN
         VALUES (given, p_erasure_id, 'session', p_namespace, p_shard_key, p_session_key, p_ledger_key, p_actor, moment,
             fenced, lanes + sessions + coalesce(messages, 0),
             jsonb_build_object('lane', lanes, 'session', sessions, 'message', coalesce(messages, 0)));
+    PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, p_session_key, p_act, false);
     INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
         VALUES (p_shard_key, p_session_key, given, fenced);
     RETURN NEXT;

@@ -7,11 +7,12 @@
 -- An erasure of this owner that was not finished goes on, with its number.
 --
 -- status: 'ok'; 'running' (the erasure goes on); 'erased' (it is done already, by this number, and not p_is_forced).
+-- p_act: the act for the audit trail (append_act_v1).
 -- Numbers are given one transaction after the other, so that the newest one tells a reader that nothing earlier is to
 -- come.
 CREATE FUNCTION strandline.fence_v1(
     p_erasure_id uuid, p_kind text, p_namespace text, p_shard_key uuid, p_ledger_key uuid, p_actor text,
-    p_is_forced boolean
+    p_is_forced boolean, p_user_id text, p_act jsonb
 ) RETURNS TABLE (status text, number integer, ledger_key uuid, requested_at timestamptz)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -55,6 +56,8 @@ BEGIN
                 rows_erased, steps)
             VALUES (given, p_erasure_id, p_kind, p_namespace, p_shard_key, p_shard_key, p_ledger_key, p_actor, moment,
                 fenced, lanes + sessions, jsonb_build_object('lane', lanes, 'session', sessions));
+        -- Under the owner's pseudonym still; the fence comes after it.
+        PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, NULL, p_act, false);
         INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
             VALUES (p_shard_key, p_shard_key, given, fenced)
             ON CONFLICT (shard_key, scope_key) DO UPDATE SET number = excluded.number, fenced_at = excluded.fenced_at,

@@ -44,6 +44,7 @@ BEGIN
     messages := 0;
     status := CASE
         WHEN last_seq < s.log_start_seq OR last_seq >= s.next_seq THEN 'missing'
+        WHEN @is_expired(s, p_shard_key, p_session_key) THEN 'missing'
         WHEN EXISTS (
             SELECT FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key) THEN 'taken'
         ELSE 'ok' END;
@@ -85,6 +86,27 @@ BEGIN
         SELECT p_shard_key, p_new_key, p.seq, p.pop_id, p.popped_at FROM strandline.popped p
         WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key
           AND p.seq BETWEEN s.log_start_seq AND last_seq;
+    -- What retention has removed from the source is not there either, and is kept as long.
+    INSERT INTO strandline.retention_step (
+            shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state, archive, object_name,
+            object_digest, rows_digest, messages, removed, kept_seqs, planned_at, archived_at, read_back_at, removed_at)
+        SELECT p_shard_key, p_new_key, g.from_seq, least(g.through_seq, last_seq), g.step_id, life, g.cause, g.state,
+            g.archive, g.object_name, g.object_digest, g.rows_digest, g.messages, least(g.through_seq, last_seq) - g.from_seq + 1 - (
+                SELECT count(*) FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key
+                  AND m.seq BETWEEN g.from_seq AND least(g.through_seq, last_seq)) - (
+                SELECT count(*) FROM strandline.popped p WHERE p.shard_key = p_shard_key AND p.session_key = p_new_key
+                  AND p.seq BETWEEN g.from_seq AND least(g.through_seq, last_seq)),
+            ARRAY(SELECT k.seq FROM unnest(g.kept_seqs) AS k (seq) WHERE k.seq <= last_seq), g.planned_at, g.archived_at,
+            g.read_back_at, g.removed_at
+        FROM strandline.retention_step g
+        WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state = 'removed'
+          AND g.from_seq BETWEEN s.log_start_seq AND last_seq;
+    INSERT INTO strandline.session_retention_act (
+            shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, actor)
+        SELECT p_shard_key, p_new_key, 1, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive,
+            a.actor
+        FROM strandline.session_retention_act a
+        WHERE a.shard_key = p_shard_key AND a.session_key = p_session_key ORDER BY a.number DESC LIMIT 1;
     INSERT INTO strandline.session_run (
             shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, created_at, changed_at)
         SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, r.created_at,

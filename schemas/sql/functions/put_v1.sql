@@ -94,6 +94,12 @@ BEGIN
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     END IF;
+    IF @is_expired(s, p_shard_key, p_session_key) THEN
+        -- It ended before this put: a new life begins, as after a reset, and the ids are free.
+        PERFORM strandline.expire_v1(p_shard_key, p_session_key);
+        SELECT * INTO s FROM strandline.session t
+            WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    END IF;
     accepted_at := clock_timestamp();
     IF s.sealed AND NOT p_sealed THEN
         status := 'sealed';

@@ -2,7 +2,8 @@
 --
 -- status: 'ok'; 'missing' (there is no fence); 'running' (its erasure, of this number, is not finished).
 CREATE FUNCTION strandline.readmit_v1(
-    p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_scope_key uuid, p_actor text
+    p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_scope_key uuid, p_actor text,
+    p_user_id text, p_act jsonb
 ) RETURNS TABLE (status text, number integer, readmitted_at timestamptz)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -29,6 +30,8 @@ BEGIN
                 p_actor, moment, moment, moment);
         UPDATE strandline.erasure_fence f SET readmitted_at = moment, number = given
             WHERE f.shard_key = p_shard_key AND f.scope_key = p_scope_key;
+        PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id,
+            nullif(p_scope_key, p_shard_key), p_act, false);
     END IF;
     RETURN NEXT;
 END

@@ -58,8 +58,14 @@ BEGIN
             FROM strandline.block_state t
             JOIN strandline.batch b ON b.shard_key = t.shard_key AND b.batch_id = t.batch_id
             WHERE t.shard_key = p_shard_key AND t.scope_key = p_shard_key AND EXISTS (
-                SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key
-                  AND e.session_key = p_session_key AND e.event_id = ANY (b.event_ids))
+                -- Also where its events went into a base, whose earlier states are gone.
+                SELECT FROM strandline.flush_event e
+                JOIN strandline.batch folded_in ON folded_in.shard_key = p_shard_key AND folded_in.state = 'applied'
+                    AND folded_in.scope_key = p_shard_key AND folded_in.generation_id = t.generation_id
+                    AND folded_in.stage = b.stage AND folded_in.event_ids @> ARRAY[e.event_id]
+                WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
+                  AND (folded_in.batch_id = t.batch_id OR folded_in.closed_at < b.closed_at
+                    AND @is_event_removed(e, p_shard_key)))
             GROUP BY t.generation_id, b.stage ORDER BY t.generation_id, b.stage
         LOOP
             PERFORM strandline.unfold_v1(
@@ -67,7 +73,7 @@ BEGIN
         END LOOP;
     END IF;
     UPDATE strandline.session t SET
-            incarnation = new_life, log_start_seq = t.next_seq,
+            incarnation = new_life, log_start_seq = t.next_seq, first_kept = NULL,
             pinned_through = t.next_seq - 1, window_from = t.next_seq,
             flushed_through = t.next_seq - 1, pinned_tokens = 0, window_tokens = 0,
             window_messages = 0, window_bytes = 0, replan_at_tokens = 0, watched_until = NULL, overdue_at = NULL
@@ -101,6 +107,11 @@ BEGIN
             ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
         DELETE FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
+        -- What is archived stays listed; what was on its way there is not any more.
+        DELETE FROM strandline.retention_step g
+            WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state <> 'removed';
+        DELETE FROM strandline.expired_life l
+            WHERE l.shard_key = p_shard_key AND l.session_key = p_session_key;
         DELETE FROM strandline.watch w
             WHERE w.shard_key = p_shard_key AND w.session_key = p_session_key;
         @note_chunk_change(p_shard_key);

@@ -19,7 +19,15 @@ from strandline.adapters.agno.memories import (
 )
 from strandline.adapters.relevant_facts import pick_facts
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
 from strandline.producers.facts.listing import Fact, FactFilter, FactPage, PageRequest, get_fact, list_facts
 from strandline.producers.search.facts import search_facts
@@ -96,11 +104,14 @@ def relevant_memories(
     return memories_of(pick_facts(newest, (hit.fact for hit in hits), limit))
 
 
-def upsert_memory(namespace: str, memory: UserMemory, actor: str | None) -> Operation[UserMemory]:
+def upsert_memory(
+    namespace: str, memory: UserMemory, actor: str | None, redaction: Redaction | None
+) -> Operation[UserMemory]:
     """Add a memory under its id, or give the live one with this id other words, topics and feedback.
 
     Raises:
-        InvalidMessageError: it names no user, or a field cannot be stored.
+        InvalidMessageError: it names no user, or a field cannot be stored, or is refused.
+        RedactionError: a redaction hook failed.
         UnknownPipelineError: no worker has registered facts in this database.
     """
     if memory.user_id is None:
@@ -113,7 +124,8 @@ def upsert_memory(namespace: str, memory: UserMemory, actor: str | None) -> Oper
         agent_id=memory.agent_id or None,
         team_id=memory.team_id or None,
     )
-    fact = yield from edit_facts(owner.shard_key, partial(_upsert, owner, memory, wording, actor))
+    words = yield from _redacted(memory, wording, redaction)
+    fact = yield from edit_facts(owner.shard_key, partial(_upsert, owner, words, actor))
     has_own_id = memory.memory_id is not None and fact.fact_id == fact_id_of(owner, memory.memory_id)
     return memory_of(fact, memory.memory_id if has_own_id else None)
 
@@ -146,15 +158,19 @@ def exchange_memories(
     before: Sequence[UserMemory],
     after: Sequence[UserMemory],
     actor: str | None,
+    redaction: Redaction | None,
 ) -> Operation[list[UserMemory]]:
     """Put other memories in the place of a user's, all of it or nothing; returns them as they are then."""
     owner = identify_user(namespace, user_id)
-    wordings = [(memory, Wording.check(memory.memory, topics=memory.topics)) for memory in after]
+    wordings: list[_Words] = []
+    for memory in after:
+        wording = Wording.check(memory.memory, topics=memory.topics)
+        wordings.append((yield from _redacted(memory, wording, redaction)))
 
     def change() -> Operation[list[Fact]]:
         kept: dict[UUID, Fact] = {}
-        for memory, wording in wordings:
-            fact = yield from _upsert(owner, memory, wording, actor)
+        for words in wordings:
+            fact = yield from _upsert(owner, words, actor)
             kept[fact.fact_id] = fact
         for memory in before:
             if (fact_id := fact_id_of(owner, str(memory.memory_id))) not in kept:
@@ -221,18 +237,33 @@ def _all_memories(owner: Owner, query: MemoryQuery) -> Operation[list[UserMemory
     return memories_of(facts)
 
 
-def _upsert(owner: Owner, memory: UserMemory, wording: Wording, actor: str | None) -> Operation[Fact]:
-    id_ = None if memory.memory_id is None else fact_id_of(owner, memory.memory_id)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a memory is to say, as it may be stored."""
+
+    memory_id: str | None
+    wording: Wording
+    feedback: str | None
+
+
+def _redacted(memory: UserMemory, wording: Wording, redaction: Redaction | None) -> Operation[_Words]:
+    wording = yield from redact_wording(wording, redaction)
+    feedback = checked_feedback(memory.feedback or None)
+    return _Words(memory.memory_id, wording, (yield from redact_feedback(feedback, redaction)))
+
+
+def _upsert(owner: Owner, words: _Words, actor: str | None) -> Operation[Fact]:
+    id_ = None if words.memory_id is None else fact_id_of(owner, words.memory_id)
+    wording, feedback = words.wording, words.feedback
     known = None if id_ is None else (yield from get_fact(owner, id_))
     if known is None or not known.is_live:
         fact_id = yield from add_fact(owner, wording, actor, fact_id=id_)
     elif _is_said(known, wording):
         fact_id = known.fact_id
     else:
-        words = replace(wording, input=None, agent_id=None, team_id=None)
-        fact_id = (yield from replace_fact(owner.shard_key, known.fact_id, words, actor)) or known.fact_id
+        anew = replace(wording, input=None, agent_id=None, team_id=None)
+        fact_id = (yield from replace_fact(owner.shard_key, known.fact_id, anew, actor)) or known.fact_id
     fact = yield from _stored_fact(owner, fact_id)
-    feedback = checked_feedback(memory.feedback or None)
     if feedback is None or feedback == fact.feedback:
         return fact
     yield from judge_fact(owner.shard_key, fact_id, feedback, actor)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from strandline import Capture, Memory
@@ -17,6 +18,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.draining import drain_everything
@@ -58,6 +60,36 @@ def change(url: str, user: str, word: str) -> None:
     memory.add_run(f"{word}-run", [{"role": "user", "content": f"run {word}"}], agent_id=word)
     memory.set_policy(token_limit=500, actor=user)
     memory.fork(f"{word}-fork")
+
+
+RETAINED = """
+INSERT INTO strandline.session_retention_act (shard_key, session_key, number, max_messages, actor)
+    VALUES (%(owner)s, %(session)s, 1, 10, 'ann');
+INSERT INTO strandline.expired_life
+        (shard_key, session_key, incarnation, from_seq, through_seq, pinned_through, flushed_through,
+        removed_at)
+    VALUES (%(owner)s, %(session)s, gen_random_uuid(), 1, 1, 0, 1, now());
+INSERT INTO strandline.retention_step
+        (shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, archive, object_name,
+        state, removed_at)
+    SELECT %(owner)s, %(session)s, n, n, gen_random_uuid(), gen_random_uuid(), 'age', archive, name,
+        'removed', now()
+    FROM (VALUES (1, %(archive)s, 'object'), (2, 'handler:at.sea:keep', NULL)) s (n, archive, name);
+INSERT INTO strandline.archived_input
+        (shard_key, session_key, seq, generation_id, id, role, tokens, envelope, created_at)
+    VALUES (%(owner)s, %(session)s, 1, 1, 'zanzibarq', 'user', 1, '{"content": "zanzibarq"}', now());
+INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
+    VALUES (%(owner)s, 1, 'default', 'k', 'wrapped');
+"""
+
+
+def retain(url: str, archive: Path) -> None:
+    """What retention and encryption keep of ann, written by hand; an object of hers lies in a folder."""
+    keys = identify_session("default", "zanzibarq-one", "ann")
+    (archive / "object").write_text("zanzibarq")
+    values = {"owner": keys.shard_key, "session": keys.session_key, "archive": f"file://{archive}"}
+    with psycopg.connect(url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:
+        connection.execute(RETAINED, values)
 
 
 @pytest.fixture(scope="module")

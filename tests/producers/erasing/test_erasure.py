@@ -23,12 +23,13 @@ from strandline.schemas.errors import ConfigurationError, ConflictError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session, identify_user, item_store_key
 from tests.conftest import MakeMemory, rows_of
-from tests.producers.erasing.conftest import LIMITS
+from tests.producers.erasing.conftest import LIMITS, retain
 
 WORD = "zanzibarq"
 TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'strandline'"
 # Tables of owners that this user has no rows in: what fails, and what a replay switches.
 EMPTY = {"condensation", "dead_letter", "scope_generation"}
+UNKEYED = {"replay", "store_item", "shared_message", "watch", "due"}
 
 
 def dump(url: str) -> str:
@@ -81,18 +82,13 @@ def test_a_table_that_the_eraser_misses_is_found_by_the_check(erasures: Erasures
     assert erasures.erase_user("ann").number == 1
 
 
-def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str) -> None:
+def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str, tmp_path: Path) -> None:
+    retain(database_url, tmp_path)
     before = dump(database_url)
     user = identify_user("default", "ann")
     sessions = [identify_session("default", f"{WORD}-{name}", "ann") for name in ("one", "two", "fork")]
     planned = erasures.plan_user("ann").rows
-    assert {*ERASED, *TREATED} - set(planned) - EMPTY <= {
-        "replay",
-        "store_item",
-        "shared_message",
-        "watch",
-        "due",
-    }
+    assert {*ERASED, *TREATED} - set(planned) - EMPTY <= UNKEYED
     receipt = erasures.erase_user("ann", actor="operator")
     after = dump(database_url)
     for trace in (WORD, *(str(key) for one in sessions for key in (one.session_key, one.directory_key))):
@@ -118,8 +114,18 @@ def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str
     assert not any(check.remaining for check in receipt.checks)
     assert {check.reader for check in receipt.checks} >= {"get", "history", "search", "facts", "export"}
     assert all(check.looked_at for check in receipt.checks)
+    # Acts of the trail stay under pseudonyms, whose names are gone.
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.audit_subject WHERE user_id = 'ann'") == [
+        (0,)
+    ]
+    acts = "SELECT count(*) FROM strandline.audit_entry WHERE act = 'erasure' AND subject IS NOT NULL"
+    assert rows_of(database_url, acts) == [(1,)]
     assert receipt.counts["message"] == planned["message"]
     assert "ann" not in receipt.to_json()
+    # The archive of retention is cleared; what a handler of the application took is named.
+    assert not (tmp_path / "object").exists()
+    assert any(check.reader == f"archive file://{tmp_path}" for check in receipt.checks)
+    assert any("handler:at.sea:keep: 1 ranges" in sentence for sentence in receipt.not_covered)
 
 
 def test_others_keep_everything(erasures: Erasures, database: Database, database_url: str) -> None:

@@ -86,6 +86,15 @@ ACROSS_SHARDS = {
         "erased_owner_names",
         "owner_directory",
     },
+    "retention goes over all sessions": {
+        "aged_owners",
+        "open_steps",
+        "owners_with_input",
+        "retention_is_set",
+        "retention_totals",
+        "sessions_to_retain",
+    },
+    "a shared scope has messages of many owners": {"search_hits_v1"},
     "the audit trail is sealed, listed and verified for a whole namespace": {
         "advance_chains",
         "audit_namespaces",
