@@ -29,7 +29,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
 -- name: clear_shared
 -- Remove some copies of a session's messages (clear_shared_v1).
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
--- row: nothing void null
+-- row: nothing void
 SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
