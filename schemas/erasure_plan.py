@@ -63,7 +63,7 @@ KEPT: Mapping[str, str] = {
     "audit_chain": "how long the chain of a namespace is",
     "audit_level": "the choice of a namespace",
     "audit_seal": "links of the chain: digests of acts",
-    "audit_sealed": "acts under a random pseudonym, which leads to nobody without audit_subject",
+    "audit_sealed": "acts under a random pseudonym, without the origins once audit_subject is gone",
     "encryption": "the choice of a namespace, and its wrapped probe",
     "budget_slice": "sums of a namespace, without owners",
     "erasure": "the record of the erasure itself, which holds no name",

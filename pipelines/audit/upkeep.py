@@ -23,11 +23,13 @@ from strandline.schemas.queries.audit.audit import (
     PruneEntries,
     PruneSeals,
     SetAuditLevel,
+    SubjectOf,
 )
 from strandline.schemas.values.acts import AuditLevel, check_level
 from strandline.schemas.values.identity import Owner, audit_chain_key
 
 SEALS_PER_STEP = 200
+ORIGINS_PER_STEP = 1_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,37 +106,55 @@ def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | No
 
 
 def forget_owner(owner: Owner, act: Act) -> Operation[int]:
-    """Take an owner's name out of the trail, and record that; returns how many entries lost their origin.
-
-    The mapping of the pseudonym is destroyed, so that the entries lead to nobody, and so are the origins of
-    those entries, of which the seals cover digests: the chain stays as it is.  To be run in the transaction
-    of the erasure, after the owner's other acts.
-
-    Args:
-        act: the erasure; it is recorded under the pseudonym, without a new mapping.
-    """
-    chain_key, unsealed, sealed = audit_chain_key(owner.namespace), 0, 0
-    subject: UUID | None = None
-    for row in (yield from fetch(ForgetSubject(shard_key=owner.shard_key))):
-        subject = row.subject
-        unsealed = len(
-            (yield from fetch(ForgetUnsealedOrigins(shard_key=owner.shard_key, subject=row.subject)))
-        )
-        sealed = len((yield from fetch(ForgetSealedOrigins(chain_key=chain_key, subject=row.subject))))
-    if subject is None:
+    """As ``forget_pseudonym``, and record that as an act under the pseudonym, without a new mapping."""
+    rows = yield from fetch(SubjectOf(shard_key=owner.shard_key))
+    if not rows:
         yield from append_act(owner.namespace, act)
         return 0
+    forgotten = yield from forget_pseudonym(owner.namespace, owner.shard_key)
+    is_own = act.actor is not None and act.actor == owner.user_id
     yield from fetch(
         AppendForSubject(
-            chain_key=chain_key,
+            chain_key=audit_chain_key(owner.namespace),
             entry_id=act.entry_id,
             namespace=owner.namespace,
             act=act.kind,
-            actor=None if act.actor is not None and act.actor == owner.user_id else act.actor,
-            origin=None if act.actor is not None and act.actor == owner.user_id else act.origin,
-            subject=subject,
+            actor=f"user:{rows[0].subject}" if is_own else act.actor,
+            origin=None if is_own else act.origin,
+            subject=rows[0].subject,
             count=act.count,
             detail=None if act.detail is None else json.dumps(act.detail),
         )
     )
-    return unsealed + sealed
+    return forgotten
+
+
+def forget_pseudonym(namespace: str, shard_key: UUID) -> Operation[int]:
+    """Take an owner's name out of the trail; returns how many entries lost their origin.
+
+    The mapping of the pseudonym is destroyed, so that the entries lead to nobody, and so are the origins of
+    those entries, of which the seals cover digests: the chain stays as it is.
+    """
+    rows = yield from fetch(SubjectOf(shard_key=shard_key))
+    if not rows:
+        return 0
+    chain_key, subject, forgotten = audit_chain_key(namespace), rows[0].subject, 0
+    while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):
+        forgotten += page
+    rest: int = yield Atomic(partial(_forget_pseudonym, chain_key, shard_key, subject))
+    return forgotten + rest
+
+
+def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID) -> Operation[int]:
+    # A sealer that has read the secret commits before this; a later one finds none, and seals no origin.
+    yield from fetch(LockChain(shard_key=chain_key))
+    yield from fetch(ForgetSubject(shard_key=shard_key))
+    unsealed = yield from fetch(ForgetUnsealedOrigins(shard_key=shard_key, subject=subject))
+    forgotten = len(unsealed)
+    while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):
+        forgotten += page
+    return forgotten
+
+
+def _sealed_origins(chain_key: UUID, subject: UUID) -> ForgetSealedOrigins:
+    return ForgetSealedOrigins(chain_key=chain_key, subject=subject, limit=ORIGINS_PER_STEP)

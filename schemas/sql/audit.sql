@@ -350,11 +350,16 @@ WHERE e.shard_key = %(shard_key)s AND e.subject = %(subject)s AND e.origin IS NO
 RETURNING e.entry_id
 
 -- name: forget_sealed_origins
--- Take the origins out of the sealed acts of an owner by the pseudonym; the seals cover their digests.
--- params: chain_key uuid, subject uuid
+-- Take the origins out of so many sealed acts of an owner by the pseudonym; the seals cover their digests.
+-- params: chain_key uuid, subject uuid, limit bigint
 -- row: entry_id uuid
-UPDATE strandline.audit_sealed e SET origin = NULL
-WHERE e.shard_key = %(chain_key)s AND e.subject = %(subject)s AND e.origin IS NOT NULL
+WITH chosen AS MATERIALIZED (
+    SELECT n.seal, n.place FROM strandline.audit_sealed n
+    WHERE n.shard_key = %(chain_key)s AND n.subject = %(subject)s AND n.origin IS NOT NULL
+    LIMIT %(limit)s
+)
+UPDATE strandline.audit_sealed e SET origin = NULL FROM chosen c
+WHERE e.shard_key = %(chain_key)s AND e.seal = c.seal AND e.place = c.place AND e.origin IS NOT NULL
 RETURNING e.entry_id
 
 -- name: append_for_subject

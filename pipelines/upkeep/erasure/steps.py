@@ -14,6 +14,7 @@ from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.audit.upkeep import forget_pseudonym
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
@@ -145,6 +146,9 @@ def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """
     yield from _erase_names(order, fenced)
     yield from _erase_items(order, fenced)
+    if order.target.is_whole_owner:
+        origins = yield from forget_pseudonym(order.target.namespace, order.target.owner_key)
+        order.on_progress("names", "audit_sealed", origins)
     for _pass in range(MAX_PASSES):
         yield from _erase_once(order, fenced)
         left = yield from rows_left(order.target)

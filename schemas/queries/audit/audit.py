@@ -641,14 +641,16 @@ class ForgetSealedOriginsRow(NamedTuple):
 
 
 class ForgetSealedOrigins(Query[ForgetSealedOriginsRow]):
-    """Take the origins out of the sealed acts of an owner by the pseudonym; the seals cover their digests."""
+    """Take the origins out of so many sealed acts of an owner by the pseudonym; the seals cover their
+    digests.
+    """
 
     __slots__ = ()
     name = "forget_sealed_origins"
     row = ForgetSealedOriginsRow
 
-    def __init__(self, *, chain_key: UUID, subject: UUID) -> None:
-        self.values = (chain_key, subject)
+    def __init__(self, *, chain_key: UUID, subject: UUID, limit: int) -> None:
+        self.values = (chain_key, subject, limit)
 
 
 class AppendForSubject(Query[Never]):
