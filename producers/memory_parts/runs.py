@@ -43,6 +43,8 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
         by ``rewind`` if the run is the last, or given other content as by ``replace`` if it is not.  If a run
         in the middle has other calls or roles, or another number of messages, the log is taken back up to the
         first of these, and what stood behind is put again behind the run, under new numbers.  All or nothing.
+        A message that a person replaced or took back stands as the person left it, as long as the run brings
+        it as before; a run of which nothing is left is as new.
 
         A system message without an id is stored once, whichever runs bring it.  Other messages without an
         id get one of the run's id and their place, so a repeated call adds nothing.

@@ -3,7 +3,8 @@
 Messages that are as they were stay.  What is to go at the end of the log is taken back (``rewind``).  If
 something was put behind the run, messages of which only the content differs are given the other content in
 their places (``replace``); else the log is taken back up to the first difference, and what stood behind the
-run is put again behind it.  All of it happens in one transaction.
+run is put again behind it.  All of it happens in one transaction.  What a person corrected meanwhile stands
+as the person left it (``given.py``).
 """
 
 from __future__ import annotations
@@ -15,6 +16,14 @@ from functools import partial
 from uuid import uuid4, uuid5
 
 from strandline.pipelines.flush.flush import Flushed
+from strandline.producers.runs.given import (
+    GivenRun,
+    given_again,
+    given_anew,
+    system_id,
+    system_ids,
+    with_replaced,
+)
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.accepting import put_whole
@@ -35,10 +44,12 @@ from strandline.schemas.queries.conversation.runs import (
     ChangeRun,
     LockFirstRun,
     LockRun,
+    LockRunRow,
     LogMarks,
     LogMarksRow,
     MessagesBehind,
     RenumberRuns,
+    ReplacedMessages,
     RunIsKnown,
     RunRows,
     RunRowsRow,
@@ -90,6 +101,7 @@ class _Fields(SessionKeys):
     agent_id: str | None
     team_id: str | None
     seqs: list[int]
+    digests: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,8 +109,12 @@ class _Difference:
     """How a run that is known differs from what is given now: the first ``kept`` messages are the same."""
 
     old: tuple[RunRowsRow, ...]
-    new: tuple[PreparedMessage, ...]
+    given: GivenRun
     kept: int
+
+    @property
+    def new(self) -> tuple[PreparedMessage, ...]:
+        return self.given.messages
 
     @property
     def kept_seqs(self) -> list[int]:
@@ -144,8 +160,7 @@ def name_messages(
         if message.id is not None:
             yield message
         elif message.role in HEAD_ROLES:
-            digest = prepare(message, where, limits).digest
-            yield replace(message, id=uuid5(identity.session_key, f"system {digest.hex()}").hex)
+            yield replace(message, id=system_id(identity, prepare(message, where, limits).digest))
         else:
             name = f"run {len(run_id)} {run_id} {index}"
             yield replace(message, id=uuid5(identity.session_key, name).hex)
@@ -184,7 +199,7 @@ def _add_once(request: RunRequest) -> Operation[AddedRun]:
         if (yield from _is_known(request)):
             raise _AddedMeanwhileError from None
         raise
-    if not (yield from fetch(AddRun(**_fields(request, result.seqs)))):
+    if not (yield from fetch(AddRun(**_fields(request, given_anew(request.messages), result.seqs)))):
         raise _AddedMeanwhileError
     return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
 
@@ -193,13 +208,12 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
     record = request.record
     yield from fetch(LockFirstRun(**record.identity.keys))
     known = yield from fetch(LockRun(**record.identity.keys, run_id=record.run_id))
-    seqs = known[0].seqs if known else []
     for _attempt in range(MAX_ATTEMPTS):
         marks = yield from fetch(LogMarks(**record.identity.keys))
-        difference = yield from _compare(request, seqs)
+        difference = yield from _compare(request, known[0] if known else None)
         outcome = yield from _change(request, difference, marks[0] if marks else None)
         if outcome is not None:
-            fields = _fields(request, outcome.seqs)
+            fields = _fields(request, difference.given, outcome.seqs)
             yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
             return _stored_run(request, outcome)
     raise ConflictError(
@@ -290,14 +304,17 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
     return read_rows(rows)
 
 
-def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
-    record, new = request.record, request.messages
-    stored = yield from fetch(RunRows(**record.identity.keys, seqs=seqs, run_id=record.run_id))
+def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Difference]:
+    record = request.record
+    if known is None:
+        return _Difference((), given_anew(request.messages), 0)
+    stored = yield from fetch(RunRows(**record.identity.keys, seqs=known.seqs, run_id=record.run_id))
     rows = {row.seq: row for row in stored}
-    old = tuple(rows[seq] for seq in seqs if seq in rows)
-    pairs = enumerate(zip(old, new, strict=False))
+    old = tuple(rows[seq] for seq in known.seqs if seq in rows)
+    given = given_again(request.messages, known.seqs, known.digests, rows)
+    pairs = enumerate(zip(old, given.messages, strict=False))
     differing = (n for n, (row, message) in pairs if row.digest != message.digest)
-    return _Difference(old, new, next(differing, min(len(old), len(new))))
+    return _Difference(old, given, next(differing, min(len(old), len(given.messages))))
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
@@ -311,8 +328,16 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
     if not messages:
         yield from check_unowned(request.record.identity)
         return PutResult([], None)
-    put = request.check(messages)
-    return (yield from put_messages(put, put_whole, in_callers_transaction=True))
+    put = partial(put_messages, accept=put_whole, in_callers_transaction=True)
+    try:
+        return (yield from put(request.check(messages)))
+    except ConflictError:
+        # A system message that an earlier run brought has other content by now, since a person replaced it.
+        ids = system_ids(request.record.identity, request.messages)
+        rows = yield from fetch(ReplacedMessages(**request.record.identity.keys, ids=ids))
+        if not rows:
+            raise
+    return (yield from put(request.check(with_replaced(messages, rows))))
 
 
 def _is_known(request: RunRequest) -> Operation[bool]:
@@ -321,7 +346,7 @@ def _is_known(request: RunRequest) -> Operation[bool]:
     return row.known
 
 
-def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
+def _fields(request: RunRequest, given: GivenRun, seqs: list[int]) -> _Fields:
     record = request.record
     return {
         **record.identity.keys,
@@ -329,7 +354,8 @@ def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
         "status": record.status,
         "agent_id": record.agent_id,
         "team_id": record.team_id,
-        "seqs": seqs,
+        "seqs": given.seqs_with_taken(seqs),
+        "digests": given.digests_with_taken(),
     }
 
 

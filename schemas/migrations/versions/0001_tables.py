@@ -42,7 +42,7 @@ WITHOUT_STATISTICS = {
     "replay": ("selection",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
-    "session_run": ("run_id", "agent_id", "team_id"),
+    "session_run": ("run_id", "agent_id", "team_id", "digests"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
     "store_item": ("path", "key", "value", "vectors"),
@@ -1035,6 +1035,7 @@ def upgrade() -> None:
         sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("team_id", sa.Text(), nullable=True),
         sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("digests", sa.ARRAY(sa.LargeBinary()), nullable=False),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -1052,6 +1053,9 @@ def upgrade() -> None:
             name=op.f("session_run_status_check"),
         ),
         sa.CheckConstraint("number >= 1", name=op.f("session_run_number_check")),
+        sa.CheckConstraint(
+            "cardinality(seqs) = cardinality(digests)", name=op.f("session_run_digests_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "run_id", name=op.f("session_run_pkey")),
         schema=schema,
         comment="The runs of agents in a session: which messages each of them brought, and how it ended",

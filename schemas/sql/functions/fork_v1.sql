@@ -77,12 +77,13 @@ BEGIN
         WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key
           AND p.seq BETWEEN s.log_start_seq AND last_seq;
     INSERT INTO strandline.session_run (
-            shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, created_at, changed_at)
-        SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, r.created_at,
-            r.changed_at
+            shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, digests, created_at, changed_at)
+        SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, taken.digests,
+            r.created_at, r.changed_at
         FROM strandline.session_run r
         CROSS JOIN LATERAL (
-            SELECT array_agg(o.seq ORDER BY o.place) AS seqs FROM unnest(r.seqs) WITH ORDINALITY AS o (seq, place)
+            SELECT array_agg(o.seq ORDER BY o.place) AS seqs, array_agg(o.digest ORDER BY o.place) AS digests
+            FROM unnest(r.seqs, r.digests) WITH ORDINALITY AS o (seq, digest, place)
             WHERE o.seq <= last_seq) AS taken
         WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key AND taken.seqs IS NOT NULL;
     INSERT INTO strandline.flush_event (

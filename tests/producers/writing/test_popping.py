@@ -111,7 +111,9 @@ def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: 
     assert_sound(database)
 
 
-WAITING = "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
 
 
 def test_several_callers_at_once_get_the_only_message_once(
