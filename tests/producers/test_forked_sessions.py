@@ -199,7 +199,8 @@ def test_a_correction_of_a_fork_derives_no_more_again_than_one_of_its_source(
 
     def due(session_id: str) -> dict[str, int]:
         query = """
-            SELECT d.stage, count(*) FROM strandline.due d JOIN strandline.session s USING (shard_key, session_key)
+            SELECT d.stage, count(*) FROM strandline.due d
+            JOIN strandline.session s USING (shard_key, session_key)
             WHERE s.session_id = %s GROUP BY 1"""
         return dict(rows_of(database_url, query, session_id))
 
