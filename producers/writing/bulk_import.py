@@ -18,6 +18,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
     KnownMessages,
+    KnownMessagesRow,
     MakeImportTable,
     PutImported,
     PutImportedRow,
@@ -33,26 +34,31 @@ MAX_MESSAGES_PER_IMPORT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of one call: messages stored before (``known``), those added, and the flush, if any."""
+    """The result of one call: messages stored before (``known``), those added, and the flush, if any.
+
+    ``differing``: ids of known messages whose content here is another; it stays as it is.
+    """
 
     known: int
     added: int
     flushed: Flushed | None = None
+    differing: tuple[str, ...] = ()
 
 
 def import_messages(database: Database, request: PutRequest) -> Imported:
     """Put the messages of ``request``, however many, in one transaction; then flush.
 
     Raises:
-        ConflictError: an id was already used with different content; nothing of this call was stored.
+        ConflictError: some are new, and an id was already used with different content; nothing of this call
+            was stored.
         OwnerError: the session belongs to another owner.
         UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
-    known = _count_known(database, request)
-    total = len(request.messages)
+    stored = _known(database, request)
+    known, total = stored.messages, len(request.messages)
     if known == total:
-        return Imported(known, 0)
+        return Imported(known, 0, differing=tuple(stored.differing))
     messages = list(_rows(request))
     answer = _put(database, request, messages, claimed=False)
     if answer.status == "unclaimed":
@@ -66,10 +72,11 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
     return Imported(known, total - known, flushed)
 
 
-def _count_known(database: Database, request: PutRequest) -> int:
+def _known(database: Database, request: PutRequest) -> KnownMessagesRow:
     ids = [message.id for message in request.messages]
-    (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids))
-    return known.messages
+    digests = [message.digest for message in request.messages]
+    (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids, digests=digests))
+    return known
 
 
 def _put(

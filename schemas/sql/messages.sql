@@ -264,13 +264,15 @@ SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touch
     %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
 
 -- name: known_messages
--- How many of these ids exist in the session's current incarnation.
--- params: ids text[], shard_key uuid, session_key uuid
--- row: messages bigint
+-- How many of these ids exist in the session's current incarnation, and which of them with another digest.
+-- params: ids text[], digests bytea[], shard_key uuid, session_key uuid
+-- row: messages bigint, differing text[]
 -- repeatable
-SELECT count(*) AS messages FROM strandline.session s
+SELECT count(*) AS messages, coalesce(array_agg(m.id) FILTER (WHERE m.digest <> given.digest), '{}') AS differing
+FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
+JOIN unnest(%(ids)s::text[], %(digests)s::bytea[]) AS given (id, digest) ON given.id = m.id
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: make_import_table

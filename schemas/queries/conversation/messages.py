@@ -476,18 +476,21 @@ class Correct(Query[CorrectRow]):
 
 class KnownMessagesRow(NamedTuple):
     messages: int
+    differing: list[str]
 
 
 class KnownMessages(Query[KnownMessagesRow]):
-    """How many of these ids exist in the session's current incarnation."""
+    """How many of these ids exist in the session's current incarnation, and which of them with another
+    digest.
+    """
 
     __slots__ = ()
     name = "known_messages"
     repeatable = True
     row = KnownMessagesRow
 
-    def __init__(self, *, ids: list[str], shard_key: UUID, session_key: UUID) -> None:
-        self.values = (ids, shard_key, session_key)
+    def __init__(self, *, ids: list[str], digests: list[bytes], shard_key: UUID, session_key: UUID) -> None:
+        self.values = (ids, digests, shard_key, session_key)
 
 
 class MakeImportTable(Query[Never]):
