@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from strandline.producers.items.filters import ItemFilter
 from strandline.producers.items.paths import MAX_KEY_BYTES, PathRange
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
@@ -41,12 +42,11 @@ class ItemSearch:
     """Search for items in a range of paths.
 
     Attributes:
-        filter: JSON text, as ``filter_json`` writes it.
         vector: the query's, as pgvector's text; None for the items that were written last.
     """
 
     paths: PathRange
-    filter: str
+    filter: ItemFilter
     limit: int
     offset: int
     refreshes: bool

@@ -109,12 +109,12 @@ class _Difference:
     """How a run that is known differs from what is given now: the first ``kept`` messages are the same."""
 
     old: tuple[RunRowsRow, ...]
-    given: GivenRun
+    incoming: GivenRun
     kept: int
 
     @property
     def new(self) -> tuple[PreparedMessage, ...]:
-        return self.given.messages
+        return self.incoming.messages
 
     @property
     def kept_seqs(self) -> list[int]:
@@ -213,7 +213,7 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
         difference = yield from _compare(request, known[0] if known else None)
         outcome = yield from _change(request, difference, marks[0] if marks else None)
         if outcome is not None:
-            fields = _fields(request, difference.given, outcome.seqs)
+            fields = _fields(request, difference.incoming, outcome.seqs)
             yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
             return _stored_run(request, outcome)
     raise ConflictError(
@@ -311,10 +311,10 @@ def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Differ
     stored = yield from fetch(RunRows(**record.identity.keys, seqs=known.seqs, run_id=record.run_id))
     rows = {row.seq: row for row in stored}
     old = tuple(rows[seq] for seq in known.seqs if seq in rows)
-    given = given_again(request.messages, known.seqs, known.digests, rows)
-    pairs = enumerate(zip(old, given.messages, strict=False))
+    incoming = given_again(request.messages, known.seqs, known.digests, rows)
+    pairs = enumerate(zip(old, incoming.messages, strict=False))
     differing = (n for n, (row, message) in pairs if row.digest != message.digest)
-    return _Difference(old, given, next(differing, min(len(old), len(given.messages))))
+    return _Difference(old, incoming, next(differing, min(len(old), len(incoming.messages))))
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
@@ -346,7 +346,7 @@ def _is_known(request: RunRequest) -> Operation[bool]:
     return row.known
 
 
-def _fields(request: RunRequest, given: GivenRun, seqs: list[int]) -> _Fields:
+def _fields(request: RunRequest, incoming: GivenRun, seqs: list[int]) -> _Fields:
     record = request.record
     return {
         **record.identity.keys,
@@ -354,8 +354,8 @@ def _fields(request: RunRequest, given: GivenRun, seqs: list[int]) -> _Fields:
         "status": record.status,
         "agent_id": record.agent_id,
         "team_id": record.team_id,
-        "seqs": given.seqs_with_taken(seqs),
-        "digests": given.digests_with_taken(),
+        "seqs": incoming.seqs_with_taken(seqs),
+        "digests": incoming.digests_with_taken(),
     }
 
 

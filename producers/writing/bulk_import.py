@@ -55,7 +55,7 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
         UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
-    stored = _known(database, request)
+    stored = _look_up(database, request)
     known, total = stored.messages, len(request.messages)
     if known == total:
         return Imported(known, 0, differing=tuple(stored.differing))
@@ -72,7 +72,7 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
     return Imported(known, total - known, flushed)
 
 
-def _known(database: Database, request: PutRequest) -> KnownMessagesRow:
+def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
     ids = [message.id for message in request.messages]
     digests = [message.digest for message in request.messages]
     (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids, digests=digests))

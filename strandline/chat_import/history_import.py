@@ -42,7 +42,7 @@ OTHER_REASONS = "other reasons"
 _NO_USER = "names no user; say whose it is with --user"
 _DIFFERS = (
     "is here with other content, which stays: it was changed since it was imported, or is of another"
-    " database, to be told apart with --source-name"
+    " database; --source-name tells two apart"
 )
 
 

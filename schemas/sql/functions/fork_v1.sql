@@ -138,7 +138,8 @@ BEGIN
             ORDER BY b.through_seq DESC, b.ordinal DESC LIMIT 1
         ), done AS MATERIALIZED (
             SELECT t.*, CASE
-                WHEN derived.pipeline IN ('facts', 'vectors') OR derived.entry_scope = 'owner' THEN gen_random_uuid()
+                WHEN derived.pipeline IN ('facts', 'vectors') OR derived.entry_scope = 'owner'
+                    THEN md5(state_batch::text || t.event_id::text)::uuid
                 ELSE state_batch END AS new_batch
             FROM twins t WHERE CASE
                 WHEN derived.pipeline = 'facts' OR derived.entry_scope = 'owner' THEN true

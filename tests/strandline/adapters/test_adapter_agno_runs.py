@@ -30,6 +30,7 @@ from agno.tools import Function
 
 from strandline import Memory
 from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of, runs
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.cli.entry import run
 from strandline.producers.execution import OperationRunner
 from strandline.schemas.errors import DatabaseUnavailableError
@@ -682,3 +683,29 @@ def test_whatever_a_run_holds_can_be_put(messages: list[AgnoMessage]) -> None:
     assert [stored_form(message).role for message in made] == [message.role for message in made]
     calls = [call["id"] for message in made for call in message.tool_calls or ()]
     assert {message.tool_call_id for message in made if message.role == "tool"} <= set(calls)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "get", "remove"]), st.integers(0, 5)), max_size=40)
+
+
+@given(steps=STEPS, size=st.integers(1, 4))
+def test_what_was_used_longest_ago_leaves_first(steps: list[tuple[str, int]], size: int) -> None:
+    mapping: RecentlyUsed[int, int] = RecentlyUsed(size)
+    model: dict[int, int] = {}
+    for number, (step, key) in enumerate(steps):
+        if step == "put":
+            model.pop(key, None)
+            model[key] = number
+            mapping.put(key, number)
+            if len(model) > size:
+                del model[next(iter(model))]
+        elif step == "get":
+            assert mapping.get(key) == model.get(key)
+            if key in model:
+                model[key] = model.pop(key)
+        else:
+            model.pop(key, None)
+            mapping.remove(key)
+        assert mapping.items() == list(model.items())
+    mapping.clear()
+    assert mapping.items() == []

@@ -214,7 +214,7 @@ def test_rows_of_another_database_with_the_same_numbers_are_reported_or_told_apa
     import_all(source("a"), database_url)
     other = import_all(source("b"), database_url)
     assert (other.progress.added, other.progress.known, other.progress.left_out) == (0, 0, 3)
-    assert {"to be told apart with --source-name" in reason for reason in other.reasons.values()} == {True}
+    assert {"--source-name tells two apart" in reason for reason in other.reasons.values()} == {True}
     for added, known in ((3, 0), (0, 3)):
         named = import_all(source("b"), database_url, source_name="b")
         assert (named.progress.added, named.progress.known, named.omissions) == (added, known, [])
