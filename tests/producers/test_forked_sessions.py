@@ -154,6 +154,10 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
     with pytest.raises(ConfigurationError, match="no user"):
         alone.fork()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(3,)]
+    # A name that a refused fork was to have is free for anyone.
+    with pytest.raises(NotFoundError):
+        memory.fork("next", through_seq=99)
+    make_memory("next", user_id="bo", memory_blocks=[]).put(user("mine"))
 
 
 @pytest.mark.parametrize("kind", ["rewind", "replace", "pop", "reset"])
