@@ -6,7 +6,6 @@ from collections.abc import Sequence
 
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
-from strandline.producers.memory_parts.delivery import MemoryDelivery
 from strandline.producers.runs.add import AddedRun, RunRequest, add_run, name_messages
 from strandline.producers.runs.history import RunHistoryRequest, run_history
 from strandline.producers.runs.run import (
@@ -24,7 +23,7 @@ from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
 
-class MemoryRuns(MemoryCorrections, MemoryDelivery):
+class MemoryRuns(MemoryCorrections):
     """The methods of ``SessionMemory`` for runs: what one run of an agent brought, under an id."""
 
     def add_run(
@@ -169,6 +168,3 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             None if agent_id is None else check_name("agent_id", agent_id),
             None if team_id is None else check_name("team_id", team_id),
         )
-
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
-        raise NotImplementedError
