@@ -8,12 +8,11 @@ from functools import partial
 from uuid import UUID
 
 from strandline.pipelines.facts.editing.recording import clear_facts, edit_facts
+from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
-from strandline.producers.facts.listing import check_count
-from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import check_name
@@ -142,14 +141,8 @@ class NamespaceFacts(CaptureSettings):
 
     def _users_operation(self, limit: int, after: str | None) -> Operation[UserPage]:
         place = None if after is None else check_name("after", after)
-        return users_page(self._namespace, _users_limit(limit), place)
-
-
-def _users_limit(limit: int) -> int:
-    number = check_count("limit", limit, OWNERS_PER_PAGE)
-    if number == 0:
-        raise InvalidMessageError("limit", "must be above 0")
-    return number
+        number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
+        return users_page(self._namespace, number, place)
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.figures import (
     MAX_TOPICS_LISTED,
@@ -13,7 +14,7 @@ from strandline.producers.facts.figures import (
     owner_figures,
     owner_topics,
 )
-from strandline.producers.facts.listing import FactFilter, check_count, checked_limit
+from strandline.producers.facts.listing import FactFilter, checked_limit
 from strandline.producers.model_calls import payer_of
 from strandline.producers.search.choice import (
     MAX_CONSIDERED_FACTS,
@@ -117,7 +118,7 @@ class FactLookups:
                 owner=self._owner,
                 question=question,
                 limit=checked_limit(limit),
-                among=check_count("among", among, MAX_CONSIDERED_FACTS),
+                among=check_count("among", among, most=MAX_CONSIDERED_FACTS),
                 filters=FactFilter.check(topics, agent_id, team_id),
                 ask_model=partial(self._resources.ask_model, model=name),
                 payer=payer_of(self._owner, self._resources.settings),
@@ -126,4 +127,4 @@ class FactLookups:
         )
 
     def _topics_operation(self, limit: int) -> Operation[list[TopicCount]]:
-        return owner_topics(self._owner, check_count("limit", limit, MAX_TOPICS_LISTED))
+        return owner_topics(self._owner, check_count("limit", limit, most=MAX_TOPICS_LISTED))

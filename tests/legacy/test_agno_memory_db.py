@@ -136,7 +136,7 @@ def test_ten_rows_are_read_unless_more_are_asked_for(db: StrandlineMemoryDb) -> 
     assert texts(db.read_memories("ana", limit=2, sort="asc")) == ["Fact 00.", "Fact 01."]
     assert len(db.read_memories("ana", limit=None)) == 12
     assert db.read_memories("ana", limit=0) == []
-    with pytest.raises(InvalidMessageError, match="limit"):
+    with pytest.raises(ConfigurationError, match="limit"):
         db.read_memories("ana", limit=-1)
     db.upsert_memory(row("r1", "Rui rows.", "rui"))
     assert len(db.read_memories(limit=None)) == 13

@@ -20,6 +20,7 @@ from langgraph.store.base import (
 )
 
 from strandline.adapters.langgraph.vector_index import VectorIndex, Vectors
+from strandline.producers.arguments import check_count
 from strandline.producers.items.filters import check_filter
 from strandline.producers.items.operations import Answer, Request, StoredItem
 from strandline.producers.items.paths import (
@@ -36,7 +37,6 @@ from strandline.producers.items.requests import (
     ItemPut,
     ItemSearch,
     PathList,
-    check_count,
     check_key,
     check_ttl,
     value_json,

@@ -117,8 +117,10 @@ def test_what_it_does_not_take_is_refused_with_what_to_do(option: dict[str, Any]
 
 def test_names_and_numbers_are_checked_when_it_is_made() -> None:
     wrong: Any
-    for wrong in ({"namespace": ""}, {"max_memories": -1}, {"max_memories": 1_001}):
-        with pytest.raises(InvalidMessageError):
+    with pytest.raises(InvalidMessageError):
+        StrandlineMemoryManager(namespace="")
+    for wrong in ({"max_memories": -1}, {"max_memories": 1_001}):
+        with pytest.raises(ConfigurationError):
             StrandlineMemoryManager(**wrong)
     for wrong in ({"wait": "soon"}, {"token_limit": -1}):
         with pytest.raises(ConfigurationError):
