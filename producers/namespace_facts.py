@@ -77,7 +77,7 @@ class NamespaceFacts(CaptureSettings):
         return self._namespace
 
     def users(self, *, limit: int = 50, after: str | None = None) -> UserPage:
-        """A page of the users who have a session, by name, each with their figures.
+        """A page of the users who have a session or were given facts, by name, each with their figures.
 
         ``limit`` is at most 200; ``after`` is that of the page before.
         """

@@ -72,5 +72,7 @@ def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[Facts
     payloads = {fact.id: fact.payload for fact in facts}
     actors = {fact.id: fact.actor for fact in facts}
     added = yield from recording.add_facts_once(owner.shard_key, payloads, actors)
-    yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
+    yield from fetch(
+        NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace, user_id=owner.user_id)
+    )
     return FactsImported(len(payloads) - added, added)

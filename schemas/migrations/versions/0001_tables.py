@@ -36,6 +36,7 @@ WITHOUT_STATISTICS = {
     ),
     "fact_candidate": ("text", "topics", "said_by", "about_date"),
     "fact_event": ("payload", "traces", "actor"),
+    "fact_owner": ("user_id",),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
     "policy_change": ("before", "after", "actor"),
@@ -472,10 +473,12 @@ def upgrade() -> None:
         "fact_owner",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("fact_owner_pkey")),
         schema=schema,
         comment="The namespace of an owner whom people gave facts, even without any session",
     )
+    op.create_index("fact_owner_by_user", "fact_owner", ["namespace", "user_id"], schema=schema)
     op.create_table(
         "fact_revision",
         sa.Column("shard_key", sa.Uuid(), nullable=False),

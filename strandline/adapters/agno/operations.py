@@ -48,7 +48,7 @@ class MemoryPage:
 
 
 def owners_of(namespace: str, user_id: str | None) -> Operation[list[Owner]]:
-    """The user's facts; without a user, those of all users of the namespace that have a session.
+    """The user's facts; without a user, those of all users of the namespace.
 
     Raises:
         InvalidMessageError: there are too many users for one read, or ``user_id`` is not a valid name.
