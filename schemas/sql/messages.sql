@@ -96,6 +96,14 @@ JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.ses
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 ORDER BY m.seq LIMIT %(page_size)s
 
+-- name: log_state
+-- By which it is known that nothing of a log was taken back, replaced or reset.
+-- params: shard_key uuid, session_key uuid
+-- row: incarnation uuid, corrections integer
+-- repeatable
+SELECT s.incarnation, s.corrections FROM strandline.session s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
 -- name: newest_seqs
 -- The numbers of the newest messages of a log, the newest first; without a filter, so the primary key has all of it.
 -- params: shard_key uuid, session_key uuid, limit bigint, offset bigint

@@ -156,6 +156,23 @@ class History(Query[HistoryRow]):
         self.values = (after_seq, shard_key, session_key, page_size)
 
 
+class LogStateRow(NamedTuple):
+    incarnation: UUID
+    corrections: int
+
+
+class LogState(Query[LogStateRow]):
+    """By which it is known that nothing of a log was taken back, replaced or reset."""
+
+    __slots__ = ()
+    name = "log_state"
+    repeatable = True
+    row = LogStateRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
 class NewestSeqsRow(NamedTuple):
     seq: int
 

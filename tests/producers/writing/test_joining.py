@@ -322,3 +322,19 @@ def test_an_engine_on_another_driver_is_refused(make_memory: MakeMemory) -> None
     with pytest.raises(ConfigurationError, match="psycopg"):
         memory.get()
     engine.dispose()
+
+
+def test_an_engine_on_asyncpg_is_refused(make_memory: MakeMemory) -> None:
+    pytest.importorskip("asyncpg")
+    sqlalchemy_asyncio = pytest.importorskip(
+        "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
+    )
+
+    async def main() -> None:
+        engine = sqlalchemy_asyncio.create_async_engine("postgresql+asyncpg://postgres@127.0.0.1/postgres")
+        memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+        with pytest.raises(ConfigurationError, match="psycopg"):
+            await memory.aget()
+        await engine.dispose()
+
+    asyncio.run(main())
