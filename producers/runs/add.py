@@ -32,7 +32,7 @@ from strandline.producers.writing.correct import (
     Correction,
     Replacement,
     replace_content,
-    rewind_unchanged,
+    rewind_if_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
@@ -226,7 +226,7 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
 def _change(
     request: RunRequest, difference: _Difference, marks: LogMarksRow | None
 ) -> Operation[_Outcome | None]:
-    """Make the difference; None if the log changed meanwhile, and nothing was done."""
+    """Make the difference; None if the log changed meanwhile: then compare again, since nothing was done."""
     if not difference.additions and not difference.former_seqs:
         return _Outcome(difference.kept_seqs)
     behind = yield from _messages_behind(request, difference)
@@ -236,7 +236,7 @@ def _change(
     if marks is None or difference.start is None or not (difference.former_seqs or behind):
         return (yield from _put_difference(request, difference, (), ()))
     try:
-        taken = yield from rewind_unchanged(
+        taken = yield from rewind_if_unchanged(
             request.record.identity,
             difference.start,
             uuid4(),

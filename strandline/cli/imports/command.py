@@ -10,8 +10,8 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
-from strandline.chat_import.chat_import import Whose, check_readable
 from strandline.chat_import.history_import import Target
+from strandline.chat_import.lines_import import Whose, check_readable
 from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.imports.chat_lines import import_lines
 from strandline.cli.imports.history import MAX_PRINTED_OMISSIONS, import_history
