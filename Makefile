@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-facts bench-recall bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-facts bench-recall bench-redaction bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -76,6 +76,9 @@ bench-facts: $(VENV)/.demo-ready ## set up, then measure facts, by your model if
 
 bench-recall: $(VENV)/.bench-ready ## set up, then measure what searches find and reads give, about 10 minutes (ARGS='--only search', '--quick')
 	@$(BIN)/python -m bench.recall $(ARGS)
+
+bench-redaction: $(VENV)/.test-ready ## set up, then measure the redaction hook that ships (ARGS='--data FOLDER --show')
+	@$(BIN)/python -m bench.redaction $(ARGS)
 
 bench-weighting: $(VENV)/.demo-ready ## set up, then try other weightings of a search
 	@$(BIN)/python -m bench.recall.weighting $(ARGS)

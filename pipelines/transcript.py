@@ -59,6 +59,7 @@ def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list
     rows = fetcher.fetch(
         BatchMessages(
             shard_key=batch.lane.shard_key,
+            generation_id=batch.lane.generation_id,
             session_keys=[event.session_key for event in batch.events],
             from_seqs=[event.from_seq for event in batch.events],
             through_seqs=[event.through_seq for event in batch.events],

@@ -12,11 +12,15 @@ from typing import Any, Protocol, TypeVar
 import psycopg
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
 from strandline.schemas.postgres.caller_connection import driver_connection
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.settings import Settings
@@ -32,8 +36,36 @@ class Resources(Protocol):
     def settings(self) -> Settings: ...
 
     @property
+    def redaction(self) -> Redaction | None:
+        """The hooks that the settings name for what is to be stored; None: none.
+
+        Raises:
+            ConfigurationError: one of them cannot be loaded.
+        """
+        ...
+
+    @property
+    def compliance(self) -> Compliance | None:
+        """The compliance hook of this process, if there is one; the first use imports it.
+
+        Raises:
+            ConfigurationError: it cannot be imported, or is not a function.
+        """
+        ...
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        """Which namespaces have their reads recorded in the audit trail."""
+        ...
+
+    @property
     def windows(self) -> WindowCache:
         """The windows that this process has read before."""
+        ...
+
+    @property
+    def content(self) -> ContentCodec:
+        """Seals and opens the content of encrypted namespaces."""
         ...
 
     @property
@@ -109,14 +141,15 @@ class OperationRunner:
         """
         if connection is not None:
             joined = driver_connection(connection, psycopg.Connection)
-            return Transaction(joined, self._schema).run(operation)
+            return Transaction(joined, self._schema, self._resources.content).run(operation)
         return self._resources.database().run(operation)
 
     async def arun(self, operation: Operation[T], connection: object | None = None) -> T:
         """Async twin of ``run``."""
         if connection is not None:
             joined = driver_connection(connection, psycopg.AsyncConnection)
-            return await AsyncTransaction(joined, self._schema).run(operation)
+            transaction = AsyncTransaction(joined, self._schema, self._resources.content)
+            return await transaction.run(operation)
         database = await self._resources.async_database()
         return await database.run(operation)
 

@@ -9,7 +9,9 @@ from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
     check_seq,
@@ -24,6 +26,7 @@ from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.execution import Resources
 from strandline.producers.memory_parts.history import MemoryHistory
+from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
@@ -39,7 +42,7 @@ from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Atomic, Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
@@ -49,7 +52,7 @@ from strandline.schemas.values.identity import (
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
+class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -66,6 +69,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        redaction: applied to what is put; default: the hooks that the settings name.
     """
 
     def __init__(
@@ -80,8 +84,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         part_tokens: Mapping[str, int] | None = None,
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
+        redaction: Redaction | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key)
+        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
@@ -114,7 +119,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner)
+        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -138,7 +143,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         the same ``seq`` and adds nothing.
 
         Raises:
-            InvalidMessageError: it cannot be stored as given.
+            InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             ConflictError: its id was already used with different content.
             OwnerError: the session belongs to another owner.
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
@@ -191,7 +197,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         if not messages:
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
-        imported = import_messages(self._resources.database(), request)
+        request.act = "import"
+        database = self._resources.database()
+        imported = import_messages(database, database.run(self._check_act(request)))
         self._announce_flush(imported.flushed, connection=None)
         return imported
 
@@ -226,10 +234,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             DatabaseUnavailableError: Postgres cannot be reached.
         """
         return self._runner.run(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -247,10 +259,14 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     ) -> MemoryContext:
         """Async twin of ``get``."""
         return await self._runner.arun(
-            read(
-                self._read_request(
-                    input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                )
+            self._record_read(
+                "read",
+                read(
+                    self._read_request(
+                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
+                    )
+                ),
+                connection,
             ),
             connection,
         )
@@ -271,11 +287,11 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
         Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
         on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
-        self._runner.run(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        self._runner.run(self._reset_operation(check_flag("derived", derived)), connection)
 
     async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
         """Async twin of ``reset``."""
-        await self._runner.arun(reset(self._identity, derived=check_flag("derived", derived)), connection)
+        await self._runner.arun(self._reset_operation(check_flag("derived", derived)), connection)
 
     def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
@@ -290,8 +306,12 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     def _changing_policy(
         self, change: PolicyChange, actor: str | None, connection: object | None
     ) -> Operation[PolicySet]:
-        who = None if actor is None else check_name("actor", actor)
-        return set_policy(self._identity, change, who, in_callers_transaction=connection is not None)
+        changing = partial(set_policy, self._identity, change, in_callers_transaction=connection is not None)
+        return self._recorder.carry_out(Act.here("policy", actor=actor), changing)
+
+    def _reset_operation(self, derived: bool) -> Operation[None]:
+        resetting = partial(reset, self._identity, derived=derived)
+        return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
@@ -316,10 +336,37 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
     def _put_all(
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        request = self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        most = self._resources.settings.max_messages_per_put
+        if self._redaction is not None:
+            return self._put_redacted(messages, accept, most, in_callers_transaction)
+        request = self._check_put(messages, max_messages=most)
+        if self._resources.compliance is not None:
+            return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _put_redacted(
+        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        """The same, off the event loop as far as a hook of the application runs."""
+        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
+        return (yield from self._put_checked(request, accept, in_callers_transaction))
+
+    def _put_checked(
+        self, request: PutRequest, accept: Accept, in_callers_transaction: bool
+    ) -> Operation[PutResult]:
+        request = yield from self._check_act(request)
+        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
+
+    def _check_act(self, request: PutRequest) -> Operation[PutRequest]:
+        """The put with the flags of the compliance hook, which may refuse it."""
+        messages = [message.source for message in request.messages]
+        act = yield from self._recorder.check(request.make_act(), messages=messages)
+        request.flags = act.flags
+        return request
+
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         return PutRequest.check(
             messages,
             identity=self._identity,
@@ -328,17 +375,27 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory):
             part_tokens=self._part_tokens,
             limits=self._put_limits,
             max_messages=max_messages,
+            redaction=None if is_redacted else self._redaction,
         )
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        result: PutResult = yield Atomic(partial(self._replace_messages, messages))
-        return result
-
-    def _replace_messages(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
-        put = self._put_all(messages, put_whole, in_callers_transaction=True) if messages else None
-        yield from reset(self._identity, derived=False)
-        return (yield from put) if put is not None else PutResult([], None)
+        request: PutRequest | None = None
+        if messages:
+            limit = self._resources.settings.max_messages_per_put
+            check = partial(self._check_put, messages, max_messages=limit)
+            request = check() if self._redaction is None else (yield Run(check))
+            request.act = None  # all of it is one act
+        act = Act.here("set", count=len(messages))
+        kept = [] if request is None else [message.source for message in request.messages]
+        changing = partial(self._replace_messages, request)
+        return (yield from self._recorder.change(act, changing, messages=kept))
+
+    def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
+        yield from reset(self._identity, None, derived=False)
+        if request is None:
+            return PutResult([], None)
+        return (yield from put_messages(request, put_whole, in_callers_transaction=True))
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

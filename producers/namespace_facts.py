@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from uuid import UUID
 
-from strandline.pipelines.facts.editing.recording import clear_facts, edit_facts
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.facts.editing.recording import clear_facts
+from strandline.pipelines.facts.edits import open_fact_lanes
 from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
@@ -15,7 +17,7 @@ from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import Owner, check_name
 
 # How many owners one statement looks at.
 OWNERS_PER_PAGE = 200
@@ -125,7 +127,7 @@ class NamespaceFacts(CaptureSettings):
         while after is not None:
             page = self._runner.run(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, self._runner.run(edit_facts(owner, partial(clear_facts, owner, actor))))
+                yield Clearing(1, self._runner.run(self._clearing(owner, actor)))
             after = page.last
 
     async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
@@ -134,15 +136,25 @@ class NamespaceFacts(CaptureSettings):
         while after is not None:
             page = await self._runner.arun(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(
-                    1, await self._runner.arun(edit_facts(owner, partial(clear_facts, owner, actor)))
-                )
+                yield Clearing(1, await self._runner.arun(self._clearing(owner, actor)))
             after = page.last
+
+    @property
+    def _whom(self) -> str:
+        return self._namespace
+
+    def _clearing(self, owner: UUID, actor: str | None) -> Operation[int]:
+        recorder = replace(self._recorder, whom=Owner(self._namespace, None, owner))
+        act = Act.here("facts.clear", actor=actor)
+        yield from open_fact_lanes(owner)
+        clearing = partial(clear_facts, owner, actor)
+        return (yield from recorder.change(act, clearing, lambda act, cleared: replace(act, count=cleared)))
 
     def _users_operation(self, limit: int, after: str | None) -> Operation[UserPage]:
         place = None if after is None else check_name("after", after)
         number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
-        return users_page(self._namespace, number, place)
+        page = users_page(self._namespace, number, place)
+        return self._recorder.read(Act.here("directory.read"), page)
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from datetime import date
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
 
-from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
+from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.producers.audit.carrying_out import is_done
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
 from strandline.producers.facts.capturing import CaptureLevel
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
-from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
+from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import (
     Fact,
     FactFilter,
@@ -29,6 +40,7 @@ from strandline.producers.facts.listing import (
 )
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
 
@@ -39,15 +51,21 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
     a deleted fact does not come back from earlier messages, and a corrected one stays corrected; a fact that
     a user states again later is new. An edit waits for a worker that is writing facts of this owner.
-    ``actor`` names the person, and is stored with the event.
+    ``actor`` names the person, and is stored with the event.  A redaction hook of the settings is applied to
+    the texts of an edit.
 
-    All methods raise InvalidMessageError for an argument that cannot be used, and DatabaseUnavailableError
-    when Postgres cannot be reached; those that edit, UnknownPipelineError before any worker has ever run.
+    All methods raise InvalidMessageError for an argument that cannot be used, or that a redaction hook
+    refuses, and DatabaseUnavailableError when Postgres cannot be reached; those that edit, RedactionError if
+    a hook fails, and UnknownPipelineError before any worker has ever run.
     """
 
     @property
+    def _whom(self) -> Owner:
+        return self._owner
+
+    @property
     def _capture_level(self) -> CaptureLevel:
-        return CaptureLevel(self._owner.namespace, self._owner.shard_key)
+        return CaptureLevel(self._owner.namespace, self._owner)
 
     @property
     def namespace(self) -> str:
@@ -60,11 +78,11 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
     def get(self, fact_id: UUID | str) -> Fact | None:
         """One fact of this owner, even if it ended; None if no fact has this id."""
-        return self._runner.run(get_fact(self._owner, fact_id))
+        return self._runner.run(self._record_read("facts.read", get_fact(self._owner, fact_id)))
 
     async def aget(self, fact_id: UUID | str) -> Fact | None:
         """Async twin of ``get``."""
-        return await self._runner.arun(get_fact(self._owner, fact_id))
+        return await self._runner.arun(self._record_read("facts.read", get_fact(self._owner, fact_id)))
 
     def list(
         self,
@@ -182,7 +200,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._edit(partial(self._add_operation, wording, actor)))
+        return self._runner.run(self._adding(wording, actor))
 
     async def aadd(
         self,
@@ -199,7 +217,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._edit(partial(self._add_operation, wording, actor)))
+        return await self._runner.arun(self._adding(wording, actor))
 
     def replace(
         self,
@@ -217,7 +235,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         earlier messages.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        return self._runner.run(self._replacing(fact_id, wording, actor))
 
     async def areplace(
         self,
@@ -230,63 +248,111 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._edit(partial(self._replace_operation, fact_id, wording, actor)))
+        return await self._runner.arun(self._replacing(fact_id, wording, actor))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._edit(partial(self._delete_operation, fact_id, actor)))
+        return self._runner.run(self._deleting(fact_id, actor))
 
     async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._edit(partial(self._delete_operation, fact_id, actor)))
+        return await self._runner.arun(self._deleting(fact_id, actor))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._runner.run(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
+        return self._runner.run(self._clearing(actor))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._runner.arun(self._edit(partial(clear_facts, self._owner.shard_key, actor)))
+        return await self._runner.arun(self._clearing(actor))
 
     def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return self._runner.run(self._judging(fact_id, judged, actor))
 
     async def afeedback(
         self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._edit(partial(self._judge_operation, fact_id, judged, actor)))
+        return await self._runner.arun(self._judging(fact_id, judged, actor))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._edit(partial(import_facts, self._owner, facts)))
+        return self._runner.run(self._importing(facts))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
-        return list_facts(self._owner, page, filters)
+        listing = list_facts(self._owner, page, filters)
+        return self._recorder.read(
+            Act.here("facts.read"), listing, lambda act, page: replace(act, count=len(page))
+        )
 
     def _search_operation(
         self, query: str, limit: int, first_n: int | None, last_n: int | None, filters: FactFilter
     ) -> Operation[Sequence[FoundFact]]:
         number, embed_query = checked_limit(limit), self._resources.embed_query
         if first_n is None and last_n is None:
-            return search_facts(self._owner, query, number, filters, embed_query)
+            found = search_facts(self._owner, query, number, filters, embed_query)
+            return self._record_read("facts.search", found)
         end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
-        return search_end(self._owner, query, end, filters, embed_query)
+        found_end = search_end(self._owner, query, end, filters, embed_query)
+        return self._record_read("facts.search", found_end)
 
-    def _edit(self, change: Callable[[], Operation[T]]) -> Operation[T]:
-        return edit_facts(self._owner.shard_key, change)
+    def _edit(
+        self,
+        kind: str,
+        change: Callable[[], Operation[T]],
+        actor: str | None = None,
+        describe: Callable[[Act, T], Act | None] = is_done,
+        text: str | None = None,
+    ) -> Operation[T]:
+        """Carry out a change in one transaction, with the act in the audit trail."""
+        act = Act.here(kind, actor=actor)
+        yield from open_fact_lanes(self._owner.shard_key)
+        return (yield from self._recorder.change(act, change, describe, text=text))
+
+    def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+        wording = yield from redact_wording(wording, self._redaction)
+        adding = partial(self._add_operation, wording, actor)
+        return (yield from self._edit("facts.add", adding, actor, text=wording.text))
+
+    def _replacing(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+        wording = yield from redact_wording(wording, self._redaction)
+        replacing = partial(self._replace_operation, fact_id, wording, actor)
+        return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
+
+    def _deleting(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
+        return self._edit("facts.delete", partial(self._delete_operation, fact_id, actor), actor)
+
+    def _clearing(self, actor: str | None) -> Operation[int]:
+        clearing = partial(clear_facts, self._owner.shard_key, actor)
+        return self._edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
+
+    def _judging(
+        self, fact_id: UUID | str, feedback: str | None, actor: str | None
+    ) -> Operation[Fact | None]:
+        feedback = yield from redact_feedback(feedback, self._redaction)
+        judging = partial(self._judge_operation, fact_id, feedback, actor)
+        return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
+
+    def _importing(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+        facts = yield from redact_imported(facts, self._redaction)
+        importing = self._edit(
+            "facts.import",
+            partial(import_facts, self._owner, facts),
+            describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
+        )
+        return (yield from importing)
 
     def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)

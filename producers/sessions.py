@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.producers.arguments import check_page_size, check_seq
 from strandline.schemas.errors import OwnerError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
@@ -21,10 +21,13 @@ SessionKind = Literal["chat", "source", "instruction"]
 def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:
     """Write the directory entry of a new session, which fixes the session's owner.
 
+    If the namespace's content is sealed, the owner has keys after that.
+
     ``kind``: other sessions than chats keep what facts come from, and no list of sessions shows them.
 
     Raises:
         OwnerError: the session belongs to another owner.
+        KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
     rows = yield from fetch(
         ClaimSession(
@@ -38,6 +41,8 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     )
     if rows:
         check_owner(identity, rows[0].owner_key)
+        if rows[0].is_encrypted:
+            yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
     else:  # another process claimed it in this very moment, after our snapshot
         yield from check_unowned(identity)
 

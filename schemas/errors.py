@@ -60,8 +60,26 @@ class ConflictError(StrandlineError):
     """A message id was used again in its session with other content; nothing was stored."""
 
 
+class RedactionError(StrandlineError):
+    """A redaction hook failed, took too long, or returned no text: nothing was stored, or sent to a model."""
+
+
+class RefusalError(StrandlineError):
+    """Raised by a redaction hook or an overflow handler of the application: it refuses what it was given.
+
+    Its sentence is shown to whoever put the message, or kept with the dead letter: it quotes no text.
+    """
+
+
 class DeliveredError(StrandlineError):
     """What was delivered to the pipelines stands in the way of a correction; nothing was changed."""
+
+
+class ActRefusedError(StrandlineError):
+    """The application's compliance hook refuses the act; nothing was stored or changed.
+
+    A hook raises it itself, with the reason, to refuse an act.
+    """
 
 
 class OwnerError(StrandlineError):
@@ -100,6 +118,14 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     """
 
 
+class SealedContentError(StrandlineError):
+    """Sealed content cannot be read: its key is missing or wrong, or it was changed; none of it is shown."""
+
+
+class KeyUnavailableError(SealedContentError):
+    """A keyring has no such key, cannot be asked, or its key is not the one that wrapped the owner's keys."""
+
+
 class BrokerUnavailableError(StrandlineError):
     """The broker does not answer a worker that is starting; puts and reads go on without the broker."""
 
@@ -114,6 +140,10 @@ class EmbeddedUnavailableError(ConfigurationError):
 
 class UndecodableEventError(StrandlineError):
     """A stored event has a version or form that this release cannot read."""
+
+
+class ArchiveError(StrandlineError):
+    """An archive cannot be used now, or does not hold what it is to hold; nothing was removed from a log."""
 
 
 class ReplayError(StrandlineError):
@@ -180,6 +210,26 @@ class BudgetError(TransientModelError):
 
 class BlockWaitsError(TransientModelError):
     """No thread is free for code of custom blocks: the block was not called, and the work waits."""
+
+
+class UnredactedError(TransientModelError):
+    """A redaction hook failed, so nothing was sent to the model; if that goes on, it is a dead letter."""
+
+    is_unpaid = True
+
+    def __init__(self, problem: str, *, counts: bool = True) -> None:
+        super().__init__(problem)
+        self.counts = counts
+
+
+class HandlerError(TransientModelError):
+    """An overflow handler failed: the event is handed to it again; if that goes on, it is a dead letter."""
+
+    is_unpaid = True
+
+    def __init__(self, problem: str, *, counts: bool = True) -> None:
+        super().__init__(problem)
+        self.counts = counts
 
 
 class PermanentModelError(ModelError):

@@ -45,6 +45,8 @@ MAX_PREFIX_CHARACTERS = 500
 Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
 # Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
 MAX_SECONDS = 2_000_000
+# Old data keys are deleted after twice that, when no process can seal with them any more.
+MAX_KEY_CACHE_SECONDS = 3_600.0
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
@@ -83,6 +85,18 @@ class Settings(BaseSettings):
     connect_timeout_seconds: Positive = 5.0
     statement_timeout_seconds: Positive = 30.0
 
+    # Encryption at rest: where the keys are that wrap the keys of owners; one of the three.
+    keyring_file: Folder | None = Field(None, description="a line for each key: its id, 32 bytes in base64")
+    keyring_keys: SecretStr | None = Field(None, description="the same lines, or divided by semicolons")
+    keyring: str | None = Field(None, description="name of an installed keyring (strandline.keyrings)")
+    key_cache_seconds: float = Field(
+        300.0,
+        ge=0,
+        le=MAX_KEY_CACHE_SECONDS,
+        allow_inf_nan=False,
+        description="how long a process keeps the unwrapped keys of an owner",
+    )
+
     # Bounds on what a put accepts.
     max_content_bytes: int = Field(1_000_000, ge=1)
     max_metadata_bytes: int = Field(16_384, ge=2)
@@ -118,6 +132,27 @@ class Settings(BaseSettings):
         60.0, description="longest time of one call of a custom block's code in a worker"
     )
 
+    # Hooks that may change texts: "contacts", entry points, "package.module:callable", comma-separated.
+    redact_before_storing: str = Field("", description="applied to messages and facts that are put")
+    redact_before_models: str = Field("", description="applied to what text models and embedders are sent")
+    redact_timeout_seconds: Positive = Field(
+        2.0, description="longest time of a hook for one message, or for one call of a model"
+    )
+    # What workers hand flushed messages to.
+    on_overflow: str = Field("", description="your overflow handler: package.module:callable")
+
+    # The audit trail.
+    audit_key: SecretStr | None = Field(None, description="secret of the seals of the audit trail")
+    audit_key_file: Folder | None = Field(None, description="keys of the seals, one a line: NAME SECRET")
+    audit_anchors: str = Field(
+        "", description="package.module:function, or an entry point, that keeps anchors"
+    )
+    audit_anchors_file: Folder | None = Field(None, description="a file that anchors are appended to")
+    audit_anchor_seconds: Positive = Field(60.0, description="how often a worker hands anchors over")
+    compliance: str = Field("", description="hook: package.module:function, or an entry point's name")
+    compliance_timeout_seconds: Positive = 1.0
+    compliance_failure: Literal["refuse", "allow"] = "refuse"
+
     # The libraries.
     public_apis_only: bool = Field(
         False, description="true: nothing undocumented of psycopg, Kombu and Celery is used; slower"
@@ -142,6 +177,9 @@ class Settings(BaseSettings):
     shutdown_grace_seconds: NotNegative = Field(20.0, description="after a signal, for batches in hand")
     sweep_interval_seconds: Positive = 1.0
     sweep_batch_size: int = Field(200, ge=1, le=10_000)
+    # Retention: how often a worker takes a turn, and how often all sessions are gone through.
+    retention_interval_seconds: Positive = 5.0
+    retention_pass_seconds: Positive = 3_600.0
     retry_base_seconds: Positive = 1.0
     retry_max_seconds: Positive = 60.0
     provider_probe_seconds: Positive = Field(
@@ -173,6 +211,11 @@ class Settings(BaseSettings):
     @classmethod
     def _model_url_can_be_used(cls, value: str | None) -> str | None:
         return None if value is None else check_model_url(value.strip())
+
+    @property
+    def has_keyring(self) -> bool:
+        """True when this process can unwrap the keys of encrypted namespaces."""
+        return (self.keyring_file, self.keyring_keys, self.keyring) != (None, None, None)
 
     @property
     def has_openai(self) -> bool:

@@ -3,9 +3,17 @@
 The public names.  ``import strandline`` loads no queue, no model client and no server.
 """
 
+from strandline.audit import Audit
 from strandline.facts import Facts
 from strandline.memory import Memory
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.pipelines.custom.contract import CustomBlock
+from strandline.pipelines.overflow.contract import OverflowEvent
+from strandline.pipelines.redaction.hook import Redactor
+from strandline.pipelines.upkeep.policies import RetentionAct
+from strandline.producers.audit.compliance import AttemptedAct
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -31,6 +39,8 @@ from strandline.producers.writing.correct import Correction
 from strandline.producers.writing.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
+    ActRefusedError,
+    ArchiveError,
     ConfigurationError,
     ConflictError,
     DatabaseBusyError,
@@ -44,19 +54,31 @@ from strandline.schemas.errors import (
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
+    RedactionError,
+    RefusalError,
     ReplayError,
     SchemaError,
     ServerLimitError,
     StrandlineError,
     UnknownPipelineError,
 )
+from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.policy import sliding_window, summary_window
+from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
+from strandline.schemas.values.retention import Retention
 
 __all__ = [
+    "ActPage",
+    "ActRefusedError",
+    "Acting",
+    "Anchor",
+    "ArchiveError",
+    "AttemptedAct",
     "AudioPart",
+    "Audit",
+    "AuditedAct",
     "BaseMemoryBlock",
     "Capture",
     "CaptureAct",
@@ -95,9 +117,15 @@ __all__ = [
     "NotFoundError",
     "Optimization",
     "OutcomeUnknownError",
+    "OverflowEvent",
     "OwnerError",
     "OwnerFigures",
+    "RedactionError",
+    "Redactor",
+    "RefusalError",
     "ReplayError",
+    "Retention",
+    "RetentionAct",
     "SchemaError",
     "ServerLimitError",
     "SessionRun",
@@ -107,9 +135,13 @@ __all__ = [
     "SummaryMemoryBlock",
     "TextPart",
     "TopicCount",
+    "TrailVerification",
     "UnknownPipelineError",
     "VectorMemoryBlock",
     "VideoPart",
+    "acting",
+    "current_acting",
+    "overflow_window",
     "sliding_window",
     "summary_window",
 ]

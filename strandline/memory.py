@@ -11,6 +11,8 @@ from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.custom.contract import BlockDefinition
+from strandline.pipelines.redaction.hook import Redactor
+from strandline.producers.arguments import check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
@@ -38,9 +40,10 @@ from strandline.schemas.values.policy import (
     PolicyChange,
     Unchanged,
     make_policy,
+    with_overflow,
 )
 from strandline.wiring.environment import settings_with
-from strandline.wiring.runtime import Consume, Pool, Runtime, runtime_for
+from strandline.wiring.runtime import Consume, Pool, Runtime, runtime_for, storing_redaction
 
 # Arguments of other memory classes, and what takes their place here.
 _ELSEWHERE = {
@@ -95,6 +98,8 @@ class Memory(SessionMemory):
         memory_template: str | None = None,
         shared_scope: str | None = None,
         idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
+        redact: Redactor | None = None,
+        on_overflow: bool = False,
         database_url: str | None = None,
         pool: Pool | None = None,
         schema: str | None = None,
@@ -120,6 +125,8 @@ class Memory(SessionMemory):
             memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
             shared_scope: a name in the namespace, in which sessions share what they flush; default: none.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
+            redact: a function of a text that returns it as it may be stored; after those of the settings.
+            on_overflow: workers hand what is flushed to the handler of ``STRANDLINE_ON_OVERFLOW``.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
             consume: with ``"background"``, threads of this process also consume events.
@@ -140,7 +147,7 @@ class Memory(SessionMemory):
             deliver=deliver,
             idle_seconds=idle_seconds,
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
-            pipelines=pipelines_of(blocks),
+            pipelines=_fed_pipelines(blocks, on_overflow),
             max_facts=max_facts_of(blocks),
             shared_scope=shared_scope,
         )
@@ -154,6 +161,7 @@ class Memory(SessionMemory):
             part_tokens=part_tokens,
             render=_template(memory_template),
             shared_key=_shared_key(namespace, shared_scope, blocks),
+            redaction=None if redact is None else storing_redaction(settings, redact),
         )
 
     def set_policy(
@@ -168,6 +176,7 @@ class Memory(SessionMemory):
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
         deliver: Deliver | None = None,
+        on_overflow: bool | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -181,7 +190,7 @@ class Memory(SessionMemory):
 
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
-                message_flush_size, deliver: as for ``from_defaults``; None: unchanged.
+                message_flush_size, deliver, on_overflow: as for ``from_defaults``; None: unchanged.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -200,6 +209,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         done = self._runner.run(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)
@@ -217,6 +227,7 @@ class Memory(SessionMemory):
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
         deliver: Deliver | None = None,
+        on_overflow: bool | None = None,
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
@@ -229,6 +240,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
         self._announce_flush(done.flushed, connection)
@@ -247,6 +259,11 @@ class Memory(SessionMemory):
         blocks = declare_blocks(memory_blocks, partial(_custom_blocks, self._resources.settings.blocks))
         _check_searched_scope(blocks, self._shared_key)
         return blocks
+
+
+def _fed_pipelines(blocks: Sequence[BaseMemoryBlock], on_overflow: bool) -> tuple[str, ...]:
+    pipelines = pipelines_of(blocks)
+    return with_overflow(pipelines, True) if check_flag("on_overflow", on_overflow) else pipelines
 
 
 def _policy_change(

@@ -19,6 +19,7 @@ from strandline.pipelines.replay.records import Replay, Selection
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 
 __all__ = [
@@ -73,4 +74,5 @@ def connect(settings: Settings | None = None) -> Database:
     if settings.database_url is None:
         raise ConfigurationError("Set STRANDLINE_DATABASE_URL: a replay needs to know its database.")
     url = settings.database_url.get_secret_value()
-    return Database.connect(ConnectionOptions.from_settings(url, settings, pool_size=2))
+    options = ConnectionOptions.from_settings(url, settings, pool_size=2)
+    return Database.connect(options, sealed_content(settings))

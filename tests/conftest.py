@@ -24,6 +24,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack, start_stack
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
 from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
@@ -31,7 +32,14 @@ from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pyt
     pytest_runtestloop,
 )
 from tests.support.ram_folder import make_ram_folder, remove
-from tests.support.servers.databases import forgo_durability, template, temporary_database
+from tests.support.servers.databases import (
+    ENCRYPTION,
+    TEST_KEYS,
+    forgo_durability,
+    seal_everything,
+    template,
+    temporary_database,
+)
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
@@ -46,6 +54,11 @@ PUBLIC_APIS_ONLY = os.environ.get("STRANDLINE_TEST_PUBLIC_APIS_ONLY", "").lower(
 hypothesis.settings.register_profile("strandline", deadline=None)
 hypothesis.settings.load_profile("strandline")
 
+
+if ENCRYPTION:
+    # For what is made before a test, too.
+    os.environ["STRANDLINE_KEYRING_KEYS"] = TEST_KEYS
+    seal_everything()
 
 needs_internals = pytest.mark.skipif(
     PUBLIC_APIS_ONLY,
@@ -130,6 +143,8 @@ def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     for name in list(os.environ):
         if name.startswith(("STRANDLINE_", "OPENAI_")):
             monkeypatch.delenv(name)
+    if ENCRYPTION:
+        monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", TEST_KEYS)
     monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
     if PUBLIC_APIS_ONLY:
@@ -214,7 +229,8 @@ def settings(database_url: str) -> Settings:
 
 @pytest.fixture
 def database(database_url: str, settings: Settings) -> Iterator[Database]:
-    opened = Database.connect(ConnectionOptions.from_settings(database_url, settings))
+    options = ConnectionOptions.from_settings(database_url, settings)
+    opened = Database.connect(options, sealed_content(settings))
     yield opened
     opened.close()
 

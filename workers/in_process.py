@@ -15,6 +15,7 @@ from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
+from strandline.workers.retaining import OpenArchive
 from strandline.workers.worker import Worker
 
 THREADS = 4
@@ -23,10 +24,16 @@ THREADS = 4
 class BackgroundRunner:
     """Drains lanes in daemon threads of this process until it is stopped."""
 
-    def __init__(self, database: Database, stages: Stages, settings: Settings) -> None:
+    def __init__(
+        self,
+        database: Database,
+        stages: Stages,
+        settings: Settings,
+        open_archive: OpenArchive | None = None,
+    ) -> None:
         self._hints: queue.SimpleQueue[Lane | None] = queue.SimpleQueue()
         self._names = frozenset(stages)
-        self.worker = Worker(database, stages, settings, ring=self.ring)
+        self.worker = Worker(database, stages, settings, ring=self.ring, open_archive=open_archive)
         self._threads = [
             threading.Thread(target=self._run, name=f"strandline-lane-{number}", daemon=True)
             for number in range(THREADS)

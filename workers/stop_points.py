@@ -12,11 +12,14 @@ from collections.abc import Callable
 from typing import get_args
 
 from strandline.pipelines.engine.engine import StopPoint
+from strandline.pipelines.upkeep.removal import StepPoint
 from strandline.schemas.errors import ConfigurationError
 
 
-def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
-    """A function for ``Engine.reach`` that acts on ``POINT:SIGNAL`` once; None makes one that does nothing.
+def stop_at(spec: str | None) -> Callable[[StopPoint | StepPoint], None]:
+    """A function for ``Engine.reach`` and for steps of retention that acts on ``POINT:SIGNAL`` once.
+
+    None makes one that does nothing.
 
     Raises:
         ConfigurationError: there is no such point or signal.
@@ -24,14 +27,15 @@ def stop_at(spec: str | None) -> Callable[[StopPoint], None]:
     if not spec:
         return lambda _point: None
     chosen, _, name = spec.partition(":")
-    if chosen not in get_args(StopPoint) or name not in signal.Signals.__members__:
+    points = (*get_args(StopPoint), *get_args(StepPoint))
+    if chosen not in points or name not in signal.Signals.__members__:
         raise ConfigurationError(
-            f"STRANDLINE_STOP_AT is {spec!r}; it must be one of {', '.join(get_args(StopPoint))}, a colon,"
+            f"STRANDLINE_STOP_AT is {spec!r}; it must be one of {', '.join(points)}, a colon,"
             " and a signal such as SIGKILL"
         )
     once = threading.Lock()
 
-    def reach(point: StopPoint) -> None:
+    def reach(point: StopPoint | StepPoint) -> None:
         if point == chosen and once.acquire(blocking=False):
             # To this very thread: sent to the process, another thread may take it, and this one goes on
             # for a moment, past the point.

@@ -16,7 +16,6 @@ from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
 
-from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.drain import Turn, drain, drain_next
 from strandline.pipelines.engine.engine import Engine, Outcome, StopPoint
@@ -24,6 +23,7 @@ from strandline.pipelines.engine.failure_logging import level_of
 from strandline.pipelines.engine.leases import LeaseTerms
 from strandline.pipelines.engine.retry import RetryPolicy
 from strandline.pipelines.engine.stage import Stages
+from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ShortenLeases
@@ -36,6 +36,8 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.retaining import OpenArchive, StepPoint, make_retaining
+from strandline.workers.sealing import Sealing
 from strandline.workers.sweep import Sweep
 
 logger = logging.getLogger("strandline.workers")
@@ -45,6 +47,9 @@ BUSY_SHARE = 0.75
 
 # A worker that has lost more than this share of its threads to code of custom blocks is to be restarted.
 LOST_SHARE = 0.25
+
+# How often the audit trail is sealed, in seconds.
+SEALING_SECONDS = 1.0
 
 # Seconds that a leaving worker waits for its claims, its heartbeat and its replay look-ups, each some
 # statements.
@@ -57,7 +62,8 @@ class Worker:
     Args:
         stages: the stages that this process serves.
         ring: passes hints on to the workers that serve their stages.
-        with_sweep: False leaves sweeping to other workers.
+        with_sweep: False leaves sweeping, and retention, to other workers.
+        open_archive: opens the archives that retention names; None leaves retention to other workers.
     """
 
     def __init__(
@@ -69,6 +75,8 @@ class Worker:
         ring: Ring,
         with_sweep: bool = True,
         reach: Callable[[StopPoint], None] = lambda _point: None,
+        open_archive: OpenArchive | None = None,
+        reach_step: Callable[[StepPoint], None] = lambda _point: None,
     ) -> None:
         self.worker_id: UUID = uuid4()
         self._database = database
@@ -108,6 +116,20 @@ class Worker:
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
         )
+        self._retaining = (
+            make_retaining(
+                database,
+                settings,
+                open_archive,
+                ring=ring,
+                is_ending=self._stopping.is_set,
+                reach=reach_step,
+            )
+            if with_sweep and open_archive is not None
+            else None
+        )
+        self._sealing = Sealing(database, settings)
+        self._sealer = Periodic("sealing", SEALING_SECONDS, self._sealing.tick) if with_sweep else None
 
     def start(self) -> None:
         """Register this worker, then start its heartbeat and its sweep.
@@ -120,6 +142,10 @@ class Worker:
         self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        if self._retaining is not None:
+            self._retaining.start()
+        if self._sealer is not None:
+            self._sealer.start()
         self._replaying.start()
 
     def drain(self, lane: Lane) -> Outcome:
@@ -186,6 +212,11 @@ class Worker:
         self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
+        if self._retaining is not None:
+            self._retaining.stop(CLAIM_SECONDS)
+        if self._sealer is not None:
+            self._sealer.stop()
+            self._sealing.close()
         self._take_over.stop()
         self._replaying.await_end(CLAIM_SECONDS)
         self.leave()
@@ -261,7 +292,7 @@ class Worker:
 
     def _tell_condition(self) -> None:
         """Write the condition into the worker's row if it has changed."""
-        lost = block_calls.late
+        lost = worker_calls.late
         if lost > LOST_SHARE * self._concurrency:
             self.on_threads_lost(lost)
         condition = self.condition.as_json(self.engine.troubles.current(), lost)

@@ -8,16 +8,15 @@ read.  The state is kept in Postgres; the object itself holds none.
 from __future__ import annotations
 
 import re
-import traceback
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Protocol, get_args
 
+from strandline.pipelines.own_code.raising import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_text
-from strandline.schemas.values.lanes import PIPELINES, STAGES, Scope
+from strandline.schemas.values.lanes import OVERFLOW, PIPELINES, STAGES, Scope
 from strandline.schemas.values.message import Message
 
 MAX_VERSION_CHARACTERS = 64
@@ -25,7 +24,7 @@ MAX_NAME_CHARACTERS = 64
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_.-]*")
 
 # Names that queues of ours have already.
-_TAKEN = frozenset({*PIPELINES, *STAGES, "default"})
+_TAKEN = frozenset({*PIPELINES, *STAGES, OVERFLOW, "default"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,12 +119,6 @@ def check_block_name(name: object) -> str:
             " '_', '-' or '.', beginning with a letter or '_'."
         )
     return text
-
-
-def place_in(error: BaseException) -> str:
-    """The line of code that raised, without the error's message."""
-    frame = traceback.extract_tb(error.__traceback__)[-1]
-    return f"{Path(frame.filename).name}:{frame.lineno}"
 
 
 def _make_block(source: type[Any], where: str) -> Any:

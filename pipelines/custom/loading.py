@@ -1,16 +1,15 @@
-"""Finding the custom blocks of an application: by entry points, and by ``STRANDLINE_BLOCKS``."""
+"""Finding code of an application: custom blocks, and functions that settings name."""
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from functools import lru_cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
 from typing import Any
 
-from strandline.pipelines.custom.contract import BlockDefinition, place_in
-from strandline.schemas.display.shown_text import quote
+from strandline.pipelines.custom.contract import BlockDefinition
+from strandline.pipelines.own_code.places import import_object
 from strandline.schemas.errors import ConfigurationError
 
 ENTRY_POINT_GROUP = "strandline.blocks"
@@ -41,38 +40,14 @@ def load_blocks(named: str) -> Mapping[str, BlockDefinition]:
 
 def _installed_blocks() -> Iterator[tuple[str, Any]]:
     for point in entry_points(group=ENTRY_POINT_GROUP):
-        yield f"{point.value} (entry point {point.name!r})", _import_object(point.value)
+        yield f"{point.value} (entry point {point.name!r})", _import(point.value)
 
 
 def _listed_blocks(named: str) -> Iterator[tuple[str, Any]]:
     for place in named.split(","):
         if place.strip():
-            yield place.strip(), _import_object(place.strip())
+            yield place.strip(), _import(place.strip())
 
 
-def _import_object(place: str) -> Any:
-    module, colon, attribute = place.partition(":")
-    if not colon or not module or not attribute:
-        raise ConfigurationError(
-            f"STRANDLINE_BLOCKS names {quote(place)}; write package.module:Class, several separated by"
-            " commas."
-        )
-    try:
-        value = importlib.import_module(module)
-        for name in attribute.strip().split("."):
-            value = getattr(value, name)
-    except Exception as error:
-        raise ConfigurationError(
-            f"The memory block {place} cannot be imported: {_problem(error, module)}."
-            " Is its package installed in this environment, or its folder on PYTHONPATH?"
-        ) from error
-    return value
-
-
-def _problem(error: Exception, module: str) -> str:
-    """The reason of a failed import; never the message of an error in the application's code, which may quote
-    anything.
-    """
-    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
-        return f"there is no module named {quote(str(error.name))}"
-    return f"{type(error).__name__} at {place_in(error)}"
+def _import(place: str) -> Any:
+    return import_object(place, "memory block", "STRANDLINE_BLOCKS")

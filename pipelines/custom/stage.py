@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.custom.contract import BlockDefinition, place_in
+from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
+from strandline.pipelines.own_code.raising import place_in
 from strandline.pipelines.states import add_state, latest_state
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import BlockCodeError, BlockWaitsError, InvalidMessageError
@@ -25,9 +26,6 @@ from strandline.schemas.values.message import Message, plain
 from strandline.schemas.values.stored_text import check_texts_within
 
 logger = logging.getLogger("strandline.blocks")
-
-# No more threads can be lost than these: then the blocks' work waits until the process is restarted.
-block_calls = BoundedCalls(1_000)
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +88,7 @@ class CustomStage:
         """
         what = f"{method}() of block {self.name!r}"
         try:
-            state = block_calls.within(
+            state = worker_calls.within(
                 self.timeout_seconds, partial(getattr(self.block.code, method), *arguments)
             )
         except NoPlaceError:
@@ -101,7 +99,7 @@ class CustomStage:
         except TimeLimitError:
             logger.error(
                 "a call of a block does not return; its thread is lost until this process ends",
-                extra={"action": "block_late", "block": self.name, "lost_threads": block_calls.late},
+                extra={"action": "block_late", "block": self.name, "lost_threads": worker_calls.late},
             )
             raise BlockCodeError(
                 f"{what} did not return within {self.timeout_seconds:g} seconds"

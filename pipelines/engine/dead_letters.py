@@ -14,7 +14,9 @@ from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.work.dead_letters import (
     DropLetter,
     ListDeadLetters,
@@ -22,6 +24,7 @@ from strandline.schemas.queries.work.dead_letters import (
     ReopenLane,
     ReviveEvent,
 )
+from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import DerivationKeys, Lane, pipeline_named
 
 logger = logging.getLogger("strandline.engine")
@@ -145,6 +148,7 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
             return Retry("void")
         again = tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id)) if letter.is_ordered else []
         refolded = len(again)
+        tx.fetch(_act("dead_letters.retry", letter))
     logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
     return Retry("due", refolded)
 
@@ -154,10 +158,28 @@ def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:
 
     The letter stays on record, with its reason and the time.  Returns False if it was gone already.
     """
-    dropped = bool(database.fetch(DropLetter(**letter.keys)))
+    with database.transaction() as tx:
+        dropped = bool(tx.fetch(DropLetter(**letter.keys)))
+        if dropped:
+            tx.fetch(_act("dead_letters.drop", letter))
     if dropped:
         logger.info("dead letter dropped", extra={"action": "dead_letter_dropped", **_where(letter)})
     return dropped
+
+
+def _act(kind: str, letter: DeadLetter) -> AppendAct:
+    """What was done with a dead letter, for the audit trail."""
+    session = SessionIdentity(
+        namespace=letter.namespace,
+        session_id=letter.session_id,
+        user_id=letter.user_id,
+        shard_key=letter.shard_key,
+        session_key=letter.session_key,
+        directory_key=letter.session_key,
+    )
+    detail = {"stage": letter.stage, "generation": letter.generation_id}
+    act = Act.here(kind, seq=letter.from_seq, count=letter.message_count, detail=detail)
+    return append_query(session, act)
 
 
 def _where(letter: DeadLetter) -> dict[str, str]:

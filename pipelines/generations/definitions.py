@@ -16,12 +16,20 @@ from strandline.pipelines.facts.extract import ExtractStage
 from strandline.pipelines.facts.merge import MergeStage
 from strandline.pipelines.generations.recipe import Recipe
 from strandline.pipelines.models.contract import TaskName
-from strandline.pipelines.models.factory import build_embedder, build_text_model, with_recorded_embedder
+from strandline.pipelines.models.factory import (
+    build_embedder,
+    build_text_model,
+    recorded_redaction,
+    with_recorded_embedder,
+    with_recorded_redaction,
+)
 from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.prompts.overrides import prompt_texts
 from strandline.pipelines.models.prompts.render import hash_of
+from strandline.pipelines.overflow.loading import LoadedHandler, load_handler
+from strandline.pipelines.overflow.stage import OverflowStage
 from strandline.pipelines.summary import SummaryStage
 from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.display.shown_text import quote
@@ -31,12 +39,15 @@ from strandline.schemas.values.lanes import (
     EXTRACT_STAGE,
     FACTS,
     MERGE_STAGE,
+    OVERFLOW,
+    OVERFLOW_STAGE,
     PIPELINES,
     SUMMARY,
     SUMMARY_STAGE,
     VECTORS,
     VECTORS_STAGE,
     Pipeline,
+    pipeline_named,
 )
 
 Config = Mapping[str, Any]
@@ -81,8 +92,8 @@ def recipe_for(pipeline: str, settings: Settings) -> Recipe:
         ConfigurationError: there is no such pipeline here, or a prompt of STRANDLINE_PROMPTS_DIR cannot be
             used.
     """
-    if pipeline in DEFINITIONS:
-        return DEFINITIONS[pipeline].recipe(settings)
+    if (definition := definition_of(pipeline)) is not None:
+        return definition.recipe(settings)
     blocks = load_blocks(settings.blocks)
     if pipeline not in blocks:
         known = ", ".join((*DEFINITIONS, *blocks))
@@ -93,6 +104,11 @@ def recipe_for(pipeline: str, settings: Settings) -> Recipe:
     return Recipe(blocks[pipeline].version, blocks[pipeline].scope)
 
 
+def definition_of(pipeline: str) -> PipelineDefinition | None:
+    """The definition of a pipeline of Strandline's own; None: it is a custom block's, or unknown."""
+    return _OVERFLOW if pipeline == OVERFLOW else DEFINITIONS.get(pipeline)
+
+
 def _record_facts(settings: Settings) -> Config:
     return {
         "backend": settings.text_model_kind,
@@ -100,6 +116,7 @@ def _record_facts(settings: Settings) -> Config:
         "max_facts": settings.max_facts,
         # The local stand-in picks sentences, and looks at nothing else.
         "context_tokens": 0 if settings.text_model_kind == "local" else settings.facts_context_tokens,
+        **recorded_redaction(settings),
     }
 
 
@@ -128,6 +145,7 @@ def _record_summary(settings: Settings) -> Config:
         "backend": settings.text_model_kind,
         "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.summary_model,
         "max_tokens": settings.summary_max_tokens,
+        **recorded_redaction(settings),
     }
 
 
@@ -145,13 +163,18 @@ def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStage
 
 def _record_vectors(settings: Settings) -> Config:
     if settings.embedder_kind == "local":
-        return {"embedder": EMBEDDER, "dimensions": EMBEDDER_DIMENSIONS}
+        return {
+            "embedder": EMBEDDER,
+            "dimensions": EMBEDDER_DIMENSIONS,
+            **recorded_redaction(settings),
+        }
     is_installed = settings.embedder_kind == "installed"
     return {
         **({"backend": "installed"} if is_installed else {}),
         "embedder": settings.embedding_model,
         "dimensions": build_embedder(settings).dimensions if is_installed else settings.embedding_dimensions,
         **Prefixes.of_settings(settings).as_config(),
+        **recorded_redaction(settings),
     }
 
 
@@ -169,9 +192,29 @@ def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages
     return {VECTORS_STAGE: VectorsStage(embedder, Prefixes.of_config(config).passage)}
 
 
+def _record_overflow(settings: Settings) -> Config:
+    """Nothing: a handler derives nothing, and another one needs nothing handed over again."""
+    _handler(settings)
+    return {}
+
+
+def _build_overflow(_recipe: Recipe, settings: Settings, _name: str) -> BuiltStages:
+    return {OVERFLOW_STAGE: OverflowStage(_handler(settings), settings.block_timeout_seconds)}
+
+
+def _handler(settings: Settings) -> LoadedHandler:
+    handler = load_handler(settings.on_overflow)
+    if handler is None:
+        raise ConfigurationError(
+            "There is no overflow handler here: name it in STRANDLINE_ON_OVERFLOW as package.module:callable."
+        )
+    return handler
+
+
 def _with(settings: Settings, config: Config, **recorded: str) -> Settings:
     """The settings, with those that ``config`` records; ``recorded`` maps their names to those in it."""
-    return settings.model_copy(update={name: config[key] for name, key in recorded.items() if key in config})
+    update = {name: config[key] for name, key in recorded.items() if key in config}
+    return with_recorded_redaction(settings.model_copy(update=update), config)
 
 
 _FACTS = PipelineDefinition(
@@ -197,4 +240,12 @@ _VECTORS = PipelineDefinition(
     restore=with_recorded_embedder,
     build=_build_vectors,
 )
+_OVERFLOW = PipelineDefinition(
+    pipeline=pipeline_named(OVERFLOW),
+    version="1",
+    record=_record_overflow,
+    restore=lambda settings, _config: settings,
+    build=_build_overflow,
+)
+# What always runs; the overflow handler runs where one is configured.
 DEFINITIONS: Mapping[str, PipelineDefinition] = {d.pipeline.name: d for d in (_FACTS, _SUMMARY, _VECTORS)}

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, TypedDict, cast
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import Recipe, differences
+from strandline.pipelines.models.factory import REDACTION_KEYS
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import (
@@ -103,8 +104,15 @@ def wanted_recipes(
     """
     recipes = {pipeline: recipe_for(pipeline, settings) for pipeline in sorted(pipelines)}
     if VECTORS in recipes and VECTORS in before and settings.embedding_backend == "auto":
-        recipes[VECTORS] = before[VECTORS].recipe
+        recipes[VECTORS] = _with_redaction(before[VECTORS].recipe, recipes[VECTORS])
     return recipes
+
+
+def _with_redaction(recipe: Recipe, current: Recipe) -> Recipe:
+    """A recipe with what another one records of the hooks before models."""
+    hooks = {key: value for key, value in current.config.items() if key in REDACTION_KEYS}
+    rest = {key: value for key, value in recipe.config.items() if key not in REDACTION_KEYS}
+    return replace(recipe, config=rest | hooks)
 
 
 def settings_differing(generations: Mapping[str, Generation], settings: Settings) -> dict[str, list[str]]:

@@ -14,7 +14,7 @@ from typing import Any
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.custom.stage import CustomStage
 from strandline.pipelines.engine.stage import Stage
-from strandline.pipelines.generations.definitions import DEFINITIONS
+from strandline.pipelines.generations.definitions import definition_of
 from strandline.pipelines.generations.registry import Generation, find, serving_generations
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Fetcher
@@ -93,7 +93,7 @@ def build(generation: Generation, settings: Settings) -> dict[str, Stage[Any, An
         ConfigurationError: this process cannot serve it: its code is of another version, its model cannot be
             reached from here, or its block is not loaded.
     """
-    definition = DEFINITIONS.get(generation.pipeline)
+    definition = definition_of(generation.pipeline)
     if definition is None:
         return _build_block(generation, settings)
     if generation.recipe.version != definition.version:

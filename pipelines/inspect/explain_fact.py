@@ -10,6 +10,7 @@ from strandline.pipelines.inspect.explanation import (
     FactEventTrace,
     FactExplanation,
     RemovedFactExplanation,
+    RemovedSource,
     RevisionTrace,
     Source,
 )
@@ -22,6 +23,8 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainFactEvents,
     ExplainFindFactEvents,
     ExplainFindFacts,
+    ExplainRemovedSources,
+    ExplainRemovedSourcesRow,
     ExplainRevisions,
     ExplainRevisionsRow,
     ExplainSources,
@@ -87,6 +90,7 @@ def _revisions(
     sources = _by_revision(fetcher.fetch(ExplainSources(**key, fact_id=fact_id)))
     contexts = _by_revision(fetcher.fetch(ExplainContextSources(**key, fact_id=fact_id)))
     calls = model_calls(fetcher, shard_key, [batch_id for row in rows for batch_id in _batches(row)])
+    removed = fetcher.fetch(ExplainRemovedSources(**key, fact_id=fact_id))
     return tuple(
         RevisionTrace(
             revision=row.revision,
@@ -108,8 +112,21 @@ def _revisions(
             calls=tuple(call for call in calls if call.batch_id in _batches(row)),
             fact_event=row.fact_event,
             actor=row.actor,
+            removed=tuple(_removed_source(one) for one in removed if one.revision == row.revision),
+            carried_from=row.carried_from,
         )
         for row in rows
+    )
+
+
+def _removed_source(row: ExplainRemovedSourcesRow) -> RemovedSource:
+    return RemovedSource(
+        from_seq=row.from_seq,
+        through_seq=row.through_seq,
+        cause=row.cause,
+        removed_at=row.removed_at,
+        archive=row.archive,
+        object_name=row.object_name,
     )
 
 

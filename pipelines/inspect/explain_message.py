@@ -12,6 +12,7 @@ from collections.abc import Iterable, Sequence
 from typing import cast
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
@@ -90,6 +91,7 @@ def explain(
         user_id=user_id,
         owner_key=_owner_key(namespace, user_id),
     )
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
@@ -126,6 +128,7 @@ def explain_fact_alone(
         user_id=user_id,
         owner_key=_owner_key(namespace, user_id),
     )
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
@@ -157,6 +160,7 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
             f"There is no message and no fact {quote(subject)} in namespace {quote(namespace)};"
             " check the id, and the namespace, session and user given. Of a message that a correction took"
             " back no copy is kept: `strandline sessions show` lists the corrections of a session."
+            " One that has left its log is in the archive at best: `strandline retention archived`."
         )
     sessions = sorted({row.session_id for row in rows})
     if len(sessions) > 1:

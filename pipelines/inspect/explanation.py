@@ -178,10 +178,27 @@ class FactEventTrace(_Part):
     actor: str | None
 
 
+class RemovedSource(_Part):
+    """Messages that a fact comes from and that have left the log: the source is archived.
+
+    ``cause`` is ``ttl``, ``age`` or ``number``; ``archive`` and ``object_name`` say where they are, unless
+    they were removed without (None), or a handler has them (no object).
+    """
+
+    from_seq: int
+    through_seq: int
+    cause: str
+    removed_at: datetime
+    archive: str | None
+    object_name: str | None
+
+
 class RevisionTrace(_Part):
     """One step of a fact's history, and all that it came from: messages, or a person's event.
 
-    ``context`` is what was said just before, as extract saw it beside ``messages``.
+    ``context`` is what was said just before, as extract saw it beside ``messages``.  ``removed`` are messages
+    that retention has removed.  ``carried_from`` is the generation that it was taken over from, since its
+    messages were gone when this one was derived.
     """
 
     revision: int
@@ -203,6 +220,8 @@ class RevisionTrace(_Part):
     calls: tuple[ModelCall, ...]
     fact_event: int | None
     actor: str | None
+    removed: tuple[RemovedSource, ...]
+    carried_from: int | None
 
 
 class FactExplanation(_Part):

@@ -10,6 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
+from strandline.pipelines.audit.appending import ALL_NAMESPACES, append_inspection
 from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, policy_changes
@@ -161,6 +162,7 @@ def list_sessions(
     check_known(database, namespace=namespace, user_id=user_id)
     if user_id is not None and namespace is None:
         namespace = DEFAULT_NAMESPACE
+    append_inspection(database, namespace or ALL_NAMESPACES, "directory.read")
     after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
     listed: list[_Listed] = []
     if namespace is None:
@@ -208,6 +210,7 @@ def show_session(
         changes = policy_changes(tx, identity.shard_key, identity.session_key)
         corrections = corrections_of(tx, identity.shard_key, identity.session_key)
         holes = [_hole(row) for row in tx.fetch(SessionDeadLetters(**identity.keys))]
+    append_inspection(database, identity, "directory.read")
     return SessionPicture(
         session=state,
         coverage=tuple(coverage),

@@ -52,6 +52,18 @@ SENTENCES: Mapping[str, str] = {
     "marks_out_of_order": (
         "The marks of {session} contradict each other (flushed through {found}, next {expected})."
     ),
+    "removed_present": (
+        "Messages {from_seq} to {through_seq} of {session} count as removed by its retention, but {found} of"
+        " them are in the log and not important."
+    ),
+    "removed_unarchived": (
+        "Messages {from_seq} to {through_seq} of {session} were removed before they were read back from"
+        " their archive."
+    ),
+    "removed_out_of_order": (
+        "Messages {from_seq} to {through_seq} of {session} are older than messages that its retention"
+        " removed, and still in the log."
+    ),
     "delivered_never": (
         "Messages {from_seq} to {through_seq} of {session} count as flushed, but no event covers them."
     ),

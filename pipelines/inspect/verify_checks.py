@@ -24,6 +24,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyOrder,
     VerifyRanges,
     VerifyReceipts,
+    VerifyRetention,
     VerifyRevisions,
     VerifySearchable,
     VerifyShared,
@@ -71,6 +72,7 @@ Check = Callable[[Scope], Query[_Finding]]
 CHECKS: Mapping[str, Check] = {
     "logs, marks and token counts": lambda scope: VerifyLog(**scope.params),
     "messages outside their log": lambda scope: VerifyStrays(**scope.params),
+    "what retention removed": lambda scope: VerifyRetention(**scope.params),
     "coverage by flush events": lambda scope: VerifyRanges(**scope.params),
     "contents of flush events": lambda scope: VerifyEventContents(**scope.params),
     "corrections": lambda scope: VerifyCorrections(**scope.params),

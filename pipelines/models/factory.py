@@ -15,9 +15,17 @@ from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextMode
 from strandline.pipelines.models.installed import load_embedder, load_text_model
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.pipelines.models.prefixes import Prefixes
+from strandline.pipelines.models.redacting import RedactingEmbedder, RedactingTextModel
+from strandline.pipelines.own_code.bounded_calls import worker_calls
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.pipelines.redaction.loading import load_redaction
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.settings import Settings
+
+REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
+# Under which a recipe's config records them.
+REDACTION_KEYS = ("redactor", "redactor_version")
 
 if TYPE_CHECKING:
     from strandline.pipelines.models.openai.models import OpenAIEmbedder, OpenAITextModel
@@ -38,6 +46,14 @@ def build_text_model(
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or an installed
             one, and there is none of that name.
     """
+    model = _text_model(settings, purpose, prompts)
+    redaction = _redaction(settings)
+    return model if redaction is None else RedactingTextModel(model, redaction)
+
+
+def _text_model(
+    settings: Settings, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None
+) -> TextModel:
     if settings.text_model_kind == "local":
         return LocalTextModel()
     if settings.text_model_kind == "installed":
@@ -57,7 +73,7 @@ def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
     if settings.text_model_kind == "local":
         return
     if settings.text_model_kind == "installed":
-        build_text_model(settings, purpose=purpose)
+        _text_model(settings, purpose, None)
         return
     model = _text_model_of_server(settings, purpose)
     try:
@@ -73,12 +89,7 @@ def build_embedder(settings: Settings) -> Embedder:
         ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or the local
             one is chosen, and the ``embedded`` extra is not installed.
     """
-    if settings.embedder_kind == "local":
-        return _local_embedder()
-    if settings.embedder_kind == "installed":
-        return load_embedder(settings.embedding_model)
-    embedder = _embedder_of_server(settings)
-    return GuardedEmbedder(embedder, _breaker(settings, embedder.model, embedder.probe))
+    return _embedder(settings, is_probed=True)
 
 
 def build_query_embedder(settings: Settings) -> Embedder:
@@ -87,12 +98,52 @@ def build_query_embedder(settings: Settings) -> Embedder:
     Raises:
         ConfigurationError: as for ``build_embedder``.
     """
+    return _embedder(settings, is_probed=False)
+
+
+def _embedder(settings: Settings, *, is_probed: bool) -> Embedder:
+    embedder = _plain_embedder(settings, is_probed)
+    redaction = _redaction(settings)
+    return embedder if redaction is None else RedactingEmbedder(embedder, redaction)
+
+
+def _plain_embedder(settings: Settings, is_probed: bool) -> Embedder:
     if settings.embedder_kind == "local":
         return _local_embedder()
     if settings.embedder_kind == "installed":
         return load_embedder(settings.embedding_model)
     embedder = _embedder_of_server(settings)
-    return GuardedEmbedder(embedder, _breaker(settings, embedder.model, None))
+    return GuardedEmbedder(
+        embedder, _breaker(settings, embedder.model, embedder.probe if is_probed else None)
+    )
+
+
+def _redaction(settings: Settings) -> Redaction | None:
+    """What everything goes through before a model sees it, if a hook is named for that."""
+    if not settings.redact_before_models:
+        return None
+    return load_redaction(
+        settings.redact_before_models, REDACTION_SETTING, settings.redact_timeout_seconds, worker_calls
+    )
+
+
+def recorded_redaction(settings: Settings) -> dict[str, str]:
+    """What a recipe records of the hooks before models, with their versions; nothing if there are none."""
+    redaction = _redaction(settings)
+    if redaction is None:
+        return {}
+    return {"redactor": settings.redact_before_models, "redactor_version": redaction.version}
+
+
+def with_recorded_redaction(settings: Settings, config: Mapping[str, Any]) -> Settings:
+    """The settings, with the hooks that a recipe's ``config`` records if they name none themselves.
+
+    So a process that lacks the setting sends nothing that the recipe wants redacted, and one that has it
+    sends nothing unredacted, whatever the recipe says.
+    """
+    if settings.redact_before_models or "redactor" not in config:
+        return settings
+    return settings.model_copy(update={"redact_before_models": str(config["redactor"])})
 
 
 def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Settings:
@@ -103,7 +154,7 @@ def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Set
         is_local = is_local_embedder(str(update["embedding_model"]))
         update["embedding_backend"] = config.get("backend", "local" if is_local else "openai")
         update |= Prefixes.of_config(config).as_settings()
-    return settings.model_copy(update=update)
+    return with_recorded_redaction(settings.model_copy(update=update), config)
 
 
 def _local_embedder() -> Embedder:

@@ -20,6 +20,8 @@ from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.foreign_values import plain_number
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.policy import MAX_INTEGER
+from strandline.schemas.values.retention import MAX_SECONDS, Retention
 
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -79,6 +81,18 @@ def _check_whole(name: str, value: object) -> None:
         raise _unusable(name, value, "a whole number")
 
 
+def _check_positive(name: str, value: object) -> None:
+    _check_whole(name, value)
+    if not 1 <= int(str(value)) <= MAX_INTEGER:
+        raise _unusable(name, value, f"a whole number from 1 to {MAX_INTEGER:,}")
+
+
+def _check_seconds(name: str, value: object) -> None:
+    _check_whole(name, value)
+    if not 0 <= int(str(value)) <= MAX_SECONDS:
+        raise _unusable(name, value, f"a whole number of seconds from 0 (never) to {MAX_SECONDS:,}")
+
+
 def _check_flag(name: str, value: object) -> None:
     if not isinstance(value, bool):
         raise _unusable(name, value, "True or False")
@@ -106,29 +120,37 @@ def _unusable(name: str, value: object, kind: str) -> ConfigurationError:
 
 
 _CHECKS: dict[str, Check] = {
+    "actor": check_name,
     "calls_per_second": _number_from(MIN_CALLS_PER_SECOND),
     "database": _instance("a Database, as strandline.replay.connect() opens one", Database, Transaction),
     "force": _check_flag,
+    "from_archive": _check_flag,
     "generation": _instance("a strandline.replay.Generation", Generation),
     "generation_id": _check_whole,
     "hold": _check_flag,
+    "limit": _check_positive,
     "max_owners": _check_whole,
     "namespace": check_name,
     "new": _check_flag,
     "new_id": _check_whole,
     "old_id": _check_whole,
     "on_owners": _check_callable,
+    "open_archive": _check_callable,
     "on_progress": _check_callable,
     "only_dead": _check_flag,
     "pipeline": check_name,
+    "provide_input": _check_callable,
     "replay": _instance("a strandline.replay.Replay", Replay),
     "replay_id": _check_whole,
+    "retention": _instance("a strandline.Retention", Retention),
     "selection": _check_selection,
     "session_id": check_name,
     "settings": _instance("Settings, as strandline.schemas.settings.load_settings() reads them", Settings),
     "shard_key": _instance("a UUID", UUID),
     "since": _check_moment,
     "stop": _instance("a threading.Event", threading.Event),
+    "to": check_name,
+    "ttl_seconds": _check_seconds,
     "unfinished": _check_flag,
     "until": _check_moment,
     "user_id": check_name,

@@ -123,8 +123,8 @@ def _owner(database: Database, pipeline: str, old: int, new: int, shard_key: UUI
     name = database.fetch(OwnerNames(shard_keys=[shard_key]))[0]
     whose = OwnerDiff(name.namespace, name.user_id, name.session_id, 0)
     match pipeline_named(pipeline).derives:
-        case "chunks":
-            # They hold the same messages; what they find is told by questions.
+        case "chunks" | "nothing":
+            # Chunks hold the same messages; what they find is told by questions.
             return whose
         case "facts":
             rows = database.fetch(CompareFacts(shard_key=shard_key, old=old, new=new))

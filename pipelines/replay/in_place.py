@@ -8,13 +8,16 @@ written. By stage:
 - *summary* and custom blocks: states are folded again from the first, and those that differ are rewritten; a
   summary whose answer is gone is folded again from there, by the model (``ordered_lanes``).
 - *extract*: candidates that differ are counted, not replaced: facts were merged from them.
+- *overflow* hands over what was never handed over, and nothing twice.
 - *merge* is not repeated: it decided on the facts known at the time. Only a new generation decides again.
+
+A batch that retention has removed messages of cannot be derived again, and is left as it is.
 """
 
 from __future__ import annotations
 
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Protocol, assert_never
 from uuid import UUID
@@ -66,6 +69,7 @@ class InPlace:
         kept: batches of facts without a stored answer, left as they are.
         differing: batches of facts whose candidates differ: only a new generation can follow.
         made_due: events that were neither due nor done; ``retried`` counts dead letters.
+        archived: batches of messages that retention has removed, left as they are.
     """
 
     owners: int = 0
@@ -77,6 +81,7 @@ class InPlace:
     differing: int = 0
     made_due: int = 0
     retried: int = 0
+    archived: int = 0
 
     def plus(self, **counts: int) -> InPlace:
         return replace(self, **{name: getattr(self, name) + count for name, count in counts.items()})
@@ -174,15 +179,17 @@ class _Run:
         match pipeline_named(self._generation.pipeline).derives:
             case "chunks":
                 self._make_due(shard_key)
-                for row in self._batches(shard_key, VECTORS_STAGE):
+                for row in self._comparable(shard_key, VECTORS_STAGE):
                     self._chunks(shard_key, row)
             case "facts":
                 self._make_due(shard_key)
-                for row in self._batches(shard_key, EXTRACT_STAGE):
+                for row in self._comparable(shard_key, EXTRACT_STAGE):
                     self._candidates(shard_key, row)
             case "states":
                 self._fill_lanes(shard_key)
                 self._fold_lanes(shard_key)
+            case "nothing":
+                self._make_due(shard_key)
             case derived:
                 assert_never(derived)
         self.counts = self.counts.plus(owners=1)
@@ -215,6 +222,14 @@ class _Run:
 
     def _count(self, folding: Folding) -> None:
         self.counts = self.counts.plus(**asdict(folding))
+
+    def _comparable(self, shard_key: UUID, stage: str) -> Iterator[SelectedBatchesRow]:
+        """The batches whose messages are all there; of the others, what they gave is all that is left."""
+        for row in self._batches(shard_key, stage):
+            if row.is_removed:
+                self.counts = self.counts.plus(archived=1)
+            else:
+                yield row
 
     def _batches(self, shard_key: UUID, stage: str) -> list[SelectedBatchesRow]:
         return self._database.fetch(

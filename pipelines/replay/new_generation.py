@@ -21,6 +21,7 @@ from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
 from strandline.pipelines.generations.stages import build
+from strandline.pipelines.replay.carrying import ProvideInput, carry_base, forget_input
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import serve_everybody, switch_owner
@@ -60,6 +61,7 @@ class Progress:
         phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
             then ``held`` or ``done``.
         owners, events, tokens: made due so far.
+        carried: events whose messages retention has removed: what they gave was taken over.
         due: events that workers have not done yet.
         switched, remaining: owners for whom it serves, and owners whom it does not cover yet.
         eta_seconds: until nothing is due, at the pace so far; None if unknown.
@@ -73,6 +75,7 @@ class Progress:
     switched: int = 0
     remaining: int = 0
     eta_seconds: float | None = None
+    carried: int = 0
 
 
 OnProgress = Callable[[Progress], None]
@@ -86,6 +89,7 @@ def begin_generation(
     hold: bool = False,
     force: bool = False,
     calls_per_second: float | None = None,
+    from_archive: bool = False,
 ) -> Replay:
     """Begin a generation by the current settings; from its commit on, flushes feed it.
 
@@ -93,12 +97,19 @@ def begin_generation(
         hold: derive it, and leave it to ``promote`` to let it serve.
         force: begin it even if nothing differs from the serving one.
         calls_per_second: model calls of workers for it, per namespace; None: as their settings say.
+        from_archive: derive what retention has removed from the archive, in place of taking over what it
+            gave to the generation that serves.
 
     Raises:
         ReplayError: nothing serves, nothing differs, or another replay is not finished.
         ConfigurationError: a generation with these settings cannot be built here.
     """
     recipe = recipe_for(pipeline, settings)
+    if from_archive and pipeline_named(pipeline).derives == "chunks":
+        raise ReplayError(
+            "Vectors of messages that were removed would find nothing that could be shown. Derive vectors"
+            " without --from-archive, or restore the sessions: strandline retention restore."
+        )
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=pipeline))
         before = serving_generations(tx).get(pipeline)
@@ -113,7 +124,13 @@ def begin_generation(
         generation_id = begun.generation_id
         build(Generation(generation_id, pipeline, "preparing", recipe), settings)
         return begin(
-            tx, "new", pipeline, generation_id, Selection(), held=hold, calls_per_second=calls_per_second
+            tx,
+            "new",
+            pipeline,
+            generation_id,
+            Selection(from_archive=from_archive),
+            held=hold,
+            calls_per_second=calls_per_second,
         )
 
 
@@ -124,13 +141,18 @@ def derive_generation(
     on_progress: OnProgress = lambda _progress: None,
     stop: threading.Event | None = None,
     wait_seconds: float = WAIT_SECONDS,
+    provide_input: ProvideInput | None = None,
 ) -> Progress:
     """Carry a replay on until it serves (or is held), or until ``stop`` is set; returns the progress then.
 
+    Args:
+        provide_input: gives an owner's archived messages to the generation; for one from the archive.
+
     Raises:
         ReplayError: an older transaction does not end, or dead letters prevent it.
+        ArchiveError: an archive cannot be read.
     """
-    run = _Run(database, replay, on_progress, stop or threading.Event(), wait_seconds)
+    run = _Run(database, replay, on_progress, stop or threading.Event(), wait_seconds, provide_input)
     try:
         return run.carry_on()
     except BaseException:
@@ -148,6 +170,7 @@ class _Run:
         on_progress: OnProgress,
         stop: threading.Event,
         wait_seconds: float,
+        provide_input: ProvideInput | None,
     ) -> None:
         generation = find(database, replay.generation_id)
         if generation is None or generation.state == "retired":
@@ -159,9 +182,12 @@ class _Run:
         self._on_progress = on_progress
         self._stop = stop
         self._wait_seconds = wait_seconds
+        self._provide_input = provide_input
+        if replay.selection.from_archive and provide_input is None:
+            raise ReplayError("This replay was begun from the archive, and needs access to it here.")
         self._began = time.monotonic()
         self._due_at_first: int | None = None
-        kept = {name: replay.counts.get(name, 0) for name in ("owners", "events", "tokens")}
+        kept = {name: replay.counts.get(name, 0) for name in ("owners", "events", "tokens", "carried")}
         self._progress = Progress("waiting", **kept)
 
     def carry_on(self) -> Progress:
@@ -172,13 +198,16 @@ class _Run:
                 self._derive_held()
             else:
                 self._switch_all()
-        self.write("done" if self._progress.phase in ("held", "done") else "stopped")
+        is_done = self._progress.phase in ("held", "done")
+        if is_done and self._replay.selection.from_archive:
+            forget_input(self._database, self._generation.generation_id)
+        self.write("done" if is_done else "stopped")
         return self._progress
 
     def write(self, state: str) -> None:
         counts = {
             name: getattr(self._progress, name)
-            for name in ("phase", "owners", "events", "tokens", "due", "switched", "remaining")
+            for name in ("phase", "owners", "events", "tokens", "due", "switched", "remaining", "carried")
         }
         report(self._database, self._replay, state, counts, None)  # type: ignore[arg-type]
 
@@ -233,6 +262,11 @@ class _Run:
             if self._generation.pipeline == FACTS:
                 # First, since it locks lanes, as a reset does before it comes to the events.
                 tx.run(apply_fact_events(shard_key, generation_id))
+            carried = 0
+            if self._provide_input is not None and self._replay.selection.from_archive:
+                self._provide_input(tx, shard_key, generation_id)
+            else:
+                carried = carry_base(tx, self._generation, shard_key)
             events, tokens = make_due(tx, self._generation, shard_key, Selection())
             tx.fetch(OpenBackfilled(generation_id=generation_id, through=shard_key))
             self._progress = replace(
@@ -240,8 +274,10 @@ class _Run:
                 owners=self._progress.owners + 1,
                 events=self._progress.events + events,
                 tokens=self._progress.tokens + tokens,
+                carried=self._progress.carried + carried,
             )
-            counts = {name: getattr(self._progress, name) for name in ("owners", "events", "tokens")}
+            names = ("owners", "events", "tokens", "carried")
+            counts = {name: getattr(self._progress, name) for name in names}
             report(tx, self._replay, "running", counts, shard_key)
         self._on_progress(self._progress)
 

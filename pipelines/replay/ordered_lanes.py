@@ -39,6 +39,7 @@ class Folding:
     rewritten: int = 0
     asked_again: int = 0
     made_due: int = 0
+    archived: int = 0
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +50,7 @@ class _Refolded:
     batch_id: UUID
     stored: str
     derived: str
+    is_base: bool = False
 
     @property
     def is_same(self) -> bool:
@@ -84,7 +86,8 @@ def put_right(database: Database, lane: Lane, stage: OrderedStage) -> Folding:
     refolded = _fold_again(database, lane, stage, rows)
     lacking = rows[len(refolded)].batch_id if len(refolded) < len(rows) else None
     if lacking is None and all(one.is_same for one in refolded):
-        return Folding(batches=len(refolded), same=len(refolded))
+        bases = sum(one.is_base for one in refolded)
+        return Folding(batches=len(refolded) - bases, same=len(refolded) - bases, archived=bases)
     return _settle(database, lane, refolded, lacking)
 
 
@@ -95,6 +98,11 @@ def _fold_again(
     refolded: list[_Refolded] = []
     state: str | None = None
     for row in rows:
+        if row.is_removed:
+            # Retention has removed messages of it: it is the base of what follows.
+            state = row.state
+            refolded.append(_Refolded(row.ordinal, row.batch_id, row.state, row.state, is_base=True))
+            continue
         batch = read_batch(database, lane, row.batch_id, row.event_ids)
         work = stage.load_onto(state, database, batch)
         answers = stored_answers(database, batch)

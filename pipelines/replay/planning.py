@@ -157,6 +157,8 @@ class Planner:
         rows = self._database.fetch(
             SelectedBatches(**selection.params, shard_key=shard_key, generation_id=generation_id, stage=stage)
         )
+        # What retention has removed messages of is not compared.
+        rows = [row for row in rows if not row.is_removed]
         match self._pipeline.derives:
             case "states":
                 for scope_key in dict.fromkeys(row.scope_key for row in rows):
@@ -167,6 +169,8 @@ class Planner:
             case "facts":
                 # They are only compared: what was merged from an answer that is gone stays.
                 self._events_without_answers(shard_key, stage, rows)
+            case "nothing":
+                pass  # what was handed over is not handed over again
             case derived:
                 assert_never(derived)
 
@@ -185,7 +189,7 @@ class Planner:
         """An ordered lane is folded again from the first batch whose answer is gone."""
         rows = self._database.fetch(LaneStates(**lane.state_keys))
         for place, row in enumerate(rows):
-            if not self._is_stored(lane, row.batch_id, row.event_ids):
+            if not row.is_removed and not self._is_stored(lane, row.batch_id, row.event_ids):
                 later = [event_id for folded in rows[place:] for event_id in folded.event_ids]
                 self._ask(lane, self._due(lane.shard_key, later))
                 return

@@ -9,8 +9,10 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.replay import (
     BeginReplay,
     FindReplays,
@@ -47,6 +49,7 @@ class Selection:
         namespace: of the sessions; needed where a session or a user is named.
         since, until: when the events were flushed, ``until`` itself left out.
         only_dead: dead letters alone.
+        from_archive: of a new generation: what retention has removed is derived from the archive.
     """
 
     namespace: str | None = None
@@ -55,6 +58,7 @@ class Selection:
     since: datetime | None = None
     until: datetime | None = None
     only_dead: bool = False
+    from_archive: bool = False
 
     @property
     def whose(self) -> WhoseParams:
@@ -163,7 +167,14 @@ def begin(
             calls_per_second=calls_per_second,
         )
     )
+    tx.fetch(_act("replay.start", begun.replay_id, kind, pipeline, selection))
     return replays(tx, replay_id=begun.replay_id)[0]
+
+
+def _act(act: str, replay_id: int, kind: ReplayKind, pipeline: str, selection: Selection) -> AppendAct:
+    """What was done with a replay, for the audit trail; of one that concerns all namespaces, in theirs."""
+    detail = {"replay": replay_id, "kind": kind, "pipeline": pipeline}
+    return append_query(selection.namespace or ALL_NAMESPACES, Act.here(act, detail=detail))
 
 
 def claim_replay(database: Fetcher, replay_id: int) -> Replay:
@@ -178,7 +189,9 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
             f"Another process is running replay {replay_id}, or was within the last 15 seconds;"
             " wait until it is done, or stop that process and try again then."
         )
-    return replays(database, replay_id=replay_id)[0]
+    (replay,) = replays(database, replay_id=replay_id)
+    database.fetch(_act("replay.resume", replay_id, replay.kind, replay.pipeline, replay.selection))
+    return replay
 
 
 def find_unfinished(database: Fetcher, replay_id: int) -> Replay:

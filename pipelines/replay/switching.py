@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
 from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database, Transaction
+from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.generations import (
     BeginServing,
     EndServing,
@@ -64,6 +66,7 @@ def serve_everybody(database: Database, generation: Generation) -> None:
     with database.transaction() as tx:
         tx.fetch(LockPipeline(pipeline=generation.pipeline))
         _serve(tx, generation)
+        tx.fetch(_act("generations.serve", generation))
     logger.info("generation serves", extra={"action": "generation_serves", **_where(generation)})
 
 
@@ -96,6 +99,8 @@ def roll_back(database: Database, pipeline: str) -> Generation:
             generation = find(tx, before[max(before)])
             if generation is not None:
                 _serve(tx, generation)
+        if generation is not None:
+            tx.fetch(_act("generations.rollback", generation))
     if generation is None:
         raise ReplayError(
             f"The generation of {pipeline} that served before is gone. {_derive_anew(pipeline)}"
@@ -133,6 +138,7 @@ def prune(
                 f"Generation {generation_id} of {generation.pipeline} serves; promote another one first, or"
                 f" go back: strandline generations rollback --pipeline {generation.pipeline}."
             )
+        tx.fetch(_act("generations.prune", generation))
     _await_older(database)
     applied = owners = 0
     after = UUID(int=0)
@@ -179,6 +185,11 @@ def _await_older(database: Database, seconds: float = 30.0) -> None:
                 "An older transaction has not ended; the generation is retired. Prune it again later."
             )
         time.sleep(0.1)
+
+
+def _act(kind: str, generation: Generation) -> AppendAct:
+    """What was done with a generation, for the audit trail."""
+    return append_query(ALL_NAMESPACES, Act.here(kind, detail=_where(generation)))
 
 
 def _where(generation: Generation) -> dict[str, object]:

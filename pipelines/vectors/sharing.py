@@ -13,10 +13,12 @@ from uuid import UUID
 
 from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.postgres.database import Database, Fetcher, Transaction
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.sharing import (
     ClearShared,
     LockSharedSession,
     ShareChunks,
+    SharedCopies,
     SharedScopeOf,
     ShareMessages,
 )
@@ -59,29 +61,30 @@ def share(
     asked = SharedScopeOf(shard_key=event.shard_key, session_key=event.session_key)
     for scope in database.fetch(asked):
         messages = [_messages(database, one) for one in batch.events]
+        database.run(claim_owner_keys(scope.namespace, scope.shared_key))
         with database.transaction() as tx:
             if not all(_lock_session(tx, scope.shared_key, one, scope.session_id) for one in batch.events):
                 return
             check_lease(tx)
             for one, rows in zip(batch.events, messages, strict=True):
-                tx.fetch(clearance(scope.shared_key, one.session_key, one.from_seq, one.through_seq, rows))
+                tx.run(clear_copies(scope.shared_key, one.session_key, one.from_seq, one.through_seq, rows))
                 tx.fetch(_copies(scope.shared_key, one, rows))
             if chunk_rows is not None:
                 tx.fetch(ShareChunks(**chunk_rows, shard_key=scope.shared_key))
 
 
-def clearance(
+def clear_copies(
     shared_key: UUID, session_key: UUID, from_seq: int, through_seq: int, rows: Sequence[RangeMessagesRow]
-) -> ClearShared:
+) -> Operation[None]:
     """Remove what was copied of a range and is not in the log; ``rows`` are all that the log holds of it."""
-    return ClearShared(
-        shard_key=shared_key,
-        session_key=session_key,
-        from_seq=from_seq,
-        through_seq=through_seq,
-        seqs=[row.seq for row in rows],
-        envelopes=[row.envelope for row in rows],
+    logged = {(row.seq, row.envelope) for row in rows}
+    asked = SharedCopies(
+        shard_key=shared_key, session_key=session_key, from_seq=from_seq, through_seq=through_seq
     )
+    copies = yield from fetch(asked)
+    stale = [copy.seq for copy in copies if (copy.seq, copy.envelope) not in logged]
+    if stale:
+        yield from fetch(ClearShared(shard_key=shared_key, session_key=session_key, seqs=stale))
 
 
 def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_id: str) -> bool:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from strandline.producers.execution import OperationRunner
+from functools import partial
+
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.capturing import (
     CaptureAct,
     CaptureLevel,
@@ -12,13 +15,12 @@ from strandline.producers.facts.capturing import (
 )
 from strandline.producers.facts.listing import checked_limit
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.capture import Capture
 
 
-class CaptureSettings:
+class CaptureSettings(Recorded):
     """Methods of a face that has a level of its own: a namespace, or an owner in it."""
-
-    _runner: OperationRunner
 
     @property
     def _capture_level(self) -> CaptureLevel:
@@ -46,11 +48,11 @@ class CaptureSettings:
             InvalidMessageError: a field cannot be used.
             ConflictError: other callers kept recording acts of this namespace.
         """
-        return self._runner.run(record_capture(self._capture_level, _check(capture), actor))
+        return self._runner.run(self._set_capture(_check(capture), actor))
 
     async def aset_capture(self, capture: Capture, *, actor: str | None = None) -> int:
         """Async twin of ``set_capture``."""
-        return await self._runner.arun(record_capture(self._capture_level, _check(capture), actor))
+        return await self._runner.arun(self._set_capture(_check(capture), actor))
 
     def capture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
         """The acts of this level alone, newest first."""
@@ -59,6 +61,10 @@ class CaptureSettings:
     async def acapture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
         """Async twin of ``capture_acts``."""
         return await self._runner.arun(list_captures(self._capture_level, checked_limit(limit)))
+
+    def _set_capture(self, capture: Capture, actor: str | None) -> Operation[int]:
+        recording = partial(record_capture, self._capture_level, capture)
+        return self._recorder.carry_out(Act.here("capture", actor=actor), recording)
 
 
 def _check(capture: object) -> Capture:

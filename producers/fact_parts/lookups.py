@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from functools import partial
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.figures import (
     MAX_TOPICS_LISTED,
     OwnerFigures,
@@ -26,11 +28,12 @@ from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner, check_name
 
 
-class FactLookups:
+class FactLookups(Recorded):
     """The methods of ``OwnerFacts`` that neither list nor edit."""
 
-    def __init__(self, resources: Resources, owner: Owner) -> None:
+    def __init__(self, resources: Resources, owner: Owner, redaction: Redaction | None = None) -> None:
         self._resources = resources
+        self._redaction = resources.redaction if redaction is None else redaction
         self._owner = owner
         self._runner = OperationRunner(resources)
 
@@ -96,11 +99,11 @@ class FactLookups:
 
     def figures(self) -> OwnerFigures:
         """How many facts, sessions, messages and tokens there are of this owner, and since when."""
-        return self._runner.run(owner_figures(self._owner))
+        return self._runner.run(self._record_read("facts.read", owner_figures(self._owner)))
 
     async def afigures(self) -> OwnerFigures:
         """Async twin of ``figures``."""
-        return await self._runner.arun(owner_figures(self._owner))
+        return await self._runner.arun(self._record_read("facts.read", owner_figures(self._owner)))
 
     def _choice_operation(
         self,
@@ -113,7 +116,7 @@ class FactLookups:
         model: str | None,
     ) -> Operation[ChosenFacts]:
         name = None if model is None else check_name("model", model)
-        return choose_facts(
+        choosing = choose_facts(
             ChoiceRequest(
                 owner=self._owner,
                 question=question,
@@ -125,6 +128,8 @@ class FactLookups:
                 embed_query=self._resources.embed_query,
             )
         )
+        return self._record_read("facts.search", choosing)
 
     def _topics_operation(self, limit: int) -> Operation[list[TopicCount]]:
-        return owner_topics(self._owner, check_count("limit", limit, most=MAX_TOPICS_LISTED))
+        topics = owner_topics(self._owner, check_count("limit", limit, most=MAX_TOPICS_LISTED))
+        return self._record_read("facts.read", topics)

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from typing import TypeVar
 
-from strandline.pipelines.facts.editing.recording import edit_facts
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.audit.carrying_out import is_done
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
@@ -13,6 +17,8 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
+T = TypeVar("T")
+
 
 class FactOptimizing:
     """Methods of ``OwnerFacts``."""
@@ -20,6 +26,16 @@ class FactOptimizing:
     _resources: Resources
     _runner: OperationRunner
     _owner: Owner
+
+    def _edit(
+        self,
+        kind: str,
+        change: Callable[[], Operation[T]],
+        actor: str | None = None,
+        describe: Callable[[Act, T], Act | None] = is_done,
+        text: str | None = None,
+    ) -> Operation[T]:
+        raise NotImplementedError
 
     def optimize(self) -> Optimization:
         """Propose to say the facts in fewer sentences, with the tokens before and after; changes nothing.
@@ -67,4 +83,8 @@ class FactOptimizing:
             raise InvalidMessageError("optimization", "must be what optimize() returned")
         if optimization.keys["shard_key"] != self._owner.shard_key:
             raise InvalidMessageError("optimization", "is of another owner's facts")
-        return edit_facts(self._owner.shard_key, partial(apply_optimization, optimization))
+        return self._edit(
+            "facts.optimize",
+            partial(apply_optimization, optimization),
+            describe=lambda act, _done: replace(act, count=len(optimization.merged)),
+        )

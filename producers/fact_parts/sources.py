@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_timeout
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.sessions import SessionKind
 from strandline.producers.tokens import PART_TOKENS, text_counter
 from strandline.producers.writing.reset import reset
@@ -25,12 +28,11 @@ from strandline.schemas.values.stored_text import check_text
 MAX_INSTRUCTION_CHARACTERS = 2_000
 
 
-class FactSources:
+class FactSources(Recorded):
     """Methods of ``OwnerFacts``."""
 
-    _resources: Resources
-    _runner: OperationRunner
     _owner: Owner
+    _redaction: Redaction | None
 
     def create_from(
         self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
@@ -80,18 +82,23 @@ class FactSources:
 
     def forget_source(self, source_id: str) -> None:
         """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
-        self._runner.run(reset(named_source(self._owner, source_id), derived=True))
+        self._runner.run(self._forget_source(source_id))
 
     async def aforget_source(self, source_id: str) -> None:
         """Async twin of ``forget_source``."""
-        await self._runner.arun(reset(named_source(self._owner, source_id), derived=True))
+        await self._runner.arun(self._forget_source(source_id))
+
+    def _forget_source(self, source_id: str) -> Operation[None]:
+        resetting = partial(reset, named_source(self._owner, source_id), derived=True)
+        return self._recorder.carry_out(Act.here("forget"), resetting)
 
     def _keep(
         self, messages: Sequence[object], key: str | None, wait: float | None, kind: SessionKind
     ) -> Operation[FactChanges]:
         settings = self._resources.settings
         wait_seconds = None if wait is None else check_timeout(wait)
-        request = SourceRequest.check(
+        check = partial(
+            SourceRequest.check,
             self._owner,
             messages,
             key=key,
@@ -100,10 +107,18 @@ class FactSources:
             part_tokens=PART_TOKENS,
             limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
             max_messages=settings.max_messages_per_put,
+            redaction=self._redaction,
         )
-        return self._keep_and_wait(request, wait_seconds)
+        return self._keep_and_wait(check, wait_seconds)
 
-    def _keep_and_wait(self, request: SourceRequest, wait_seconds: float | None) -> Operation[FactChanges]:
+    def _keep_and_wait(
+        self, check: Callable[[], SourceRequest], wait_seconds: float | None
+    ) -> Operation[FactChanges]:
+        request = check() if self._redaction is None else (yield Run(check))
+        request.put.act = "facts.source" if request.kind == "source" else "facts.instruct"
+        messages = [message.source for message in request.put.messages]
+        act = yield from self._recorder.check(request.put.make_act(), messages=messages)
+        request.put.flags = act.flags
         source = yield from keep_source(request)
         yield Run(lambda: self._resources.ring(source.lanes))
         return (yield from wait_for_changes(self._owner, source, wait_seconds))

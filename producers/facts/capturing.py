@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConflictError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.capture import CaptureActs, NewestCaptureActs, RecordCaptureAct
 from strandline.schemas.values.capture import Capture
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import Owner
 
 # Each attempt that loses found that another act was recorded in the meantime.
 MAX_ATTEMPTS = 10
@@ -28,10 +30,19 @@ class CaptureAct:
 
 @dataclass(frozen=True, slots=True)
 class CaptureLevel:
-    """Whose acts are meant: those of a namespace, or (with ``owner_key``) of one owner in it."""
+    """Whose acts are meant: those of a namespace, or (with ``owner``) of one owner in it."""
 
     namespace: str
-    owner_key: UUID | None = None
+    owner: Owner | None = None
+
+    @property
+    def owner_key(self) -> UUID | None:
+        return None if self.owner is None else self.owner.shard_key
+
+    @property
+    def whom(self) -> Owner | str:
+        """Whom an act concerns, for the audit trail."""
+        return self.namespace if self.owner is None else self.owner
 
 
 def read_capture(level: CaptureLevel) -> Operation[Capture]:
@@ -52,25 +63,35 @@ def list_captures(level: CaptureLevel, limit: int) -> Operation[list[CaptureAct]
     return [CaptureAct(row.number, Capture.from_json(row.capture), row.actor, row.created_at) for row in rows]
 
 
-def record_capture(level: CaptureLevel, capture: Capture, actor: str | None) -> Operation[int]:
+def record_capture(level: CaptureLevel, capture: Capture, act: Act) -> Operation[int]:
     """Record an act; returns its number, or that of the newest act if it is the same (0: there is none).
 
     Raises:
         ConflictError: other callers kept recording acts of this namespace.
     """
-    who = None if actor is None else check_name("actor", actor)
     for _attempt in range(MAX_ATTEMPTS):
         newest = yield from list_captures(level, 1)
         if capture == (newest[0].capture if newest else Capture()):
             return newest[0].number if newest else 0
-        rows = yield from fetch(
-            RecordCaptureAct(
-                namespace=level.namespace, owner_key=level.owner_key, capture=capture.to_json(), actor=who
-            )
-        )
-        if rows:
-            return rows[0].number
+        number: int | None = yield Atomic(partial(_record_once, level, capture, act))
+        if number is not None:
+            return number
     raise ConflictError(
         f"Other callers recorded {MAX_ATTEMPTS} acts on capturing in this namespace in the meantime;"
         " nothing was changed. Try again."
     )
+
+
+def _record_once(level: CaptureLevel, capture: Capture, act: Act) -> Operation[int | None]:
+    rows = yield from fetch(
+        RecordCaptureAct(
+            namespace=level.namespace,
+            owner_key=level.owner_key,
+            capture=capture.to_json(),
+            actor=act.actor,
+        )
+    )
+    for row in rows:
+        yield from append_act(level.whom, replace(act, detail={"number": row.number}))
+        return row.number
+    return None

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from datetime import date
+from functools import partial
 from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.editing import recording
 from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_CHARACTERS, MAX_TOPICS
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.redacting import redact_texts
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
@@ -57,11 +60,47 @@ class Wording:
             team_id=None if team_id is None else check_name("team_id", team_id),
         )
 
+    def redacted(self, redaction: Redaction) -> Wording:
+        """The same as its hooks leave its text, topics and input.
+
+        Raises:
+            InvalidMessageError: a hook refuses one of them, or leaves nothing.
+            RedactionError: a hook failed.
+        """
+        texts = [self.text, *(self.topics or ()), *(() if self.input is None else (self.input,))]
+        text, *rest = redact_texts(redaction, texts, "text")
+        topics = tuple(rest[: len(self.topics or ())])
+        return replace(
+            self,
+            text=_checked_text("text", text, MAX_FACT_CHARACTERS),
+            topics=None if self.topics is None else checked_topics(topics),
+            input=None if self.input is None else _checked_text("input", rest[-1], MAX_INPUT_CHARACTERS),
+        )
+
     @property
     def payload(self) -> dict[str, Any]:
         """The form in which the event stores it."""
         fields = asdict(self) | {"about_date": self.about_date.isoformat() if self.about_date else None}
         return {name: value for name, value in fields.items() if value is not None}
+
+
+def redact_wording(wording: Wording, redaction: Redaction | None) -> Operation[Wording]:
+    """A wording as it may be stored: to be done before a transaction, since a hook takes its time.
+
+    Raises: as ``Wording.redacted``.
+    """
+    if redaction is None:
+        return wording
+    redacted: Wording = yield Run(partial(wording.redacted, redaction))
+    return redacted
+
+
+def redact_feedback(feedback: str | None, redaction: Redaction | None) -> Operation[str | None]:
+    """Checked feedback as it may be stored; raises as ``redact_wording``."""
+    if redaction is None or feedback is None:
+        return feedback
+    (text,) = yield Run(partial(redact_texts, redaction, [feedback], "feedback"))
+    return checked_feedback(text)
 
 
 def add_fact(

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 from uuid import UUID
 
 from strandline.pipelines.facts.editing import recording
-from strandline.producers.facts.edit_operations import Wording
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.facts.edit_operations import Wording, redact_feedback, redact_wording
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
@@ -58,6 +59,20 @@ class FactsImported:
 
     known: int
     added: int
+
+
+def redact_imported(
+    facts: Sequence[ImportedFact], redaction: Redaction | None
+) -> Operation[Sequence[ImportedFact]]:
+    """The facts as they may be stored; raises as ``redact_wording``."""
+    if redaction is None:
+        return facts
+    redacted: list[ImportedFact] = []
+    for fact in facts:
+        wording = yield from redact_wording(fact.wording, redaction)
+        feedback = yield from redact_feedback(fact.feedback, redaction)
+        redacted.append(replace(fact, wording=wording, feedback=feedback))
+    return redacted
 
 
 def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
 from strandline.producers.memory_parts.delivery import MemoryDelivery
 from strandline.producers.writing.correct import (
@@ -16,10 +17,11 @@ from strandline.producers.writing.correct import (
     rewind,
 )
 from strandline.producers.writing.fork import Fork, fork
-from strandline.producers.writing.pop import Keep, Popped, pop, pop_part
+from strandline.producers.writing.pop import Keep, Popped, pop_part
 from strandline.producers.writing.put import PutRequest
+from strandline.producers.writing.redact import redact_content
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
 
@@ -91,7 +93,8 @@ class MemoryCorrections(MemoryDelivery):
 
         Raises:
             NotFoundError: the session has no such message, or it was taken back.
-            InvalidMessageError: the content cannot be stored as given.
+            InvalidMessageError: the content cannot be stored as given, or a redaction hook refuses it.
+            RedactionError: a redaction hook failed, or took too long; nothing was changed.
             ConflictError, OwnerError: as for ``rewind``.
         """
         return self._runner.run(self._replace(seq, content, actor, idempotency_key), connection)
@@ -170,22 +173,24 @@ class MemoryCorrections(MemoryDelivery):
         return await self._runner.arun(self._fork(session_id, through_seq), connection)
 
     def _pop(self, keep: Keep | None) -> Operation[Popped]:
-        if keep is None:
-            return Popped((yield from pop(self._identity)))
-        most = self._resources.settings.max_messages_per_put
-        return (yield from pop_part(self._identity, keep, partial(self._check_put, max_messages=most)))
+        check = partial(self._check_put, max_messages=self._resources.settings.max_messages_per_put)
+        return self._recorder.carry_out(Act.here("pop"), partial(pop_part, self._identity, keep, check))
 
-    def _check_put(self, messages: Sequence[object], *, max_messages: int) -> PutRequest:
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
         raise NotImplementedError
 
     def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
         old = self._identity
         new = identify_session(old.namespace, session_id or uuid4().hex, old.user_id)
-        return fork(old, new, None if through_seq is None else check_seq("through_seq", through_seq))
+        through = None if through_seq is None else check_seq("through_seq", through_seq)
+        return self._recorder.carry_out(Act.here("fork"), partial(fork, old, new, through))
 
     def _rewind(self, from_seq: int, actor: str | None, idempotency_key: str | None) -> Operation[Correction]:
         seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
-        return rewind(self._identity, seq, correction_id(self._identity, key), who)
+        correcting = partial(rewind, self._identity, seq, correction_id(self._identity, key))
+        return self._recorder.carry_out(Act.here("rewind", actor=who), correcting)
 
     def _replace(
         self,
@@ -195,8 +200,16 @@ class MemoryCorrections(MemoryDelivery):
         idempotency_key: str | None,
     ) -> Operation[Correction]:
         seq, who, key = _check("seq", seq, actor, idempotency_key)
+        if self._redaction is not None:
+            content = yield Run(
+                partial(redact_content, content, "content", self._put_limits, self._redaction)
+            )
         replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
-        return replace_content(self._identity, replacement, correction_id(self._identity, key), who)
+        id_ = correction_id(self._identity, key)
+        correcting = partial(replace_content, self._identity, replacement, id_)
+        messages = [] if content is None else [Message("user", content)]
+        act = Act.here("replace", actor=who)
+        return (yield from self._recorder.carry_out(act, correcting, messages=messages))
 
 
 def _check(

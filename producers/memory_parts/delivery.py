@@ -57,7 +57,7 @@ class MemoryDelivery(MemorySearch):
     def _summarize_now(self, wait_seconds: float | None) -> Operation[Summary | None]:
         delivered = yield from self._deliver_now()
         yield Run(lambda: self._announce_flush(delivered, None))
-        return (yield from wait_for_summary(self._identity, wait_seconds))
+        return (yield from self._record_read("summary.read", wait_for_summary(self._identity, wait_seconds)))
 
     def _deliver_now(self) -> Operation[Flushed | None]:
         delivered = yield from deliver_by_hand(self._identity.shard_key, self._identity.session_key)

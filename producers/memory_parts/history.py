@@ -21,21 +21,25 @@ class MemoryHistory(MemorySearch):
 
     def get_all(self, *, connection: object | None = None) -> list[Message]:
         """The whole history in order, flushed messages included."""
-        return self._runner.run(whole_history(self._identity), connection)
+        return self._runner.run(
+            self._record_read("history", whole_history(self._identity), connection), connection
+        )
 
     async def aget_all(self, *, connection: object | None = None) -> list[Message]:
         """Async twin of ``get_all``."""
-        return await self._runner.arun(whole_history(self._identity), connection)
+        return await self._runner.arun(
+            self._record_read("history", whole_history(self._identity), connection), connection
+        )
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
         """The history page by page, for long ones; each page is a separate read."""
-        while page := self._runner.run(history_page(self._identity, after_seq, page_size), None):
+        while page := self._runner.run(self._page(after_seq, page_size), None):
             yield from page
             after_seq = page[-1].seq or after_seq
 
     async def aiterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> AsyncIterator[Message]:
         """Async twin of ``iterate``."""
-        while page := await self._runner.arun(history_page(self._identity, after_seq, page_size), None):
+        while page := await self._runner.arun(self._page(after_seq, page_size), None):
             for message in page:
                 yield message
             after_seq = page[-1].seq or after_seq
@@ -67,7 +71,7 @@ class MemoryHistory(MemorySearch):
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         request = self._history_request(limit, offset, roles, metadata, since, until)
-        return self._runner.run(newest_history(request), connection)
+        return self._runner.run(self._record_read("history", newest_history(request), connection), connection)
 
     async def ahistory(
         self,
@@ -82,7 +86,9 @@ class MemoryHistory(MemorySearch):
     ) -> list[Message]:
         """Async twin of ``history``."""
         request = self._history_request(limit, offset, roles, metadata, since, until)
-        return await self._runner.arun(newest_history(request), connection)
+        return await self._runner.arun(
+            self._record_read("history", newest_history(request), connection), connection
+        )
 
     def context_window(
         self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, *, connection: object | None = None
@@ -97,13 +103,13 @@ class MemoryHistory(MemorySearch):
             ConfigurationError: ``max_tokens`` is not a number of tokens.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        return self._runner.run(self._context_operation(max_tokens), connection)
+        return self._runner.run(self._context_operation(max_tokens, connection), connection)
 
     async def acontext_window(
         self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, *, connection: object | None = None
     ) -> list[Message]:
         """Async twin of ``context_window``."""
-        return await self._runner.arun(self._context_operation(max_tokens), connection)
+        return await self._runner.arun(self._context_operation(max_tokens, connection), connection)
 
     def _history_request(
         self,
@@ -121,5 +127,9 @@ class MemoryHistory(MemorySearch):
             check_count("offset", offset),
         )
 
-    def _context_operation(self, max_tokens: int) -> Operation[list[Message]]:
-        return newest_that_fit(self._identity, check_token_count("max_tokens", max_tokens))
+    def _page(self, after_seq: int, page_size: int) -> Operation[list[Message]]:
+        return self._record_read("history", history_page(self._identity, after_seq, page_size))
+
+    def _context_operation(self, max_tokens: int, connection: object | None) -> Operation[list[Message]]:
+        window = newest_that_fit(self._identity, check_token_count("max_tokens", max_tokens))
+        return self._record_read("history", window, connection)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import partial
 
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
@@ -18,7 +19,7 @@ from strandline.producers.runs.run import (
 )
 from strandline.producers.writing.correct import Replacement
 from strandline.producers.writing.put import PutRequest
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
@@ -108,7 +109,7 @@ class MemoryRuns(MemoryCorrections):
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return self._runner.run(run_history(request), connection)
+        return self._runner.run(self._record_read("history", run_history(request), connection), connection)
 
     async def arun_history(
         self,
@@ -122,7 +123,9 @@ class MemoryRuns(MemoryCorrections):
     ) -> list[Message]:
         """Async twin of ``run_history``."""
         request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return await self._runner.arun(run_history(request), connection)
+        return await self._runner.arun(
+            self._record_read("history", run_history(request), connection), connection
+        )
 
     def _add_run(
         self,
@@ -134,20 +137,35 @@ class MemoryRuns(MemoryCorrections):
     ) -> Operation[AddedRun]:
         record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
         sources = listed_messages(messages)
-        named = list(name_messages(self._identity, record.run_id, sources, self._put_limits))
-        put = self._check_run(named)
-        return add_run(
-            RunRequest(
-                record=record,
-                messages=tuple(put.messages[place] for place in put.places),
-                check=self._check_run,
-                replacement=self._replacement,
-                max_messages=self._resources.settings.max_messages_per_put,
-            )
+        if self._redaction is None:
+            return self._carry_out_run(self._run_request(record, sources))
+        return self._add_redacted_run(record, sources)
+
+    def _add_redacted_run(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
+        requests: tuple[PutRequest, RunRequest] = yield Run(partial(self._run_request, record, sources))
+        return (yield from self._carry_out_run(requests))
+
+    def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:
+        names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
+        put = self._check_run(list(names))
+        request = RunRequest(
+            record=record,
+            messages=tuple(put.messages[place] for place in put.places),
+            check=self._check_run,
+            replacement=self._replacement,
+            max_messages=self._resources.settings.max_messages_per_put,
         )
+        return put, request
+
+    def _carry_out_run(self, requests: tuple[PutRequest, RunRequest]) -> Operation[AddedRun]:
+        put, request = requests
+        kept = [message.source for message in request.messages]
+        return self._recorder.carry_out(put.make_act(), partial(add_run, request), messages=kept)
 
     def _check_run(self, messages: Sequence[Message]) -> PutRequest:
-        return self._check_put(messages, max_messages=self._resources.settings.max_messages_per_put)
+        """As a put is checked; these messages were redacted when they were named, or when they were put."""
+        most = self._resources.settings.max_messages_per_put
+        return self._check_put(messages, max_messages=most, is_redacted=True)
 
     def _replacement(self, seq: int, message: Message) -> Replacement:
         return Replacement(seq, message.content, self._count_text, self._part_tokens, self._put_limits)

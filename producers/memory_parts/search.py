@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import overload
+from typing import TypeVar, overload
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
@@ -14,15 +17,38 @@ from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_scalar
 from strandline.schemas.values.identity import SessionIdentity
 
+T = TypeVar("T")
+
 
 class MemorySearch:
     """The search methods of ``SessionMemory``."""
 
-    def __init__(self, resources: Resources, identity: SessionIdentity, shared_key: UUID | None) -> None:
+    def __init__(
+        self,
+        resources: Resources,
+        identity: SessionIdentity,
+        shared_key: UUID | None,
+        redaction: Redaction | None = None,
+    ) -> None:
         self._resources = resources
+        self._redaction = resources.redaction if redaction is None else redaction
         self._runner = OperationRunner(resources)
         self._identity = identity
         self._shared_key = shared_key
+
+    @property
+    def _recorder(self) -> Recorder:
+        """Carries out acts that concern this session, with the compliance hook and the audit trail."""
+        return Recorder(self._identity, self._resources.compliance, self._resources.audit_levels)
+
+    def _record_read(
+        self, kind: str, operation: Operation[T], connection: object | None = None
+    ) -> Operation[T]:
+        """Carry out a read, and append it to the audit trail where reads are recorded."""
+        recorder = self._recorder
+        return recorder.read(
+            Act.here(kind), operation, count_results, in_callers_transaction=connection is not None
+        )
 
     @overload
     def search(
@@ -128,7 +154,7 @@ class MemorySearch:
         include_window: bool,
         kinds: Sequence[HitKind],
     ) -> Operation[list[SearchResult]]:
-        return search_history(
+        found = search_history(
             SearchRequest(
                 identity=self._identity,
                 query=query,
@@ -142,3 +168,4 @@ class MemorySearch:
                 indexes=self._resources.indexes,
             )
         )
+        return self._record_read("search", found)

@@ -75,7 +75,7 @@ class MemorySummaries(MemorySearch):
             )
         settings = self._resources.settings
         name = settings.summary_model if model is None else check_name("model", model)
-        return summarize_last(
+        summary = summarize_last(
             LatestSummaryRequest(
                 identity=self._identity,
                 messages=None if messages is None else _message_count(messages),
@@ -86,6 +86,7 @@ class MemorySummaries(MemorySearch):
                 payer=payer_of(self._identity, settings),
             )
         )
+        return self._record_read("summary.read", summary)
 
 
 def _message_count(messages: int) -> int:

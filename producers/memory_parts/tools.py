@@ -6,7 +6,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_flag
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tools.calling import ToolScope, call_tool
@@ -22,6 +24,7 @@ class MemoryTools:
     _resources: Resources
     _runner: OperationRunner
     _identity: SessionIdentity
+    _redaction: Redaction | None
 
     def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
         """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
@@ -56,6 +59,7 @@ class MemoryTools:
         Raises:
             ConfigurationError: ``read_only`` is neither True nor False.
             OwnerError: the session belongs to another owner.
+            RedactionError: a redaction hook failed, or took too long; nothing was stored.
             UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
@@ -68,8 +72,18 @@ class MemoryTools:
         return (await self._runner.arun(self._call_operation(name, arguments, read_only))).as_json()
 
     def _call_operation(self, name: object, arguments: object, read_only: bool) -> Operation[ToolResult]:
-        scope = ToolScope(self._identity, self._resources.embed_query, self._read_for_tool)
+        scope = ToolScope(
+            self._identity,
+            self._resources.embed_query,
+            self._read_for_tool,
+            self._recorder_for_tool,
+            self._redaction,
+        )
         return call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only))
+
+    @property
+    def _recorder_for_tool(self) -> Recorder:
+        return Recorder(self._identity, self._resources.compliance, self._resources.audit_levels)
 
     def _read_for_tool(self, question: str, token_limit: int) -> ReadRequest:
         request = self._read_request(question, None, 0, None, None, None)

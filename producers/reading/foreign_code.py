@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable
 from typing import TypeVar
 
-from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.producers.blocks.base import BaseMemoryBlock, Rendered
 from strandline.producers.blocks.custom import CustomMemoryBlock
 from strandline.producers.reading.context import Omission

@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.producers.reading.budget.fitting import Tail
+from strandline.producers.reading.history.context_window import with_calls
 from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
 from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.message import Message, read_rows
@@ -83,6 +84,10 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
         window_from, rows[window_at:], header.get("seal") or ""
     )
     pinned = read_rows(rows[part_two:window_at])
+    shown = window.messages()
+    if header.get("is_aging"):
+        # What is past its age is left out, one message after the other, and with a call its results.
+        shown = list(with_calls(shown))
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -99,13 +104,15 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
         fact_ids=tuple(fact["fact_id"] for fact in header["facts"] or ()),
         states=header["states"] or {},
         pinned=pinned,
-        window=window.messages(),
+        window=shown,
         known=window,
         tail=Tail(
             messages=read_rows(rows[1:part_two]),
             ranges=_gaps(pending, window_from),
         ),
-        fixed_tokens=window.tokens + sum(message.tokens or 0 for message in pinned),
+        fixed_tokens=sum(message.tokens or 0 for message in (*pinned, *shown))
+        if header.get("is_aging")
+        else window.tokens + sum(message.tokens or 0 for message in pinned),
     )
 
 

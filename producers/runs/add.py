@@ -15,9 +15,12 @@ from dataclasses import dataclass, replace
 from functools import partial
 from uuid import uuid4, uuid5
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.runs.given import (
     GivenRun,
+    Key,
     given_again,
     given_anew,
     system_id,
@@ -35,10 +38,11 @@ from strandline.producers.writing.correct import (
     rewind_if_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.redact import redact_message
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.runs import (
     AddRun,
     ChangeRun,
@@ -67,6 +71,7 @@ class RunRequest:
         check: checks messages for a put.
         replacement: other content for a message, by its number.
         max_messages: number of messages in one put.
+        act: who adds it, and with what flags.
     """
 
     record: RunRecord
@@ -74,6 +79,11 @@ class RunRequest:
     check: Callable[[Sequence[Message]], PutRequest]
     replacement: Callable[[int, Message], Replacement]
     max_messages: int
+    act: Act | None = None
+
+    def act_of(self, kind: str) -> Act:
+        """A part of it as the audit trail records it."""
+        return Act.here(kind) if self.act is None else replace(self.act, kind=kind, entry_id=uuid4())
 
 
 @dataclass(frozen=True, slots=True)
@@ -138,25 +148,32 @@ class _Difference:
     def replaceable(self) -> list[tuple[int, Message]] | None:
         """The other contents by number, if that is all the difference."""
         pairs = list(zip(self.old, self.new, strict=False))[self.kept :]
-        differing = [(row, message) for row, message in pairs if row.digest != message.digest]
+        differing = [(row, message) for row, message in pairs if not _is_same(row, message)]
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]
 
 
 def name_messages(
-    identity: SessionIdentity, run_id: str, sources: Sequence[object], limits: PutLimits
+    identity: SessionIdentity,
+    run_id: str,
+    sources: Sequence[object],
+    limits: PutLimits,
+    redaction: Redaction | None = None,
 ) -> Iterator[Message]:
-    """The messages of a run with ids, by which a repeated call is the same.
+    """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
 
     A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
 
     Raises:
-        InvalidMessageError: one of them is not a message.
+        InvalidMessageError: one of them is not a message, or a redaction hook refuses it.
+        RedactionError: a redaction hook failed.
     """
     for index, source in enumerate(sources):
         where = f"messages[{index}]"
         message = Message.from_openai(source, where=where)
+        if redaction is not None:
+            message = redact_message(message, where, limits, redaction)
         if message.id is not None:
             yield message
         elif message.role in HEAD_ROLES:
@@ -166,8 +183,10 @@ def name_messages(
             yield replace(message, id=uuid5(identity.session_key, name).hex)
 
 
-def add_run(request: RunRequest) -> Operation[AddedRun]:
+def add_run(request: RunRequest, act: Act) -> Operation[AddedRun]:
     """Store a run, or replace it if its id is known.
+
+    ``act`` says who adds it; the audit trail records what is put, taken back and replaced.
 
     Raises:
         ConflictError: it was replaced, and what stands behind it cannot be put again; or a message's id was
@@ -175,6 +194,7 @@ def add_run(request: RunRequest) -> Operation[AddedRun]:
         OwnerError: the session belongs to another owner.
     """
     added: AddedRun
+    request = replace(request, act=act)
     try:
         added = yield Atomic(partial(_add_once, request))
     except _AddedMeanwhileError:
@@ -199,7 +219,8 @@ def _add_once(request: RunRequest) -> Operation[AddedRun]:
         if (yield from _is_known(request)):
             raise _AddedMeanwhileError from None
         raise
-    if not (yield from fetch(AddRun(**_fields(request, given_anew(request.messages), result.seqs)))):
+    incoming = given_anew(request.messages, (yield from _find_key(request)))
+    if not (yield from fetch(AddRun(**_fields(request, incoming, result.seqs)))):
         raise _AddedMeanwhileError
     return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
 
@@ -240,6 +261,7 @@ def _change(
             request.record.identity,
             difference.start,
             uuid4(),
+            request.act_of("rewind"),
             newest=marks.newest,
             corrections=marks.corrections,
         )
@@ -275,11 +297,15 @@ def _replace_each(
     for seq, message in replaceable:
         other = request.replacement(seq, message)
         try:
-            taken = yield from replace_content(request.record.identity, other, uuid4(), None)
+            taken = yield from _replace_one(request, other)
         except NotFoundError:  # it was taken back meanwhile
             return None
         corrections.append(taken)
     return _Outcome([row.seq for row in difference.old], tuple(corrections))
+
+
+def _replace_one(request: RunRequest, other: Replacement) -> Operation[Correction]:
+    return replace_content(request.record.identity, other, uuid4(), request.act_of("replace"))
 
 
 def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[list[Message]]:
@@ -306,15 +332,22 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
 
 def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Difference]:
     record = request.record
+    key = yield from _find_key(request)
     if known is None:
-        return _Difference((), given_anew(request.messages), 0)
+        return _Difference((), given_anew(request.messages, key), 0)
     stored = yield from fetch(RunRows(**record.identity.keys, seqs=known.seqs, run_id=record.run_id))
     rows = {row.seq: row for row in stored}
     old = tuple(rows[seq] for seq in known.seqs if seq in rows)
-    incoming = given_again(request.messages, known.seqs, known.digests, rows)
+    incoming = given_again(request.messages, known.seqs, known.digests, rows, key)
     pairs = enumerate(zip(old, incoming.messages, strict=False))
-    differing = (n for n, (row, message) in pairs if row.digest != message.digest)
+    differing = (n for n, (row, message) in pairs if not _is_same(row, message))
     return _Difference(old, incoming, next(differing, min(len(old), len(incoming.messages))))
+
+
+def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
+    """By the texts: digests that are stored may be keyed."""
+    stored = row.role, row.envelope, row.metadata
+    return stored == (message.role, message.envelope, message.metadata)
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
@@ -328,16 +361,26 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
     if not messages:
         yield from check_unowned(request.record.identity)
         return PutResult([], None)
-    put = partial(put_messages, accept=put_whole, in_callers_transaction=True)
     try:
-        return (yield from put(request.check(messages)))
+        return (yield from _put_checked(request, messages))
     except ConflictError:
         # A system message that an earlier run brought has other content by now, since a person replaced it.
         ids = system_ids(request.record.identity, request.messages)
         rows = yield from fetch(ReplacedMessages(**request.record.identity.keys, ids=ids))
         if not rows:
             raise
-    return (yield from put(request.check(with_replaced(messages, rows))))
+    return (yield from _put_checked(request, with_replaced(messages, rows)))
+
+
+def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[PutResult]:
+    put = request.check(messages)
+    put.flags = request.act_of("put").flags
+    return (yield from put_messages(put, put_whole, in_callers_transaction=True))
+
+
+def _find_key(request: RunRequest) -> Operation[Key]:
+    keys = yield from find_owner_keys(request.record.identity.shard_key)
+    return bytes if keys is None else keys.digest
 
 
 def _is_known(request: RunRequest) -> Operation[bool]:

@@ -8,7 +8,7 @@ of its messages as they were given: a message that is given as before stands as 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid5
 
@@ -16,6 +16,9 @@ from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.queries.conversation.runs import ReplacedMessagesRow, RunRowsRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
+
+# The form in which a digest is recorded: keyed where the owner's content is sealed; of a keyed one, itself.
+Key = Callable[[bytes], bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +44,9 @@ class GivenRun:
         return [*self.digests, *(digest for _seq, digest in self.taken)]
 
 
-def given_anew(messages: Sequence[PreparedMessage]) -> GivenRun:
+def given_anew(messages: Sequence[PreparedMessage], key: Key) -> GivenRun:
     """A run of which nothing was brought before."""
-    return GivenRun(tuple(messages), tuple(message.digest for message in messages))
+    return GivenRun(tuple(messages), tuple(key(message.digest) for message in messages))
 
 
 def given_again(
@@ -51,6 +54,7 @@ def given_again(
     seqs: Sequence[int],
     digests: Sequence[bytes],
     rows: Mapping[int, RunRowsRow],
+    key: Key,
 ) -> GivenRun:
     """A run that is known, as it is to stand; one of which nothing is left is as new.
 
@@ -59,17 +63,19 @@ def given_again(
         rows: those of them that are in the log.
     """
     if not rows:
-        return given_anew(messages)
+        return given_anew(messages, key)
     before: dict[bytes, deque[RunRowsRow | None]] = defaultdict(deque)
     for seq, digest in zip(seqs, digests, strict=True):
-        before[digest].append(rows.get(seq))
+        before[key(digest)].append(rows.get(seq))
     standing: list[tuple[PreparedMessage, bytes]] = []
     for message in messages:
-        if not before[message.digest]:
-            standing.append((message, message.digest))
-        elif (row := before[message.digest].popleft()) is not None:
-            standing.append((_as_it_stands(message, row), message.digest))
-    taken = [(seq, digest) for seq, digest in zip(seqs, digests, strict=True) if seq not in rows]
+        digest = key(message.digest)
+        if not before[digest]:
+            standing.append((message, digest))
+        elif (row := before[digest].popleft()) is not None:
+            is_unchanged = key(row.digest) == digest
+            standing.append((message if is_unchanged else _as_it_stands(message, row), digest))
+    taken = [(seq, key(digest)) for seq, digest in zip(seqs, digests, strict=True) if seq not in rows]
     return GivenRun(
         tuple(message for message, _digest in standing),
         tuple(digest for _message, digest in standing),
@@ -98,8 +104,6 @@ def with_replaced(messages: Sequence[Message], rows: Sequence[ReplacedMessagesRo
 
 
 def _as_it_stands(message: PreparedMessage, row: RunRowsRow) -> PreparedMessage:
-    if row.digest == message.digest:
-        return message
     (stored,) = read_rows([row])
     source = replace(message.source, content=stored.content)
     return replace(message, digest=row.digest, envelope=row.envelope, source=source)

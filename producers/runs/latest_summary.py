@@ -119,9 +119,7 @@ def _instructions(request: LatestSummaryRequest) -> Operation[str | None]:
     if request.instructions is not None:
         return request.instructions
     identity = request.identity
-    return (
-        yield from read_capture(CaptureLevel(identity.namespace, identity.shard_key))
-    ).summary_instructions
+    return (yield from read_capture(CaptureLevel(identity.namespace, identity.owner))).summary_instructions
 
 
 def _newest_within(characters: int, messages: Sequence[Message]) -> Iterator[Message]:

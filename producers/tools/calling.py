@@ -9,11 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, cast
+from typing import Any, TypeVar, cast
 from uuid import UUID
 
-from strandline.pipelines.facts.editing.recording import delete_fact, edit_facts
-from strandline.producers.facts.edit_operations import Wording, add_fact, replace_fact
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.facts.editing.recording import delete_fact
+from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.carrying_out import Recorder, is_done
+from strandline.producers.facts.edit_operations import Wording, add_fact, redact_wording, replace_fact
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
 from strandline.producers.reading.given import Source, sources_of_places
 from strandline.producers.reading.read import read
@@ -59,6 +63,7 @@ from strandline.schemas.values.identity import SessionIdentity
 AGENT = "agent"
 
 Arguments = Mapping[str, Any]
+T = TypeVar("T")
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,11 +72,15 @@ class ToolScope:
 
     Attributes:
         read_request: makes the read for a question, within a number of tokens.
+        recorder: carries out acts with the compliance hook and the audit trail.
+        redaction: applied to what is to be stored; None: nothing is.
     """
 
     identity: SessionIdentity
     embed_query: EmbedQuery
     read_request: Callable[[str, int], ReadRequest]
+    recorder: Recorder
+    redaction: Redaction | None = None
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
@@ -83,6 +92,7 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
 
     Raises:
         OwnerError: the memory's session belongs to another owner.
+        RedactionError: a redaction hook failed; nothing was stored.
         UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
         StrandlineError: the database failed.
     """
@@ -95,7 +105,10 @@ def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: b
         return ToolProblem(error="invalid_arguments", message=str(error))
     if not tool.is_read_only and (read_only or not (yield from _may_write(scope))):
         return _refusal(tool)
-    return (yield from _CALLS[tool.name](scope, checked))
+    try:
+        return (yield from _CALLS[tool.name](scope, checked))
+    except InvalidMessageError as error:  # such as a refusal of a redaction hook
+        return ToolProblem(error="invalid_arguments", message=str(error))
 
 
 def _unknown(name: object, *, read_only: bool) -> ToolProblem:
@@ -127,8 +140,11 @@ def _not_found(fact_id: str) -> ToolProblem:
 
 def _search(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     scope = replace(scope, embed_query=_embed_once(scope.embed_query))
-    facts = cast("Sequence[FoundFact]", (yield from _hits(scope, arguments, "fact")))
-    messages = cast("Sequence[FoundMessage]", (yield from _hits(scope, arguments, "message")))
+    facts, messages = yield from scope.recorder.read(
+        Act.here("search", actor=AGENT),
+        _search_both(scope, arguments),
+        lambda act, hits: replace(act, count=len(hits[0]) + len(hits[1])),
+    )
     sources = yield from _sources(scope, [hit.fact.fact_id for hit in facts])
     return SearchedMemories(
         memories=[
@@ -137,6 +153,14 @@ def _search(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
         ],
         messages=[scored_message(hit) for hit in messages],
     )
+
+
+def _search_both(
+    scope: ToolScope, arguments: Arguments
+) -> Operation[tuple[Sequence[FoundFact], Sequence[FoundMessage]]]:
+    facts = cast("Sequence[FoundFact]", (yield from _hits(scope, arguments, "fact")))
+    messages = cast("Sequence[FoundMessage]", (yield from _hits(scope, arguments, "message")))
+    return facts, messages
 
 
 def _hits(scope: ToolScope, arguments: Arguments, kind: HitKind) -> Operation[list[SearchResult]]:
@@ -168,8 +192,10 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
+    wording = yield from redact_wording(wording, scope.redaction)
     owner = scope.identity.owner
-    fact_id = yield from edit_facts(owner.shard_key, partial(add_fact, owner, wording, AGENT))
+    adding = partial(add_fact, owner, wording, AGENT)
+    fact_id = yield from _change(scope, "facts.add", adding, text=wording.text)
     return (yield from _show_fact(scope, fact_id, str(fact_id)))
 
 
@@ -177,8 +203,10 @@ def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     fact_id = as_fact_id(arguments["id"])
     if fact_id is None:
         return _not_found(arguments["id"])
-    shard_key, wording = scope.identity.shard_key, Wording.check(arguments["text"])
-    changed = yield from edit_facts(shard_key, partial(replace_fact, shard_key, fact_id, wording, AGENT))
+    shard_key = scope.identity.shard_key
+    wording = yield from redact_wording(Wording.check(arguments["text"]), scope.redaction)
+    replacing = partial(replace_fact, shard_key, fact_id, wording, AGENT)
+    changed = yield from _change(scope, "facts.replace", replacing, text=wording.text)
     if changed is None:
         return _not_found(arguments["id"])
     return (yield from _show_fact(scope, changed, arguments["id"]))
@@ -189,21 +217,30 @@ def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     if fact_id is None:
         return _not_found(arguments["id"])
     shard_key = scope.identity.shard_key
-    is_gone = yield from edit_facts(shard_key, partial(_delete_once, shard_key, fact_id))
+    is_gone = yield from _change(scope, "facts.delete", partial(delete_fact, shard_key, fact_id, AGENT))
+    if not is_gone:
+        is_gone = yield from _was_deleted(shard_key, fact_id)
     return DeletedMemory(id=str(fact_id), deleted=True) if is_gone else _not_found(arguments["id"])
 
 
-def _delete_once(shard_key: UUID, fact_id: UUID) -> Operation[bool]:
-    """Delete a fact, or see that it was deleted before; False if this owner never had it."""
-    if (yield from delete_fact(shard_key, fact_id, AGENT)):
-        return True
+def _change(
+    scope: ToolScope, kind: str, make: Callable[[], Operation[T]], *, text: str | None = None
+) -> Operation[T]:
+    """Carry out a change of facts in one transaction, and record it as the agent's."""
+    yield from open_fact_lanes(scope.identity.shard_key)
+    act = Act.here(kind, actor=AGENT)
+    return (yield from scope.recorder.change(act, make, is_done, text=text))
+
+
+def _was_deleted(shard_key: UUID, fact_id: UUID) -> Operation[bool]:
+    """Whether a fact was deleted before; False if this owner never had it."""
     rows = yield from fetch(FactWasDeleted(shard_key=shard_key, fact_id=fact_id))
     return rows[0].was_deleted
 
 
 def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     request = scope.read_request(arguments["question"], arguments["token_limit"])
-    context = yield from read(request)
+    context = yield from scope.recorder.read(Act.here("read", actor=AGENT), read(request))
     # Off the event loop: all that is given is counted.
     result: ToolResult = yield Run(partial(context_result, context, request.token_limit, request.count_text))
     return result

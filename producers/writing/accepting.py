@@ -6,12 +6,14 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from json.encoder import encode_basestring as quoted
 
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.writing.recorded import looks_recorded, note_recorded
 from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.audit.audit import PutManyRecorded, PutOneRecorded
 from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
 from strandline.schemas.values.identity import SessionIdentity, key_text
-from strandline.schemas.values.labels import labels_of
 
 
 @dataclass(slots=True)
@@ -20,12 +22,26 @@ class SinglePut:
 
     Attributes:
         whole: makes the full statement, which decides if the short ones do nothing.
+        act: makes the act for the audit trail; None: what this is part of is recorded.
+        is_change: whether the act is recorded at level ``changes`` as well, as one with flags is.
     """
 
     identity: SessionIdentity
     message: PreparedMessage
     tokens: int
     whole: Callable[[], Put]
+    act: Callable[[], Act] | None = None
+    is_change: bool = False
+
+    @property
+    def is_to_record(self) -> bool:
+        """Whether the short statement is to be the one that records the act."""
+        return self.act is not None and (self.is_change or looks_recorded(self.identity.namespace))
+
+    def note(self, is_recorded: bool | None) -> None:
+        """Learn from whether it was recorded; a change says nothing about other puts."""
+        if self.act is not None and not self.is_change:
+            note_recorded(self.identity.namespace, is_recorded)
 
     def one(self) -> PutOne:
         """The statement that accepts it if nothing speaks against it."""
@@ -43,8 +59,38 @@ class SinglePut:
             created_at=message.created_at,
             calls=message.calls,
             answers=message.answers,
-            labels=labels_of(self.identity.session_key, message.metadata),
+            labels=message.labels_in(self.identity.session_key),
+            sealed=message.is_sealed,
         )
+
+    def one_recorded(self) -> PutOneRecorded:
+        """The same, with the act."""
+        message, act = self.message, self._act()
+        return PutOneRecorded(
+            shard_key=self.identity.shard_key,
+            session_key=self.identity.session_key,
+            id=message.id,
+            role=message.role,
+            tokens=self.tokens,
+            bytes=message.size,
+            digest=message.digest,
+            envelope=message.envelope,
+            metadata=message.metadata,
+            created_at=message.created_at,
+            calls=message.calls,
+            answers=message.answers,
+            labels=message.labels_in(self.identity.session_key),
+            sealed=message.is_sealed,
+            entry_id=act.entry_id,
+            level=act.level,
+            actor=act.actor,
+            origin=act.origin,
+            flags=list(act.flags),
+        )
+
+    def _act(self) -> Act:
+        assert self.act is not None, "asked for where is_to_record"  # noqa: S101
+        return self.act()
 
 
 Accept = Callable[[SinglePut], Operation[PutRow]]
@@ -53,30 +99,47 @@ Accept = Callable[[SinglePut], Operation[PutRow]]
 def put_whole(put: SinglePut) -> Operation[PutRow]:
     """Accept a message in the caller's transaction, which an error of a shorter statement would end."""
     (row,) = yield from fetch(put.whole())
+    put.note(row.is_recorded)
     return row
 
 
 def put_quickly(put: SinglePut) -> Operation[PutRow]:
     """Accept a message by the short statement if that suffices."""
     try:
-        taken = yield from fetch(put.one())
+        seq = yield from _put_one(put)
     except DatabaseUnavailableError:
         raise
     except DatabaseError:
-        taken = []  # the id was used before: ``put`` finds it
-    if taken:
-        return taken_row(taken[0].seq)
+        seq = None  # the id was used before: ``put`` finds it
+    if seq is not None:
+        return taken_row(seq)
     return (yield from put_whole(put))
+
+
+def _put_one(put: SinglePut) -> Operation[int | None]:
+    if put.is_to_record:
+        for recorded in (yield from fetch(put.one_recorded())):
+            put.note(recorded.is_recorded)
+            return recorded.seq
+        return None
+    for row in (yield from fetch(put.one())):
+        return row.seq
+    return None
 
 
 def taken_row(seq: int) -> PutRow:
     """The row that ``put`` would have returned for an accepted message."""
-    return PutRow("ok", None, [seq], None)
+    return PutRow("ok", None, [seq], None, None)
 
 
 def put_many(group: Iterable[SinglePut]) -> PutMany:
     """The statement that accepts one message into each of several sessions."""
     return PutMany(messages=f"[{','.join(map(_record, group))}]")
+
+
+def put_many_recorded(group: Iterable[SinglePut]) -> PutManyRecorded:
+    """The same with the acts of those that are to be recorded."""
+    return PutManyRecorded(messages=f"[{','.join(map(_record, group))}]")
 
 
 def _record(put: SinglePut) -> str:
@@ -95,7 +158,7 @@ def _rarer(put: SinglePut) -> Iterator[str]:
     message = put.message
     if message.metadata is not None:
         yield f',"metadata":{message.metadata}'
-        if labels := labels_of(put.identity.session_key, message.metadata):
+        if labels := message.labels_in(put.identity.session_key):
             yield f',"labels":{labels}'
     if message.created_at is not None:
         yield f',"created_at":{quoted(message.created_at.isoformat())}'
@@ -103,3 +166,13 @@ def _rarer(put: SinglePut) -> Iterator[str]:
         yield f',"calls":{message.calls}'
     if message.answers is not None:
         yield f',"answers":{quoted(message.answers)}'
+    if message.is_sealed:
+        yield ',"sealed":true'
+    if put.is_to_record and put.act is not None:
+        act = put.act()
+        yield f',"entry_id":"{act.entry_id}","level":"{act.level}"'
+        for name, value in (("actor", act.actor), ("origin", act.origin)):
+            if value is not None:
+                yield f',"{name}":{quoted(value)}'
+        if act.flags:
+            yield f',"flags":[{",".join(map(quoted, act.flags))}]'

@@ -13,8 +13,15 @@ from dataclasses import dataclass
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.put import PutRequest, check_status, session_record
+from strandline.producers.writing.put import (
+    PutRequest,
+    check_status,
+    seal_request,
+    session_record,
+    with_stored_digests,
+)
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
     KnownMessages,
@@ -23,7 +30,7 @@ from strandline.schemas.queries.conversation.messages import (
     PutImported,
     PutImportedRow,
 )
-from strandline.schemas.values.labels import label_array
+from strandline.schemas.values.labels import as_array
 
 # A row of the table that is copied to.
 _Copied = tuple[object, ...]
@@ -59,11 +66,7 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
     known, total = stored.messages, len(request.messages)
     if known == total:
         return Imported(known, 0, differing=tuple(stored.differing))
-    messages = list(_rows(request))
-    answer = _put(database, request, messages, claimed=False)
-    if answer.status == "unclaimed":
-        database.run(claim_session(request.identity))
-        answer = _put(database, request, messages, claimed=True)
+    answer = _put_whole(database, request)
     _, window = database.run(check_status(request.identity, answer))
     flushed = None
     if window is not None:
@@ -75,29 +78,59 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
 def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
     ids = [message.id for message in request.messages]
     digests = [message.digest for message in request.messages]
-    (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids, digests=digests))
+    keys = database.run(find_owner_keys(request.identity.shard_key))
+    (known,) = database.fetch(
+        KnownMessages(
+            **request.identity.keys,
+            ids=ids,
+            digests=digests,
+            keyed_digests=digests if keys is None else [keys.digest(digest) for digest in digests],
+        )
+    )
     return known
 
 
-def _put(
-    database: Database, request: PutRequest, messages: Sequence[_Copied], *, claimed: bool
-) -> PutImportedRow:
+def _put_whole(database: Database, request: PutRequest) -> PutImportedRow:
+    tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
+    sealed = database.run(seal_request(request))
+    answer = _put(database, sealed, tokens, claimed=False)
+    if answer.status == "unclaimed":
+        database.run(claim_session(request.identity))
+        sealed = database.run(seal_request(request))
+        answer = _put(database, sealed, tokens, claimed=True)
+    if answer.status == "sealed":
+        sealed = database.run(seal_request(request, is_needed=True))
+        answer = _put(database, sealed, tokens, claimed=True)
+    if answer.status == "conflict" and sealed is not request:
+        sealed = database.run(with_stored_digests(request, sealed))
+        answer = _put(database, sealed, tokens, claimed=True)
+    return answer
+
+
+def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, claimed: bool) -> PutImportedRow:
     session = session_record(request.identity, request.policy)
     with database.transaction() as transaction:
         transaction.fetch(MakeImportTable())
-        transaction.copy(CopyImport(), messages)
-        (answer,) = transaction.fetch(PutImported(**request.identity.keys, claimed=claimed, session=session))
+        transaction.copy(CopyImport(), _rows(request, tokens))
+        (answer,) = transaction.fetch(
+            PutImported(
+                **request.identity.keys,
+                claimed=claimed,
+                session=session,
+                sealed=all(message.is_sealed for message in request.messages),
+                act=request.act_json,
+            )
+        )
         return answer
 
 
-def _rows(request: PutRequest) -> Iterator[_Copied]:
+def _rows(request: PutRequest, tokens: Sequence[int]) -> Iterator[_Copied]:
     for place, message in enumerate(request.messages):
-        tokens = count_message(message.source, request.count_text, request.part_tokens)
         yield (
             place,
             message.id,
             message.role,
-            tokens,
+            tokens[place],
             message.size,
             message.digest,
             message.envelope,
@@ -105,5 +138,5 @@ def _rows(request: PutRequest) -> Iterator[_Copied]:
             message.created_at,
             message.calls,
             message.answers,
-            label_array(request.identity.session_key, message.metadata),
+            as_array(message.labels_in(request.identity.session_key)),
         )

@@ -14,14 +14,16 @@ from hashlib import blake2b
 from typing import Literal
 from uuid import UUID, uuid4, uuid5
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
-from strandline.pipelines.vectors.sharing import clearance
+from strandline.pipelines.vectors.sharing import clear_copies
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
+from strandline.producers.writing.sealing import seal_envelope
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     Correct,
     CorrectRow,
@@ -36,6 +38,7 @@ from strandline.schemas.queries.conversation.sharing import (
     SharedScopeOfRow,
 )
 from strandline.schemas.queries.work.lanes import RangeMessages
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Content, Message, read_rows
 
@@ -93,14 +96,14 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
-def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bool]:
+def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act) -> Operation[bool]:
     """Rewind to before the newest message, which was delivered; False if another one is the newest by now.
 
     Raises:
         ConflictError: flushes kept coming between.
     """
     for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, None, newest=newest))
+        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, act, newest=newest))
         if row.status in ("changed", "missing"):  # missing: another correction took it back
             return False
         if row.status != "again":
@@ -110,7 +113,7 @@ def take_back(identity: SessionIdentity, newest: int, id_: UUID) -> Operation[bo
 
 
 def rewind_if_unchanged(
-    identity: SessionIdentity, from_seq: int, id_: UUID, *, newest: int | None, corrections: int
+    identity: SessionIdentity, from_seq: int, id_: UUID, act: Act, *, newest: int | None, corrections: int
 ) -> Operation[Correction | None]:
     """Take back every message from ``from_seq`` on; None if the log has another end, or was corrected since.
 
@@ -120,7 +123,7 @@ def rewind_if_unchanged(
 
     Raises: as ``rewind``.
     """
-    asked = _request(identity, id_, "rewind", from_seq, None, newest=newest, corrections=corrections)
+    asked = _request(identity, id_, "rewind", from_seq, act, newest=newest, corrections=corrections)
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, asked)
         if row.status == "changed":
@@ -130,7 +133,7 @@ def rewind_if_unchanged(
     raise _busy(identity)
 
 
-def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | None) -> Operation[Correction]:
+def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on.
 
     Raises:
@@ -140,14 +143,14 @@ def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, actor: str | Non
         OwnerError: the session belongs to another owner.
     """
     for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, actor))
+        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act))
         if row.status != "again":
             return _read(identity, "rewind", from_seq, row)
     raise _busy(identity)
 
 
 def replace_content(
-    identity: SessionIdentity, replacement: Replacement, id_: UUID, actor: str | None
+    identity: SessionIdentity, replacement: Replacement, id_: UUID, act: Act
 ) -> Operation[Correction]:
     """Give one message other content.
 
@@ -158,8 +161,11 @@ def replace_content(
     """
     content = replacement.digest()
     seq = replacement.seq
-    for known in (yield from fetch(FindCorrection(shard_key=identity.shard_key, correction_id=id_))):
-        correction = _read_known(identity, known, seq, content)
+    asked_before = FindCorrection(
+        shard_key=identity.shard_key, correction_id=id_, digest=content, clear_digest=content
+    )
+    for known in (yield from fetch(asked_before)):
+        correction = _read_known(identity, known, seq)
         yield from _clear_shared(identity, seq, seq)
         return correction
     for _attempt in range(MAX_ATTEMPTS):
@@ -167,7 +173,9 @@ def replace_content(
         if not rows:
             yield from check_unowned(identity)
             raise _not_found(identity, seq)
-        asked = yield Run(partial(_replacement_request, identity, replacement, rows[0], id_, content, actor))
+        keys = yield from find_owner_keys(identity.shard_key)
+        make = partial(_replacement_request, identity, replacement, rows[0], id_, content, act, keys)
+        asked = yield Run(make)
         row = yield from _correct(identity, asked)
         if row.status not in ("again", "changed"):
             return _read(identity, "replace", seq, row)
@@ -179,7 +187,7 @@ def _request(
     id_: UUID,
     kind: Kind,
     seq: int,
-    actor: str | None,
+    act: Act,
     *,
     newest: int | None = None,
     corrections: int | None = None,
@@ -191,13 +199,14 @@ def _request(
         from_seq=seq,
         newest=newest,
         corrections=corrections,
-        actor=actor,
+        actor=act.actor,
         content=None,
         expected=None,
         digest=None,
         envelope=None,
         tokens=None,
         bytes=None,
+        act=act.as_json(),
     )
 
 
@@ -207,7 +216,8 @@ def _replacement_request(
     row: MessageAtRow,
     id_: UUID,
     content: bytes,
-    actor: str | None,
+    act: Act,
+    keys: OwnerKeys | None,
 ) -> Correct:
     (message,) = read_rows([row])
     prepared = prepare(replace(message, content=replacement.content), "message", replacement.limits)
@@ -218,13 +228,14 @@ def _replacement_request(
         from_seq=replacement.seq,
         newest=None,
         corrections=None,
-        actor=actor,
+        actor=act.actor,
         content=content,
         expected=row.digest,
         digest=prepared.digest,
-        envelope=prepared.envelope,
+        envelope=seal_envelope(prepared, keys),
         tokens=count_message(prepared.source, replacement.count_text, replacement.part_tokens),
         bytes=prepared.size,
+        act=act.as_json(),
     )
 
 
@@ -275,7 +286,7 @@ def _clear_scope(
         )
     )
     rows = yield from fetch(RangeMessages(**identity.keys, from_seq=from_seq, through_seq=through_seq))
-    yield from fetch(clearance(scope.shared_key, identity.session_key, from_seq, through_seq, rows))
+    yield from clear_copies(scope.shared_key, identity.session_key, from_seq, through_seq, rows)
 
 
 def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> Correction:
@@ -292,14 +303,20 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to start the session over."
             )
+        case "removed":
+            raise NotFoundError(
+                f"Messages of session {quote(identity.session_id)} from {seq} on have left its log by its"
+                " retention, so it cannot be taken back to there; nothing was changed. Rewind to a later"
+                " message, or call reset() to start the session over."
+            )
         case _:
             raise _not_found(identity, seq)
 
 
-def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int, content: bytes) -> Correction:
+def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int) -> Correction:
     """The correction that was made before, if it is this one."""
     is_same = known.session_key == identity.session_key and (known.kind, known.from_seq) == ("replace", seq)
-    if not is_same or known.digest != content:
+    if not is_same or not known.is_of_content:
         raise _conflict(identity)
     return Correction(
         known.number, "replace", known.from_seq, known.through_seq, tuple(known.seqs), known.created_at
@@ -315,8 +332,8 @@ def _conflict(identity: SessionIdentity) -> ConflictError:
 
 def _not_found(identity: SessionIdentity, seq: int) -> NotFoundError:
     return NotFoundError(
-        f"Session {quote(identity.session_id)} has no message {seq}: it was not put, or was taken back;"
-        " nothing was changed."
+        f"Session {quote(identity.session_id)} has no message {seq}: it was not put, was taken back, or has"
+        " left the log by its retention; nothing was changed."
     )
 
 

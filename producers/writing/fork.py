@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
+from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
@@ -28,7 +29,9 @@ class Fork:
     messages: int
 
 
-def fork(identity: SessionIdentity, new: SessionIdentity, through_seq: int | None) -> Operation[Fork]:
+def fork(
+    identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
+) -> Operation[Fork]:
     """Copy a session's messages up to ``through_seq`` (None: all), and what was derived from them.
 
     Raises:
@@ -42,11 +45,13 @@ def fork(identity: SessionIdentity, new: SessionIdentity, through_seq: int | Non
             f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
             " would belong to another owner. Give sessions that are to be forked a user_id at the first put."
         )
-    copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq))
+    copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq, act))
     return copied
 
 
-def _fork_once(identity: SessionIdentity, new: SessionIdentity, through_seq: int | None) -> Operation[Fork]:
+def _fork_once(
+    identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
+) -> Operation[Fork]:
     """Claim the new session and fill it, in one transaction: a fork that is refused claims nothing."""
     yield from claim_session(new)
     rows = yield from fetch(
@@ -55,6 +60,7 @@ def _fork_once(identity: SessionIdentity, new: SessionIdentity, through_seq: int
             new_key=new.session_key,
             session_id=new.session_id,
             through_seq=through_seq,
+            act=act.as_json(),
         )
     )
     if not rows:

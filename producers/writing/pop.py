@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import partial
 from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.accepting import put_whole
@@ -38,7 +39,7 @@ class Popped:
     flushed: Flushed | None = None
 
 
-def pop(identity: SessionIdentity) -> Operation[Message | None]:
+def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
     """Remove the newest message and return it, or None if the session is empty.
 
     The message is read first and removed only if it is still the newest, so that no two callers get the same
@@ -54,11 +55,11 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
-        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4()))
+        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4(), act=act.as_json()))
         status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4())):
+        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4(), act)):
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
@@ -67,22 +68,24 @@ def pop(identity: SessionIdentity) -> Operation[Message | None]:
 
 
 def pop_part(
-    identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest]
+    identity: SessionIdentity, keep: Keep | None, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
-    """Remove the newest message and put again what ``keep`` says of it, in one transaction.
+    """Remove the newest message and put again what ``keep`` says of it (None: nothing), in one transaction.
 
     If ``keep`` raises an exception, or what it says cannot be put, the message stays.
 
     Raises: as ``pop``; InvalidMessageError: what is to be put again cannot be stored.
     """
-    popped: Popped = yield Atomic(partial(_pop_part_once, identity, keep, check))
+    if keep is None:
+        return Popped((yield from pop(identity, act)))
+    popped: Popped = yield Atomic(partial(_pop_part_once, identity, keep, check, act))
     return popped
 
 
 def _pop_part_once(
-    identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest]
+    identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
-    message = yield from pop(identity)
+    message = yield from pop(identity, act)
     again = [] if message is None else list(keep(message))
     if not again:
         return Popped(message)

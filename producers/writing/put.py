@@ -5,25 +5,34 @@ from __future__ import annotations
 import json
 import logging
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache, partial
+from uuid import uuid4
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.accepting import Accept, SinglePut
+from strandline.producers.writing.redact import redact_message
+from strandline.producers.writing.sealing import seal_message
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
     ConflictError,
     InvalidMessageError,
+    KeyUnavailableError,
     StrandlineError,
 )
-from strandline.schemas.postgres.operations import Operation, Run, fetch
-from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow
+from strandline.schemas.postgres.operations import KnownKeys, Operation, Run, claim_owner_keys, fetch
+from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow, StoredDigests
+from strandline.schemas.sealing.owner_keys import OwnerKeys
+from strandline.schemas.values.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
-from strandline.schemas.values.labels import label_array
+from strandline.schemas.values.labels import as_array
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
 
@@ -35,6 +44,11 @@ class PutRequest:
     """One put, checked and ready: it can still be refused only because of its ids or its owner.
 
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
+
+    Attributes:
+        acting: who puts; taken from the caller's context, which the statement may not be sent in.
+        act: the kind of act that the audit trail records; None: what this put is part of is recorded.
+        flags: what a compliance hook added to the act.
     """
 
     identity: SessionIdentity
@@ -43,6 +57,23 @@ class PutRequest:
     places: tuple[int, ...]
     count_text: Callable[[str], int]
     part_tokens: Mapping[str, int]
+    acting: Acting = field(default_factory=current_acting)
+    act: str | None = "put"
+    flags: tuple[str, ...] = ()
+
+    @property
+    def is_change(self) -> bool:
+        """Whether the act is recorded at level ``changes`` as well."""
+        return bool(self.flags) or self.act != "put"
+
+    def make_act(self) -> Act:
+        """The act of this put, for the audit trail."""
+        return Act(self.act or "put", uuid4(), self.acting.actor, self.acting.origin, flags=self.flags)
+
+    @property
+    def act_json(self) -> str | None:
+        """The same as ``put_v1`` reads it; None if it is not to be recorded."""
+        return None if self.act is None else self.make_act().as_json()
 
     @classmethod
     def check(
@@ -55,11 +86,13 @@ class PutRequest:
         part_tokens: Mapping[str, int] = PART_TOKENS,
         limits: PutLimits,
         max_messages: int,
+        redaction: Redaction | None = None,
     ) -> PutRequest:
-        """Check every message of a put.
+        """Check every message of a put, as ``redaction`` leaves it.
 
         Raises:
-            InvalidMessageError: a message cannot be stored, or there are too many.
+            InvalidMessageError: a message cannot be stored, or is refused, or there are too many.
+            RedactionError: a redaction hook failed.
             ConflictError: two messages have the same id and different content.
         """
         if not isinstance(sources, (list, Sequence)) or isinstance(sources, (str, bytes)):
@@ -71,13 +104,19 @@ class PutRequest:
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
         if len(sources) == 1:
-            one = prepare(Message.from_openai(sources[0]), "message", limits)
+            only = Message.from_openai(sources[0])
+            if redaction is not None:
+                only = redact_message(only, "message", limits, redaction)
+            one = prepare(only, "message", limits)
             return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
         order: list[str] = []
         for index, source in enumerate(sources):
             where = f"messages[{index}]"
-            one = prepare(Message.from_openai(source, where=where), where, limits)
+            message = Message.from_openai(source, where=where)
+            if redaction is not None:
+                message = redact_message(message, where, limits, redaction)
+            one = prepare(message, where, limits)
             if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
                     f"{where}.id: {one.id!r} occurs twice in this put with different content."
@@ -141,15 +180,72 @@ def _token_counts(request: PutRequest) -> list[int]:
 
 def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tuple[list[int], str | None]]:
     """The seqs; and, if the put crossed the mark, the window to plan a flush from."""
-    whole = partial(_whole, request, tokens)
+    identity = request.identity
+    sealed = yield from seal_request(request)
+    whole = partial(_whole, sealed, tokens)
     if len(tokens) == 1:
-        row = yield from accept(SinglePut(request.identity, request.messages[0], tokens[0], whole))
+        make_act = None if request.act is None else request.make_act
+        single = SinglePut(identity, sealed.messages[0], tokens[0], whole, make_act, request.is_change)
+        row = yield from accept(single)
     else:
         (row,) = yield from fetch(whole())
     if row.status == "unclaimed":
-        yield from claim_session(request.identity)
-        (row,) = yield from fetch(whole(claimed=True))
-    return (yield from check_status(request.identity, row))
+        yield from claim_session(identity)
+        sealed = yield from seal_request(request)
+        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
+    if row.status == "sealed":
+        sealed = yield from seal_request(request, is_needed=True)
+        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
+    if row.status == "conflict" and sealed is not request:
+        sealed = yield from with_stored_digests(request, sealed)
+        (row,) = yield from fetch(_whole(sealed, tokens, claimed=True))
+    return (yield from check_status(identity, row))
+
+
+def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[PutRequest]:
+    """The request as it is sent: sealed, if this process has the owner's keys.
+
+    ``is_needed``: the session is sealed, so they are fetched.
+
+    Raises:
+        KeyUnavailableError: they cannot be unwrapped, or are not there.
+    """
+    keys: OwnerKeys | None = yield KnownKeys(request.identity.shard_key)
+    if keys is None and is_needed:
+        keys = yield from _needed_keys(request.identity)
+    if keys is None:
+        return request
+    session_key = request.identity.session_key
+    return replace(request, messages=tuple(seal_message(one, session_key, keys) for one in request.messages))
+
+
+def _needed_keys(identity: SessionIdentity) -> Operation[OwnerKeys]:
+    keys = yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
+    if keys is None:
+        raise KeyUnavailableError(
+            f"Namespace {quote(identity.namespace)} is encrypted, and the keys of this owner are not in the"
+            " database, or this process has no keyring. Set one (docs/operations.md, Encryption), or restore"
+            " the table data_key."
+        )
+    return keys
+
+
+def with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[PutRequest]:
+    """The request with the digests of messages that were stored before their session was sealed.
+
+    These are unkeyed until the background has sealed them; a repeated put is the same put all the same.
+    """
+    ids = [message.id for message in request.messages]
+    rows = yield from fetch(StoredDigests(**request.identity.keys, ids=ids))
+    stored = {row.id: row.digest for row in rows}
+    pairs = zip(request.messages, sealed.messages, strict=True)
+    return replace(
+        sealed,
+        messages=tuple(
+            replace(closed, digest=clear.digest) if stored.get(clear.id) == clear.digest else closed
+            for clear, closed in pairs
+        ),
+    )
 
 
 def check_status(
@@ -188,7 +284,9 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         created_at=[m.created_at for m in messages],
         calls=[m.calls for m in messages],
         answers=[m.answers for m in messages],
-        labels=[label_array(request.identity.session_key, m.metadata) for m in messages],
+        labels=[as_array(m.labels_in(request.identity.session_key)) for m in messages],
+        sealed=all(m.is_sealed for m in messages),
+        act=request.act_json,
     )
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection
 from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.producers.sessions import history_page
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -14,8 +15,10 @@ from strandline.schemas.queries.conversation.sharing import ForgetShared, Shared
 from strandline.schemas.values.identity import SessionIdentity
 
 
-def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
+def reset(identity: SessionIdentity, act: Act | None, *, derived: bool) -> Operation[None]:
     """Start the log over; with ``derived``, also forget the memory derived from it.
+
+    ``act`` goes into the audit trail; None if what this is part of is recorded.
 
     Shared copies go first, under the scope's own key and so in a separate transaction: if the rest fails,
     other sessions no longer find the session's messages, and the reset can be repeated.
@@ -29,7 +32,7 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
         shared = yield from fetch(SharedLives(owner_key=identity.shard_key, session_key=identity.session_key))
     for lives in shared:
         yield from _forget(identity, lives.shared_key, lives.incarnations)
-    beginning = partial(_begin_anew, identity, derived)
+    beginning = partial(_begin_anew, identity, act, derived)
     ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning())
     if ended is None:
         # No such session, or another owner's: reading it tells which.
@@ -40,9 +43,11 @@ def reset(identity: SessionIdentity, *, derived: bool) -> Operation[None]:
         yield from _forget(identity, lives.shared_key, set(ended) - set(lives.incarnations))
 
 
-def _begin_anew(identity: SessionIdentity, derived: bool) -> Operation[list[UUID] | None]:
+def _begin_anew(identity: SessionIdentity, act: Act | None, derived: bool) -> Operation[list[UUID] | None]:
     """Returns the incarnations that ended, or None if there is no such session."""
-    rows = yield from fetch(Reset(**identity.keys, derived=derived))
+    rows = yield from fetch(
+        Reset(**identity.keys, derived=derived, act=None if act is None else act.as_json())
+    )
     if not rows:
         return None
     (done,) = rows

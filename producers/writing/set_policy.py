@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import logging
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import cast
 
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
 from strandline.producers.sessions import check_owner
 from strandline.producers.writing.unregistered import unknown_pipelines
@@ -37,7 +38,7 @@ class PolicySet:
 
 
 def set_policy(
-    identity: SessionIdentity, change: PolicyChange, actor: str | None, *, in_callers_transaction: bool
+    identity: SessionIdentity, change: PolicyChange, act: Act, *, in_callers_transaction: bool
 ) -> Operation[PolicySet]:
     """Change the values that are given; a change that changes nothing is not recorded.
 
@@ -57,7 +58,13 @@ def set_policy(
         if policy == present:
             return PolicySet(present)
         rows = yield from fetch(
-            SetPolicy(**identity.keys, before=_json(present), after=_json(policy), actor=actor)
+            SetPolicy(
+                **identity.keys,
+                before=_json(present),
+                after=_json(policy),
+                actor=act.actor,
+                act=replace(act, detail={"changed": _changed_names(present, policy)}).as_json(),
+            )
         )
         answer = rows[0] if rows else SetPolicyRow("changed", None, False)
         if answer.detail is not None:
@@ -116,3 +123,7 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
 def _json(policy: Policy) -> str:
     """The part of a policy that can change."""
     return json.dumps({name: getattr(policy, name) for name in _CHANGEABLE})
+
+
+def _changed_names(before: Policy, after: Policy) -> list[str]:
+    return [name for name in _CHANGEABLE if getattr(before, name) != getattr(after, name)]

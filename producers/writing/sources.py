@@ -15,6 +15,7 @@ from functools import partial
 from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.flush.flush import deliver_closed
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.facts.listing import Fact, get_fact
 from strandline.producers.sessions import SessionKind, claim_session
 from strandline.producers.tokens import DEFAULT_ENCODING
@@ -81,13 +82,15 @@ class SourceRequest:
         part_tokens: Mapping[str, int],
         limits: PutLimits,
         max_messages: int,
+        redaction: Redaction | None = None,
     ) -> SourceRequest:
         """Check the arguments of a caller.
 
         Raises:
             ConfigurationError: the owner is a session without a user.
-            InvalidMessageError: a message cannot be stored, there are none or too many, or ``key`` cannot
-                be used.
+            InvalidMessageError: a message cannot be stored, or is refused, there are none or too many, or
+                ``key`` cannot be used.
+            RedactionError: a redaction hook failed.
         """
         if isinstance(messages, str | bytes) or not isinstance(messages, Sequence) or not messages:
             raise InvalidMessageError("messages", "must be a list of at least one message")
@@ -103,6 +106,7 @@ class SourceRequest:
             part_tokens=part_tokens,
             limits=limits,
             max_messages=max_messages,
+            redaction=redaction,
         )
         return cls(put, kind)
 

@@ -12,6 +12,7 @@ from datetime import UTC, datetime
 from hashlib import blake2b
 from json.encoder import encode_basestring as quoted
 from typing import Any
+from uuid import UUID
 
 from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.shown_text import quote
@@ -20,6 +21,7 @@ from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
+from strandline.schemas.values.labels import labels_of
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
@@ -44,7 +46,8 @@ class PutLimits:
 class PreparedMessage:
     """A checked message in the form a put sends: texts and digests, ready for Postgres.
 
-    ``size`` is that of the stored JSON, metadata included, in bytes.
+    ``size`` is that of the stored JSON in clear, metadata included, in bytes.
+    ``labels`` are those of what is sealed; of what is in clear they follow from the metadata.
 
     (Not frozen, as other values are: with so many fields that takes a microsecond of each put.)
     """
@@ -59,6 +62,12 @@ class PreparedMessage:
     calls: str | None
     answers: str | None
     source: Message
+    is_sealed: bool = False
+    labels: list[int] | None = None
+
+    def labels_in(self, session_key: UUID) -> list[int] | None:
+        """The labels of its metadata in a session."""
+        return self.labels if self.is_sealed else labels_of(session_key, self.metadata)
 
 
 def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:

@@ -14,8 +14,17 @@ from typing import Any, Protocol, Self, TypeVar, assert_never
 import psycopg
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
+from strandline.schemas.postgres.content import ContentCodec, WithoutKeys, holds_tokens
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
-from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.operations import (
+    Atomic,
+    Await,
+    KnownKeys,
+    Operation,
+    Pause,
+    Run,
+    WithContent,
+)
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, MakeRow, run_by_cursor_async
 from strandline.schemas.postgres.pools.engine_pool import AsyncPool
@@ -42,6 +51,9 @@ from strandline.schemas.postgres.translation import (
 T = TypeVar("T")
 R = TypeVar("R")
 
+# What takes time.
+_Awaited = Query[Any] | Await | Run | Pause | Atomic | WithContent
+
 
 class AsyncFetcher(Protocol):
     """Runs a named statement: an ``AsyncDatabase`` (alone, committed) or an ``AsyncTransaction``."""
@@ -52,17 +64,28 @@ class AsyncFetcher(Protocol):
 class AsyncRunner(AsyncFetcher, Protocol):
     """Carries out operations: an ``AsyncFetcher`` that can run parts of them in one transaction."""
 
+    @property
+    def content(self) -> ContentCodec: ...
+
     async def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 
 
 class AsyncTransaction:
     """Statements on one connection inside one transaction, which its owner begins and ends."""
 
-    def __init__(self, connection: psycopg.AsyncConnection[Any], schema: str) -> None:
+    def __init__(
+        self, connection: psycopg.AsyncConnection[Any], schema: str, content: ContentCodec | None = None
+    ) -> None:
         self._connection = connection
         self._statements = compile_statements(schema)
+        self.content = content or WithoutKeys()
 
     async def fetch(self, query: Query[R]) -> list[R]:
+        if query.marks is None:
+            return await self._fetch(query)
+        return await fetch_content(query, self._fetch, self)
+
+    async def _fetch(self, query: Query[R]) -> list[R]:
         with translate_errors():
             return await execute(self._connection, self._statements[query.name], query)
 
@@ -85,6 +108,7 @@ class AsyncDatabase:
         *,
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
+        content: ContentCodec | None = None,
     ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
@@ -93,10 +117,11 @@ class AsyncDatabase:
         self._schema = schema
         self._statements = compile_statements(schema)
         self._opening = asyncio.Lock()
+        self.content = content or WithoutKeys()
 
     @classmethod
-    def connect(cls, options: ConnectionOptions) -> Self:
-        """A database with its own pool; connections are opened when first needed."""
+    def connect(cls, options: ConnectionOptions, content: ContentCodec | None = None) -> Self:
+        """A database with its own pool; see ``Database.connect``."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
         kind = _connection_kind(options)
@@ -118,10 +143,15 @@ class AsyncDatabase:
             reconnect_failed=lambda failed: reconnect_async(failed, reach),
         )
         thin = AsyncThinPool(pool, reach, connections)
-        return cls(thin, options.schema, statement_seconds=options.statement_seconds)
+        return cls(thin, options.schema, statement_seconds=options.statement_seconds, content=content)
 
     async def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction; see ``Database.fetch``."""
+        if query.marks is None:
+            return await self._fetch(query)
+        return await fetch_content(query, self._fetch, self)
+
+    async def _fetch(self, query: Query[R]) -> list[R]:
         with translate_errors():
             await self._open()
             async with self._pool.connection() as connection:
@@ -178,7 +208,7 @@ class AsyncDatabase:
                 done = False
                 try:
                     async with connection.transaction():
-                        yield AsyncTransaction(connection, self._schema)
+                        yield AsyncTransaction(connection, self._schema, self.content)
                         done = True
                 except Exception as error:
                     if connection.closed and not ended_by_limit(error):
@@ -239,13 +269,29 @@ async def execute(connection: psycopg.AsyncConnection[Any], statement: bytes, qu
     return await run_by_cursor_async(connection, statement, query.values, make_row)
 
 
+async def fetch_content(
+    query: Query[R], send: Callable[[Query[R]], Awaitable[list[R]]], runner: AsyncRunner
+) -> list[R]:
+    """Async twin of ``schemas.postgres.database.fetch_content``."""
+    marks = query.marks
+    if marks is not None and marks.seals:
+        query = await drive(runner.content.seal_query(query), runner)
+    rows = await send(query)
+    if marks is not None and marks.opens and holds_tokens(marks, rows):
+        return await drive(runner.content.open_rows(query, rows), runner)
+    return rows
+
+
 async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
     """Carry out an operation's steps on this event loop and return its result."""
     try:
         step = next(operation)
         while True:
             try:
-                result = await _carry_out(step, runner)
+                if isinstance(step, KnownKeys):
+                    result = runner.content.known_keys(step.shard_key)
+                else:
+                    result = await _carry_out(step, runner)
             except StrandlineError as error:
                 step = operation.throw(error)
             else:
@@ -255,13 +301,15 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
         return value
 
 
-def _carry_out(step: Step, runner: AsyncRunner) -> Awaitable[Any]:
+def _carry_out(step: _Awaited, runner: AsyncRunner) -> Awaitable[Any]:
     if isinstance(step, Query):
         return runner.fetch(step)
     if isinstance(step, Await):
         return step.make()
     if isinstance(step, Atomic):
         return runner.run_atomically(step.make)
+    if isinstance(step, WithContent):
+        return drive(step.make(runner.content), runner)
     if isinstance(step, Run):
         return asyncio.to_thread(step.call)
     if isinstance(step, Pause):

@@ -17,8 +17,18 @@ from strandline.schemas.errors import (
     DatabaseBusyError,
     StrandlineError,
 )
+from strandline.schemas.postgres.content import ContentCodec, WithoutKeys, holds_tokens
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
-from strandline.schemas.postgres.operations import Atomic, Await, Operation, Pause, Run, Step
+from strandline.schemas.postgres.operations import (
+    Atomic,
+    Await,
+    KnownKeys,
+    Operation,
+    Pause,
+    Run,
+    Step,
+    WithContent,
+)
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
@@ -48,11 +58,18 @@ R = TypeVar("R")
 class Fetcher(Protocol):
     """Runs a named statement: a ``Database`` (alone, committed) or a ``Transaction``."""
 
-    def fetch(self, query: Query[R]) -> list[R]: ...
+    def fetch(self, query: Query[R]) -> list[R]:
+        """Its rows; what is sealed of its content is sealed and opened on the way."""
+        ...
+
+    def run(self, operation: Operation[T]) -> T: ...
 
 
 class Runner(Fetcher, Protocol):
     """Carries out operations: a ``Fetcher`` that can run parts of them in one transaction."""
+
+    @property
+    def content(self) -> ContentCodec: ...
 
     def run_atomically(self, make: Callable[[], Operation[T]]) -> T: ...
 
@@ -60,11 +77,17 @@ class Runner(Fetcher, Protocol):
 class Transaction:
     """Statements on one connection inside one transaction; it commits or rolls back with its block."""
 
-    def __init__(self, connection: psycopg.Connection[Any], schema: str) -> None:
+    def __init__(
+        self, connection: psycopg.Connection[Any], schema: str, content: ContentCodec | None = None
+    ) -> None:
         self._connection = connection
         self._statements = compile_statements(schema)
+        self.content = content or WithoutKeys()
 
     def fetch(self, query: Query[R]) -> list[R]:
+        return self._fetch(query) if query.marks is None else fetch_content(query, self._fetch, self)
+
+    def _fetch(self, query: Query[R]) -> list[R]:
         with translate_errors():
             return execute(self._connection, self._statements[query.name], query)
 
@@ -97,6 +120,7 @@ class Database:
         *,
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
+        content: ContentCodec | None = None,
     ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
@@ -104,10 +128,14 @@ class Database:
         self._opened = not owns_pool
         self._statements = compile_statements(schema)
         self.schema = schema
+        self.content = content or WithoutKeys()
 
     @classmethod
-    def connect(cls, options: ConnectionOptions) -> Self:
-        """A database with its own pool; connections are opened when first needed."""
+    def connect(cls, options: ConnectionOptions, content: ContentCodec | None = None) -> Self:
+        """A database with its own pool; connections are opened when first needed.
+
+        ``content`` seals and opens what is sealed; without it, that is refused.
+        """
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
         kind = _connection_kind(options)
@@ -125,7 +153,8 @@ class Database:
             reconnect_timeout=RECONNECT_SECONDS,
             reconnect_failed=lambda failed: reconnect(failed, reach),
         )
-        return cls(ThinPool(pool, reach), options.schema, statement_seconds=options.statement_seconds)
+        seconds = options.statement_seconds
+        return cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
 
     def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction.
@@ -136,6 +165,9 @@ class Database:
             OutcomeUnknownError: there was no answer, and the statement may have taken effect.
             StrandlineError: as ``schemas.postgres.translation.translate_errors`` says.
         """
+        return self._fetch(query) if query.marks is None else fetch_content(query, self._fetch, self)
+
+    def _fetch(self, query: Query[R]) -> list[R]:
         with translate_errors():
             self._open()
             with self._pool.connection() as connection:
@@ -234,7 +266,7 @@ class Database:
                 done = False
                 try:
                     with connection.transaction():
-                        yield Transaction(connection, self.schema)
+                        yield Transaction(connection, self.schema, self.content)
                         done = True
                 except Exception as error:
                     if connection.closed and not ended_by_limit(error):
@@ -286,6 +318,17 @@ def execute(connection: psycopg.Connection[Any], statement: bytes, query: Query[
     return run_by_cursor(connection, statement, query.values, make_row)
 
 
+def fetch_content(query: Query[R], send: Callable[[Query[R]], list[R]], runner: Runner) -> list[R]:
+    """Run a statement whose content may be sealed; ``send`` sends it as it is."""
+    marks = query.marks
+    if marks is not None and marks.seals:
+        query = drive(runner.content.seal_query(query), runner)
+    rows = send(query)
+    if marks is not None and marks.opens and holds_tokens(marks, rows):
+        return drive(runner.content.open_rows(query, rows), runner)
+    return rows
+
+
 def drive(operation: Operation[T], runner: Runner) -> T:
     """Carry out an operation's steps in this thread and return its result."""
     try:
@@ -309,9 +352,13 @@ def _carry_out(step: Step, runner: Runner) -> Any:
         return runner.run_atomically(step.make)
     if isinstance(step, Run):
         return step.call()
+    if isinstance(step, KnownKeys):
+        return runner.content.known_keys(step.shard_key)
     if isinstance(step, Pause):
         time.sleep(step.seconds)
         return None
+    if isinstance(step, WithContent):
+        return drive(step.make(runner.content), runner)
     if isinstance(step, Await):
         raise TypeError("only a driver for asyncio can await")
     assert_never(step)

@@ -9,9 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
+from uuid import UUID
 
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 
 T = TypeVar("T")
 R = TypeVar("R")
@@ -49,7 +53,21 @@ class Atomic:
     make: Callable[[], Generator[Any, Any, Any]]
 
 
-Step = Query[Any] | Await | Run | Pause | Atomic
+@dataclass(frozen=True, slots=True)
+class WithContent:
+    """Run the operation that ``make`` makes of the driver's codec, such as one that finds an owner's keys."""
+
+    make: Callable[[ContentCodec], Generator[Any, Any, Any]]
+
+
+@dataclass(slots=True)
+class KnownKeys:
+    """The keys of an owner, if the process has them; takes no time.  (Not frozen: each put makes one.)"""
+
+    shard_key: UUID
+
+
+Step = Query[Any] | Await | Run | Pause | Atomic | KnownKeys | WithContent
 Operation = Generator[Step, Any, T]
 
 
@@ -57,3 +75,30 @@ def fetch(query: Query[R]) -> Operation[list[R]]:
     """Run one statement, alone in its transaction unless the operation is in one; returns its rows."""
     rows: list[R] = yield query
     return rows
+
+
+def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:
+    """The keys of an owner; None if its content is not sealed.
+
+    Raises:
+        KeyUnavailableError: they cannot be unwrapped.
+    """
+    keys: OwnerKeys | None = yield WithContent(partial(_find, shard_key))
+    return keys
+
+
+def claim_owner_keys(namespace: str, shard_key: UUID, *, anew: bool = False) -> Operation[OwnerKeys | None]:
+    """The same before an owner's first content is stored: they are made if its namespace is sealed.
+
+    ``anew``: also if this process has kept that there are none.
+    """
+    keys: OwnerKeys | None = yield WithContent(partial(_claim, namespace, shard_key, anew))
+    return keys
+
+
+def _find(shard_key: UUID, codec: ContentCodec) -> Operation[OwnerKeys | None]:
+    return codec.find_keys(shard_key)
+
+
+def _claim(namespace: str, shard_key: UUID, anew: bool, codec: ContentCodec) -> Operation[OwnerKeys | None]:
+    return codec.claim_keys(namespace, shard_key, anew=anew)

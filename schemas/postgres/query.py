@@ -6,7 +6,9 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar, Generic, Self, TypeVar
+
+from strandline.schemas.sealing.marks import Marks
 
 R_co = TypeVar("R_co", covariant=True)
 
@@ -20,6 +22,7 @@ class Query(Generic[R_co]):
         name: the statement's.
         repeatable: running it again after a lost connection does no harm (reads, and puts by id).
         row: the type that its rows are made into.
+        marks: which values hold content that may be sealed; None: none of them.
         values: the values of the parameters, in the order in which the statement numbers them.
     """
 
@@ -27,6 +30,7 @@ class Query(Generic[R_co]):
     name: ClassVar[str]
     repeatable: ClassVar[bool] = False
     row: ClassVar[type[tuple[Any, ...]]] = tuple
+    marks: ClassVar[Marks | None] = None
     values: tuple[object, ...]
 
     def __init__(self) -> None:
@@ -37,6 +41,12 @@ class Query(Generic[R_co]):
         """The values by the names of their parameters."""
         names = type(self).__init__.__code__.co_varnames[1:]
         return dict(zip(names, self.values, strict=True))
+
+    def with_values(self, values: tuple[object, ...]) -> Self:
+        """The same query with other values, in the order of its parameters."""
+        query = object.__new__(type(self))
+        query.values = values
+        return query
 
     def __repr__(self) -> str:
         return f"<{self.name}>"  # not the values: they may be what people said

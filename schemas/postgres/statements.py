@@ -27,28 +27,37 @@ _FILES = (
     "states.sql",
     "workers.sql",
     "limits.sql",
+    "overflow.sql",
     "dead_letters.sql",
     "generations.sql",
     "replay.sql",
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "retention.sql",
+    "sealing.sql",
+    "resealing.sql",
+    "audit.sql",
     "verify.sql",
     "explain.sql",
     "status.sql",
 )
 _FRAGMENT_FILES = (
+    "fragments/audit.sql",
     "fragments/bm25.sql",
     "fragments/derivations.sql",
     "fragments/facts.sql",
     "fragments/items.sql",
     "fragments/lanes.sql",
     "fragments/messages.sql",
+    "fragments/retention.sql",
     "fragments/search.sql",
 )
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 # What ``tools.queries`` reads above each statement: nothing that Postgres has to know.
-_TYPES = re.compile(r"^-- (?:(?:params|row): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE)
+_TYPES = re.compile(
+    r"^-- (?:(?:params|row|seals|opens|owner): .*\n(?:--    .*\n)*|repeatable\n)", re.MULTILINE
+)
 _FRAGMENT = re.compile(r"^-- fragment: (\w+)\(([\w, ]*)\)$", re.MULTILINE)
 _USE = re.compile(r"@(\w+)\(")
 _COMMENT = re.compile(r"^--.*\n", re.MULTILINE)
@@ -60,7 +69,9 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    "append_act_v1",
     "window_v1",
+    "expire_v1",
     "put_v1",
     "set_policy_v1",
     "flush_v1",
@@ -106,6 +117,13 @@ FUNCTIONS = (
     "clear_shared_v1",
     "lock_shared_session_v1",
     "fits_condition_v1",
+    "deliver_expired_v1",
+    "plan_removal_v1",
+    "remove_messages_v1",
+    "part_removed_v1",
+    "carry_facts_v1",
+    "carry_base_v1",
+    "restore_session_v1",
 )
 
 

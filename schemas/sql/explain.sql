@@ -13,7 +13,7 @@ CROSS JOIN LATERAL (
     WHERE e.shard_key = s.shard_key AND e.session_key = s.session_key AND s.log_start_seq > 1
 ) AS lived
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = lived.incarnation
-    AND m.id = %(message_id)s AND m.session_key = s.session_key
+    AND m.id = %(message_id)s AND m.session_key = s.session_key AND @is_visible(m, m.shard_key)
 WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
     AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
 ORDER BY current DESC, m.seq DESC LIMIT 20
@@ -50,6 +50,7 @@ JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact
 --     namespace text, session_id text, user_id text?, pinned_through bigint, window_from bigint, current boolean,
 --     pipelines text[], fed text[], feeds text[], event_id uuid?, cause text!, from_seq bigint!, through_seq bigint!,
 --     flushed_at timestamptz!
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
     s.namespace, s.session_id, s.user_id, s.pinned_through, s.window_from,
     m.incarnation = s.incarnation AS current,
@@ -193,11 +194,12 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, operation text, text text, created_at timestamptz, model text?, prompt_hash text?,
 --     extract_batch_id uuid?, merge_batch_id uuid?, condense_batch_id uuid?, event_id uuid?, cause text?, flushed_at
---     timestamptz!, namespace text?, session_id text!, fact_event bigint?, actor text?
+--     timestamptz!, namespace text?, session_id text!, fact_event bigint?, actor text?, carried_from integer?
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
-    s.session_id, r.fact_event, p.actor
+    s.session_id, r.fact_event, p.actor, b.carried_from
 FROM strandline.fact_revision r
+LEFT JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = r.extract_batch_id
 LEFT JOIN strandline.fact_event p ON p.shard_key = %(shard_key)s AND p.number = r.fact_event
 LEFT JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = r.event_id
 LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = r.session_key
@@ -220,22 +222,38 @@ ORDER BY e.number
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
 JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
-    AND m.seq = cited.seq
+    AND m.seq = cited.seq AND @is_visible(m, %(shard_key)s)
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision, m.seq
+
+-- name: explain_removed_sources
+-- The messages that a fact's history cites and that retention has removed: by range, and where they are archived.
+-- params: shard_key uuid, generation_id integer, fact_id uuid
+-- row: revision integer, from_seq bigint, through_seq bigint, cause text, removed_at timestamptz, archive text?,
+--     object_name text?
+SELECT r.revision, min(cited.seq) AS from_seq, max(cited.seq) AS through_seq, g.cause, g.removed_at, g.archive,
+    g.object_name
+FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+JOIN strandline.retention_step g ON g.shard_key = %(shard_key)s AND g.session_key = r.session_key
+    AND cited.seq BETWEEN g.from_seq AND g.through_seq AND g.state = 'removed' AND cited.seq <> ALL (g.kept_seqs)
+WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
+GROUP BY r.revision, g.from_seq, g.cause, g.removed_at, g.archive, g.object_name ORDER BY r.revision, 2
 
 -- name: explain_context_sources
 -- The messages that extract saw as context when it found what each step of a fact's history says.
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.fact_revision r
 JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id
 CROSS JOIN LATERAL unnest(b.context_seqs) AS shown (seq)
 JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = shown.seq
+    AND @is_visible(m, %(shard_key)s)
 WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision, m.seq

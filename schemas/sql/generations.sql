@@ -132,7 +132,7 @@ SELECT count(*)::integer AS events, coalesce(sum(tokens), 0)::bigint AS tokens F
 
 -- name: truncated_event
 -- An event of an owner of which messages are gone from the log, if there is one. Those that a correction took back are
--- not missed.
+-- not missed, nor those that retention removed: what they gave is the base of what is derived.
 -- params: shard_key uuid
 -- row: session_id text, from_seq bigint, through_seq bigint, message_count integer, remaining integer
 SELECT s.session_id, e.from_seq, e.through_seq, e.message_count, l.remaining
@@ -143,7 +143,10 @@ CROSS JOIN LATERAL (
     SELECT count(*)::integer AS remaining FROM strandline.message m
     WHERE m.shard_key = %(shard_key)s AND m.session_key = e.session_key
         AND m.seq BETWEEN e.from_seq AND e.through_seq) AS l
-WHERE e.shard_key = %(shard_key)s AND l.remaining < e.message_count AND l.remaining < e.message_count - (
+WHERE e.shard_key = %(shard_key)s AND l.remaining < e.message_count
+    AND NOT (@is_removed(%(shard_key)s, e.session_key, e.from_seq)
+        OR @is_removed(%(shard_key)s, e.session_key, e.through_seq))
+    AND l.remaining < e.message_count - (
     SELECT count(DISTINCT u.seq) FROM strandline.superseded u
     JOIN strandline.popped p ON p.shard_key = %(shard_key)s AND p.session_key = u.session_key AND p.seq = u.seq
     WHERE u.shard_key = %(shard_key)s AND u.session_key = e.session_key AND u.was_delivered
@@ -339,6 +342,8 @@ WITH lanes AS (
     DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), change AS (
     @note_chunk_change(%(shard_key)s)
+), inputs AS (
+    DELETE FROM strandline.archived_input WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), chunks AS (
     DELETE FROM strandline.chunk WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 )

@@ -210,6 +210,7 @@ ORDER BY wanted.place
 -- The messages of one event.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
@@ -217,21 +218,33 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
 ORDER BY m.seq
 
 -- name: batch_messages
--- The messages of several events, with each event's place among them (1, 2, …).
--- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid
+-- The messages of several events, with each event's place among them (1, 2, …); those that retention removed, as far as
+-- they were taken from the archive for the derivation.
+-- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid, generation_id integer
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
     WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.session_key
     AND m.seq BETWEEN w.from_seq AND w.through_seq
-ORDER BY w.place, m.seq
+UNION ALL
+SELECT w.place, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
+FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
+    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+JOIN strandline.archived_input i ON i.shard_key = %(shard_key)s AND i.session_key = w.session_key
+    AND i.seq BETWEEN w.from_seq AND w.through_seq AND i.generation_id = %(generation_id)s
+WHERE NOT EXISTS (
+    SELECT FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = i.session_key AND m.seq = i.seq)
+ORDER BY place, seq
 
 -- name: context_messages
 -- The messages before a batch's first event that it shows as context.
 -- params: shard_key uuid, batch_id uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.batch b
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.scope_key
@@ -281,9 +294,7 @@ WITH held AS (
         AND d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
         AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
         AND d.event_id = ANY (%(event_ids)s::uuid[])
-        AND (d.was_applied OR EXISTS (
-            SELECT FROM strandline.session s WHERE s.shard_key = %(shard_key)s
-                AND s.session_key = d.session_key AND s.incarnation = d.incarnation))
+        AND (d.was_applied OR @lives(d, %(shard_key)s))
     ORDER BY d.session_key, d.from_seq FOR UPDATE OF d
 )
 SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS events

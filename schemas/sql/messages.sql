@@ -2,34 +2,18 @@
 
 -- name: put_one
 -- Accept one message in the simple case: the session exists, the message is not part of its head, crosses none of its
--- marks, ends no turn that is to be delivered, and no watch has to be planned. No row: nothing was done, and put_v1 decides. It also decides if the id was
--- used before: the unique index refuses it then, which undoes all of this.
+-- marks, ends no turn that is to be delivered, no watch has to be planned, and the audit trail does not record puts.
+-- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
+-- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
+--     sealed boolean
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
-    UPDATE strandline.session t SET
-        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
-        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + %(bytes)s::integer,
-        replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
-        last_put_at = statement_timestamp()
-    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
-        AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
-        AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
-        AND t.window_messages < t.max_window_messages
-        AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
-        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json)
-    RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at
+    @move_marks(NOT @is_recorded(t.namespace, 'all'))
 )
-INSERT INTO strandline.message (
-    shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
-    answers, created_at, labels)
-SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
-    %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
-    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
-FROM moved n
+@insert_message()
 RETURNING seq
 
 -- name: put_many
@@ -45,13 +29,15 @@ WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[])
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
+        sealed boolean)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
         AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
         AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls)
+        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND NOT @is_recorded(t.namespace, 'all')
+        AND NOT @is_expired(t, t.shard_key, t.session_key)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -76,24 +62,25 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[], labels text?[]
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?
+--     calls text?[], answers text?[], labels text?[], sealed boolean, act jsonb?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 -- repeatable
-SELECT status, detail, seqs, to_flush FROM strandline.put_v1(
+SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
-    %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[])
+    %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[],
+    %(sealed)s, %(act)s::jsonb)
 
 -- name: history
 -- A page of the whole log, in order.
 -- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.log_start_seq AND m.seq < s.next_seq AND m.seq > %(after_seq)s
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
 ORDER BY m.seq LIMIT %(page_size)s
 
 -- name: log_state
@@ -109,22 +96,22 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- params: shard_key uuid, session_key uuid, limit bigint, offset bigint
 -- row: seq bigint
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND @is_logged(m, %(shard_key)s, %(session_key)s)
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
 ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: recent_matches
 -- Of the newest messages, as many as are looked at, the numbers of those that a filter lets pass, the newest first. One
 -- row at least, which says how many there were to look at: fewer than asked for are the whole log.
 -- params: shard_key uuid, session_key uuid, scan bigint, roles text[], since timestamptz?, until timestamptz?, labels
---     bigint[]?, limit bigint, offset bigint
+--     bigint[]?, clear_labels bigint[]?, limit bigint, offset bigint
 -- row: scanned bigint, seq bigint?
+-- seals: labels label - session_key, clear_labels transition
 -- repeatable
-WITH recent AS MATERIALIZED (
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-        AND @is_logged(m, %(shard_key)s, %(session_key)s)
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
     ORDER BY m.seq DESC LIMIT %(scan)s
 )
 SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
@@ -133,7 +120,8 @@ LEFT JOIN (
     WHERE r.role = ANY (%(roles)s::text[])
         AND r.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
             AND coalesce(%(until)s::timestamptz, 'infinity')
-        AND (%(labels)s::bigint[] IS NULL OR r.labels @> %(labels)s::bigint[])
+        AND (%(labels)s::bigint[] IS NULL OR r.labels @> %(labels)s::bigint[]
+            OR r.labels @> %(clear_labels)s::bigint[])
     ORDER BY r.seq DESC LIMIT %(limit)s OFFSET %(offset)s) AS f ON true
 ORDER BY f.seq DESC
 
@@ -146,8 +134,8 @@ ORDER BY f.seq DESC
 --     bigint
 -- row: seq bigint
 -- repeatable
-WITH matching AS MATERIALIZED (
-    SELECT m.seq FROM strandline.message m
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
+    SELECT m.seq, m.created_at, m.labels FROM strandline.message m
     WHERE strandline.role_key_v1(m.session_key, m.role) = ANY (ARRAY(
             SELECT strandline.role_key_v1(%(session_key)s, asked.role) FROM unnest(%(roles)s::text[]) AS asked (role)))
         AND m.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
@@ -155,22 +143,24 @@ WITH matching AS MATERIALIZED (
         AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
         AND m.role = ANY (%(roles)s::text[])
 )
-SELECT f.seq FROM matching f WHERE @is_logged(f, %(shard_key)s, %(session_key)s)
+SELECT f.seq FROM matching f WHERE @is_logged(f)
 ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: matches_by_label
 -- The same of messages whose metadata has all of some labels, whose numbers differ from session to session.
--- params: shard_key uuid, session_key uuid, labels bigint[], roles text[], since timestamptz?, until timestamptz?, limit
---     bigint, offset bigint
+-- While some of the owner's messages may not be sealed yet, their labels are looked for as well.
+-- params: shard_key uuid, session_key uuid, labels bigint[], clear_labels bigint[]?, roles text[], since timestamptz?,
+--     until timestamptz?, limit bigint, offset bigint
 -- row: seq bigint
+-- seals: labels label - session_key, clear_labels transition
 -- repeatable
-WITH matching AS MATERIALIZED (
-    SELECT m.seq, m.role, m.created_at FROM strandline.message m
-    WHERE m.labels @> %(labels)s::bigint[]
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), matching AS MATERIALIZED (
+    SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
+    WHERE (m.labels @> %(labels)s::bigint[] OR m.labels @> %(clear_labels)s::bigint[])
         AND m.shard_key IS NOT DISTINCT FROM %(shard_key)s AND m.session_key IS NOT DISTINCT FROM %(session_key)s
 )
 SELECT f.seq FROM matching f
-WHERE @is_logged(f, %(shard_key)s, %(session_key)s) AND f.role = ANY (%(roles)s::text[])
+WHERE @is_logged(f) AND f.role = ANY (%(roles)s::text[])
     AND f.created_at BETWEEN coalesce(%(since)s::timestamptz, '-infinity')
         AND coalesce(%(until)s::timestamptz, 'infinity')
 ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
@@ -179,26 +169,29 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- Some messages of a session by their numbers, in order.
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
+    AND @is_shown(m)
 ORDER BY m.seq
 
 -- name: newest_within
 -- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together.
 -- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
 FROM (
     SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
         SELECT m.* FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND @is_logged(m, %(shard_key)s, %(session_key)s) AND m.seq < %(before_seq)s
-            AND m.seq > (
-                SELECT s.pinned_through FROM strandline.session s
-                WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)
+            AND @is_logged(m) AND m.seq < %(before_seq)s
+            AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
 WHERE p.taken <= %(tokens)s
@@ -208,52 +201,59 @@ ORDER BY p.seq DESC
 -- The pinned head of a session, in order.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 ORDER BY m.seq
 
 -- name: newest_message
 -- The message that a pop would remove.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq >= s.log_start_seq
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND @is_visible(m, %(shard_key)s)
 ORDER BY m.seq DESC LIMIT 1
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.
--- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid
+-- params: shard_key uuid, session_key uuid, seq bigint, pop_id uuid, act jsonb?
 -- row: status text
 -- repeatable
-SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s) AS status
+SELECT strandline.pop_v1(%(shard_key)s, %(session_key)s, %(seq)s, %(pop_id)s, %(act)s::jsonb) AS status
 
 -- name: message_at
 -- A message by its number, with all that a replacement keeps; and whether the session exists.
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     AND m.seq >= s.log_start_seq AND m.seq = %(seq)s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 
 -- name: find_correction
 -- A correction by its id, with the messages that it concerned.
--- params: shard_key uuid, correction_id uuid
--- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, digest bytea?, seqs bigint[],
---     created_at timestamptz
+-- params: shard_key uuid, correction_id uuid, digest bytea, clear_digest bytea?
+-- row: session_key uuid, number integer, kind text, from_seq bigint, through_seq bigint, is_of_content boolean,
+--     seqs bigint[], created_at timestamptz
+-- seals: digest digest, clear_digest transition
 -- repeatable
-SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq, c.digest, ARRAY(
+SELECT c.session_key, c.number, c.kind, c.from_seq, c.through_seq,
+    coalesce(c.digest IN (%(digest)s, %(clear_digest)s), false) AS is_of_content, ARRAY(
         SELECT u.seq FROM strandline.superseded u
         WHERE u.shard_key = %(shard_key)s AND u.session_key = c.session_key AND u.number = c.number
         ORDER BY u.seq) AS seqs, c.created_at
@@ -263,24 +263,41 @@ WHERE c.shard_key = %(shard_key)s AND c.correction_id = %(correction_id)s
 -- name: correct
 -- Take back the messages from a number on, or give one other content (correct_v1).
 -- params: shard_key uuid, session_key uuid, correction_id uuid, kind text, from_seq bigint, newest bigint?,
---     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens integer?, bytes integer?
+--     corrections integer?, content bytea?, actor text?, expected bytea?, digest bytea?, envelope text?, tokens
+--     integer?, bytes integer?, act jsonb?
 -- row: status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
 --     is_shared boolean, touched uuid[]
+-- seals: content digest, digest digest
 -- repeatable
 SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touched FROM strandline.correct_v1(
     %(shard_key)s, %(session_key)s, %(correction_id)s, %(kind)s, %(from_seq)s, %(newest)s, %(corrections)s,
-    %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s)
+    %(content)s, %(actor)s, %(expected)s, %(digest)s, %(envelope)s, %(tokens)s, %(bytes)s,
+    %(act)s::jsonb)
 
 -- name: known_messages
 -- How many of these ids exist in the session's current incarnation, and which of them with another digest.
--- params: ids text[], digests bytea[], shard_key uuid, session_key uuid
+-- keyed_digests: their form where the owner's content is sealed.
+-- params: ids text[], digests bytea[], keyed_digests bytea[], shard_key uuid, session_key uuid
 -- row: messages bigint, differing text[]
 -- repeatable
-SELECT count(*) AS messages, coalesce(array_agg(m.id) FILTER (WHERE m.digest <> given.digest), '{}') AS differing
+SELECT count(*) AS messages, coalesce(
+        array_agg(m.id) FILTER (WHERE m.digest NOT IN (given.digest, given.keyed_digest)), '{}') AS differing
 FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
-JOIN unnest(%(ids)s::text[], %(digests)s::bytea[]) AS given (id, digest) ON given.id = m.id
+JOIN unnest(%(ids)s::text[], %(digests)s::bytea[], %(keyed_digests)s::bytea[]) AS given (id, digest, keyed_digest)
+    ON given.id = m.id
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
+
+-- name: stored_digests
+-- The digests of some messages of the session's current incarnation.
+-- params: ids text[], shard_key uuid, session_key uuid
+-- row: id text, digest bytea
+-- repeatable
+SELECT m.id, m.digest FROM strandline.session s
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
+    AND m.id = ANY (%(ids)s::text[])
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: make_import_table
@@ -296,9 +313,9 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?
-SELECT p.status, p.detail, p.seqs, p.to_flush
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, sealed boolean, act jsonb?
+-- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
+SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
     SELECT array_agg(i.id ORDER BY i.place) AS ids, array_agg(i.role ORDER BY i.place) AS roles,
         array_agg(i.tokens ORDER BY i.place) AS tokens, array_agg(i.bytes ORDER BY i.place) AS bytes,
@@ -311,11 +328,12 @@ FROM (
     FROM pg_temp.strandline_import i) AS a
 CROSS JOIN LATERAL strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, a.ids, a.roles, a.tokens, a.bytes, a.digests,
-    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels) AS p
+    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(sealed)s, %(act)s::jsonb) AS p
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.
--- params: shard_key uuid, session_key uuid, derived boolean
+-- params: shard_key uuid, session_key uuid, derived boolean, act jsonb?
 -- row: messages bigint, ended uuid[]?, touched uuid[]?
 -- repeatable
-SELECT messages, ended, touched FROM strandline.reset_v1(%(shard_key)s, %(session_key)s, %(derived)s)
+SELECT messages, ended, touched FROM strandline.reset_v1(
+    %(shard_key)s, %(session_key)s, %(derived)s, %(act)s::jsonb)

@@ -7,8 +7,12 @@
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
+-- opens: envelope json message id, metadata json metadata id, envelope within
+--     facts.*.text=text:fact;states.*=json:state
 -- repeatable
-WITH s AS (
+WITH retained AS MATERIALIZED (
+    @retained(%(shard_key)s, %(session_key)s)
+), s AS (
     SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
@@ -31,7 +35,7 @@ WITH s AS (
         SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq BETWEEN gap.from_seq AND gap.through_seq
+                AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_shown(m)
             ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
         ) AS t
     WHERE t.taken_bytes <= %(tail_bytes)s
@@ -40,8 +44,14 @@ WITH s AS (
     -- The window that the process has cached, if it is still current (producers/reading/window_cache.py): the last
     -- message has the same seal, so it is the same row of the same table, and not another one with the same words; and
     -- nothing was corrected since.
+    -- And nothing of it is past its time.
     SELECT %(known_through)s::bigint AS through_seq FROM s
-    WHERE s.window_from >= %(known_from)s::bigint AND EXISTS (
+    WHERE s.window_from >= %(known_from)s::bigint AND (SELECT k.shown_from = s.log_start_seq
+            AND (k.oldest = '-infinity' OR NOT EXISTS (
+                SELECT FROM strandline.message m
+                WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                    AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_shown(m) IS NOT TRUE))
+            FROM retained k) AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
@@ -64,8 +74,10 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             SELECT md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
             FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq >= s.window_from AND m.seq < s.next_seq
+                AND m.seq >= s.window_from AND m.seq < s.next_seq AND @is_shown(m)
             ORDER BY m.seq DESC LIMIT 1) AS l),
+        -- Part of the window may be past its age: it then begins where a conversation can.
+        'is_aging', (SELECT k.oldest > '-infinity' FROM retained k),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
             'generation_id', g.generation_id, 'version', g.version,
             -- Only for the search.
@@ -88,10 +100,11 @@ UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
+    AND @is_shown(m)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
+    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through AND @is_shown(m)
 ORDER BY part, seq
 
 -- name: coverage

@@ -130,11 +130,14 @@ WHERE s.shard_key > %(after)s::uuid AND (%(namespace)s::text IS NULL OR s.namesp
 ORDER BY s.shard_key LIMIT %(limit)s
 
 -- name: selected_batches
--- The batches that a derivation applied from an owner's matching events, in order, each with its lane and events.
+-- The batches that a derivation applied from an owner's matching events, in order, each with its lane and events;
+-- is_removed: retention has removed messages of it, so it cannot be derived again, and stays as it is.
 -- params: shard_key uuid, generation_id integer, stage text, namespace text?, session_id text?, user_id text?, since
 --     timestamptz?, until timestamptz?
--- row: batch_id uuid, scope_key uuid, event_ids uuid[]
-SELECT b.batch_id, b.scope_key, b.event_ids FROM strandline.batch b
+-- row: batch_id uuid, scope_key uuid, event_ids uuid[], is_removed boolean
+SELECT b.batch_id, b.scope_key, b.event_ids,
+    b.carried_from IS NOT NULL OR @has_removed(b.event_ids, %(shard_key)s) AS is_removed
+FROM strandline.batch b
 WHERE b.shard_key = %(shard_key)s AND b.generation_id = %(generation_id)s AND b.stage = %(stage)s
     AND b.state = 'applied' AND EXISTS (
         SELECT FROM strandline.flush_event e
@@ -150,10 +153,12 @@ VALUES (%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s)
 ON CONFLICT DO NOTHING
 
 -- name: lane_states
--- The states of an ordered lane in order, each with the batch that made it.
+-- The states of an ordered lane in order, each with the batch that made it; is_removed: retention has removed messages
+-- of it, so it is taken as it is: the base of those after it.
 -- params: shard_key uuid, scope_key uuid, generation_id integer
--- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[]
-SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids
+-- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[], is_removed boolean
+SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids,
+    b.carried_from IS NOT NULL OR @has_removed(b.event_ids, %(shard_key)s) AS is_removed
 FROM strandline.block_state f
 JOIN strandline.batch b ON b.shard_key = f.shard_key AND b.batch_id = f.batch_id
 WHERE f.shard_key = %(shard_key)s AND f.scope_key = %(scope_key)s AND f.generation_id = %(generation_id)s
@@ -311,7 +316,7 @@ SELECT e.session_key, e.event_id, e.tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
     AND (%(pipeline)s::text = ANY (s.pipelines)
         OR %(pipeline)s::text = ANY (@fed(%(shard_key)s, e.session_key, e.from_seq)))
-WHERE e.shard_key = %(shard_key)s AND (e.incarnation = s.incarnation
+WHERE e.shard_key = %(shard_key)s AND NOT @is_event_removed(e, %(shard_key)s) AND (e.incarnation = s.incarnation
     OR @is_memory(%(shard_key)s, e.event_id, %(pipeline)s::text, %(last_stage)s))
 ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq

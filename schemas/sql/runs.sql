@@ -72,6 +72,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- params: shard_key uuid, session_key uuid, seqs bigint[], run_id text
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, digest
 --     bytea, is_shared boolean
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.digest, EXISTS (
         SELECT FROM strandline.session_run r
@@ -85,6 +86,7 @@ ORDER BY m.seq
 -- Messages of a session by their ids: those that were given other content.
 -- params: shard_key uuid, session_key uuid, ids text[]
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
@@ -98,6 +100,7 @@ ORDER BY m.seq
 -- The messages from a number on, without some, as many as are asked for.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, without bigint[], limit bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m
@@ -119,8 +122,11 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- The messages of the last runs that have any and are none of some statuses, in the order of the runs.
 -- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
-WITH chosen AS MATERIALIZED (
+WITH retained AS MATERIALIZED (
+    @retained(%(shard_key)s, %(session_key)s)
+), chosen AS MATERIALIZED (
     SELECT r.number, r.seqs FROM strandline.session_run r
     WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
         AND r.status <> ALL (%(skip_statuses)s::text[])
@@ -128,10 +134,12 @@ WITH chosen AS MATERIALIZED (
         AND (%(team_id)s::text IS NULL OR r.team_id = %(team_id)s)
         AND EXISTS (
             SELECT FROM strandline.message m
-            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs))
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs)
+                AND @is_shown(m))
     ORDER BY r.number DESC LIMIT %(last_n)s
 )
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+    AND @is_shown(m)
 ORDER BY c.number, o.place

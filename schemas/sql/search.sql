@@ -32,6 +32,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
@@ -95,6 +96,7 @@ SELECT v.version, w.word, w.pieces, w.times FROM version v LEFT JOIN (
 -- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?, version text
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH version AS MATERIALIZED (
     SELECT @chunk_version(%(shard_key)s) AS version
@@ -107,6 +109,7 @@ CROSS JOIN LATERAL (
     SELECT w.* FROM strandline.message w
     WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
         AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
+        AND @is_visible(w, %(shard_key)s)
     LIMIT 1000000) AS m
 CROSS JOIN version v
 ORDER BY h.place, m.seq
@@ -118,10 +121,13 @@ ORDER BY h.place, m.seq
 --     bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
-        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq
+        greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq,
+        @is_expired(t, %(shard_key)s, t.session_key) AS is_expired,
+        @oldest(%(shard_key)s, t.session_key, t.namespace) AS oldest, @session_number(t.session_key) AS important
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s
         AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)
@@ -157,10 +163,11 @@ WITH s AS (
         AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
 )
 SELECT g.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM gap g CROSS JOIN LATERAL (
+FROM gap g JOIN s ON s.session_key = g.session_key CROSS JOIN LATERAL (
     SELECT * FROM strandline.message n
     WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
         AND n.seq BETWEEN g.from_seq AND g.through_seq
+        AND (NOT s.is_expired AND n.created_at > s.oldest OR n.labels @> ARRAY[s.important])
     ORDER BY n.seq DESC LIMIT %(messages)s) AS m
 -- A replay may have covered it since.
 WHERE g.fed OR NOT EXISTS (

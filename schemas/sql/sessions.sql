@@ -6,7 +6,7 @@
 -- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
 -- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
--- row: user_id text?, owner_key uuid
+-- row: user_id text?, owner_key uuid, is_encrypted boolean
 -- repeatable
 WITH claimed AS (
     INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
@@ -14,9 +14,12 @@ WITH claimed AS (
     ON CONFLICT (shard_key) DO NOTHING
     RETURNING user_id, owner_key
 )
-SELECT user_id, owner_key FROM claimed
-UNION ALL
-SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s
+SELECT o.user_id, o.owner_key, EXISTS (
+        SELECT FROM strandline.encryption e WHERE e.namespace = %(namespace)s) AS is_encrypted
+FROM (
+    SELECT user_id, owner_key FROM claimed
+    UNION ALL
+    SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s) AS o
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.
@@ -77,7 +80,8 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     deliver text
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
-            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS messages,
+            AND p.session_key = s.session_key AND p.seq >= s.log_start_seq)
+        - @removed_messages(s, s.shard_key, s.session_key) AS messages,
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
     s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
@@ -111,7 +115,8 @@ FROM (
     JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND f.live) AS known
 CROSS JOIN (
-    SELECT count(*) AS sessions, coalesce(sum(s.next_seq - s.log_start_seq - gone.popped), 0)::bigint AS messages,
+    SELECT count(*) AS sessions, coalesce(sum(s.next_seq - s.log_start_seq - gone.popped
+            - @removed_messages(s, %(shard_key)s, s.session_key)), 0)::bigint AS messages,
         coalesce(sum(s.pinned_tokens + delivered.tokens + fresh.tokens), 0)::bigint AS tokens,
         min(s.created_at) AS first_session_at, max(s.last_put_at) AS last_put_at
     FROM strandline.session s
@@ -186,11 +191,11 @@ FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = 
 
 -- name: set_policy
 -- Change the policy, if it is still the one that the change was made from, and record the change.
--- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?
+-- params: shard_key uuid, session_key uuid, before jsonb, after jsonb, actor text?, act jsonb?
 -- row: status text, detail text?, over boolean
 -- repeatable
 SELECT status, detail, over FROM strandline.set_policy_v1(
-    %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text)
+    %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text, %(act)s::jsonb)
 
 -- name: policy_changes
 -- How a session's policy was changed, oldest first.
@@ -202,10 +207,10 @@ WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c
 
 -- name: fork_session
 -- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
--- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?
+-- params: shard_key uuid, session_key uuid, new_key uuid, session_id text, through_seq bigint?, act jsonb?
 -- row: status text, through_seq bigint, messages bigint
 SELECT status, through_seq, messages FROM strandline.fork_v1(
-    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s)
+    %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s, %(act)s::jsonb)
 
 -- name: session_corrections
 -- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
@@ -237,7 +242,8 @@ ORDER BY o.session_id LIMIT %(limit)s
 --     flushed_through bigint, pinned_through bigint
 SELECT s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = %(shard_key)s
-            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq) AS messages,
+            AND p.session_key = %(session_key)s AND p.seq >= s.log_start_seq)
+        - @removed_messages(s, %(shard_key)s, %(session_key)s) AS messages,
     s.pinned_tokens + s.window_tokens AS tokens,
     s.flush_at_tokens, s.token_limit, s.window_from, s.flushed_through, s.pinned_through
 FROM strandline.session s

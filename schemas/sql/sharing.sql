@@ -2,11 +2,11 @@
 -- these statements runs in a separate transaction from the owners'.
 
 -- name: shared_scope_of
--- The scope that a session shares with, if any, and the session's life and name.
+-- The scope that a session shares with, if any, and the session's life and names.
 -- params: shard_key uuid, session_key uuid
--- row: shared_key uuid, session_id text, incarnation uuid
+-- row: shared_key uuid, namespace text, session_id text, incarnation uuid
 -- repeatable
-SELECT s.shared_key, s.session_id, s.incarnation FROM strandline.session s
+SELECT s.shared_key, s.namespace, s.session_id, s.incarnation FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shared_key IS NOT NULL
 
 -- name: lock_shared_session
@@ -17,17 +17,26 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND s.shar
 SELECT strandline.lock_shared_session_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(owner_key)s, %(session_id)s) AS is_gone
 
+-- name: shared_copies
+-- What was copied of a range of a session's messages.
+-- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
+-- row: seq bigint, id text, envelope text
+-- opens: envelope json message id
+SELECT m.seq, m.id, m.envelope::text FROM strandline.shared_message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN %(from_seq)s AND %(through_seq)s
+
 -- name: clear_shared
--- Remove the copies of a range that are not the messages of the log as it stands (clear_shared_v1).
--- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint, seqs bigint[], envelopes text[]
+-- Remove some copies of a session's messages (clear_shared_v1).
+-- params: shard_key uuid, session_key uuid, seqs bigint[]
 -- row: nothing void
-SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(from_seq)s, %(through_seq)s, %(seqs)s::bigint[],
-    %(envelopes)s::text[]) AS nothing
+SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
 -- Copies of messages; those that are there already stay.
 -- params: shard_key uuid, session_key uuid, incarnation uuid, seqs bigint[], ids text[], roles text[], tokens
 --     integer[], created_at timestamptz[], envelopes text[], metadata text?[]
+-- seals: envelopes json message ids, metadata json metadata ids
 INSERT INTO strandline.shared_message (shard_key, session_key, incarnation, seq, id, role, tokens, created_at,
     envelope, metadata)
 SELECT %(shard_key)s, %(session_key)s, %(incarnation)s, m.seq, m.id, m.role, m.tokens, m.created_at,
@@ -61,6 +70,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 --     dates_fit float8[], beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
+-- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',

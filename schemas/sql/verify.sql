@@ -95,12 +95,19 @@ WITH s AS (
     FROM strandline.popped p JOIN s ON s.shard_key = p.shard_key AND s.session_key = p.session_key
         AND p.seq >= s.log_start_seq
     GROUP BY p.shard_key, p.session_key
+), removed AS (
+    -- What retention took out of the log as it is now.
+    SELECT g.shard_key, g.session_key, sum(g.removed) AS messages
+    FROM strandline.retention_step g JOIN s ON s.shard_key = g.shard_key AND s.session_key = g.session_key
+        AND g.from_seq >= s.log_start_seq
+    WHERE g.state = 'removed' GROUP BY g.shard_key, g.session_key
 ), marked AS (
-    SELECT s.*, coalesce(m.present, 0) + coalesce(t.popped, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
+    SELECT s.*, coalesce(m.present, 0) + coalesce(t.popped, 0) + coalesce(g.messages, 0) AS present, coalesce(m.window_tokens, 0) AS window_sum,
         coalesce(m.window_messages, 0) AS window_count, coalesce(m.window_bytes, 0) AS window_size,
         coalesce(m.pinned_tokens, 0) AS pinned_sum
     FROM s LEFT JOIN summed m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
     LEFT JOIN taken t ON t.shard_key = s.shard_key AND t.session_key = s.session_key
+    LEFT JOIN removed g ON g.shard_key = s.shard_key AND g.session_key = s.session_key
 ), broken AS (
     SELECT * FROM marked WHERE present <> next_seq - log_start_seq
 ), seen AS (
@@ -112,6 +119,11 @@ WITH s AS (
     UNION ALL
     SELECT p.shard_key, p.session_key, p.seq FROM broken b JOIN strandline.popped p
         ON p.shard_key = b.shard_key AND p.session_key = b.session_key AND p.seq >= b.log_start_seq
+    UNION ALL
+    SELECT b.shard_key, b.session_key, taken.seq FROM broken b JOIN strandline.retention_step g
+        ON g.shard_key = b.shard_key AND g.session_key = b.session_key AND g.from_seq >= b.log_start_seq
+        AND g.state = 'removed'
+    CROSS JOIN LATERAL generate_series(g.from_seq, g.through_seq) AS taken (seq)
     UNION ALL
     SELECT shard_key, session_key, next_seq FROM broken
 ), gap AS (
@@ -148,6 +160,35 @@ WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
     AND (s.session_key IS NULL OR x.seq >= s.next_seq
         OR (x.seq >= s.log_start_seq) <> (x.incarnation = s.incarnation))
+
+-- name: verify_retention
+-- What retention took out of the log is gone, but for what is important; it was read back from its archive first; and
+-- it went from below, so that the log begins where it ended.
+-- params: owners uuid[]?, session_key uuid?
+-- row: kind text, place text
+SELECT k.kind, json_build_object('session_key', g.session_key, 'from_seq', k.from_seq, 'through_seq', k.through_seq,
+    'found', k.found, 'expected', 0)::text AS place
+FROM strandline.retention_step g
+LEFT JOIN strandline.session s ON s.shard_key = g.shard_key AND s.session_key = g.session_key
+CROSS JOIN LATERAL (
+    SELECT count(*) AS messages FROM strandline.message m
+    WHERE m.shard_key = g.shard_key AND m.session_key = g.session_key AND m.seq BETWEEN g.from_seq AND g.through_seq
+        AND (m.labels @> ARRAY[@session_number(g.session_key)]) IS NOT TRUE) AS present
+CROSS JOIN LATERAL (
+    SELECT min(m.seq) AS from_seq, max(m.seq) AS through_seq, count(*) AS messages FROM strandline.message m
+    WHERE m.shard_key = g.shard_key AND m.session_key = g.session_key AND m.seq < g.from_seq
+        AND m.incarnation = g.incarnation
+        AND (m.seq > s.pinned_through OR m.incarnation <> s.incarnation)
+        AND (m.labels @> ARRAY[@session_number(g.session_key)]) IS NOT TRUE) AS older
+CROSS JOIN LATERAL (VALUES
+    ('removed_present', present.messages > 0, g.from_seq, g.through_seq, present.messages),
+    ('removed_unarchived', g.archive IS NOT NULL AND g.removed > 0
+        AND (g.archived_at IS NULL OR g.read_back_at IS NULL OR g.rows_digest IS NULL), g.from_seq, g.through_seq,
+        g.removed::bigint),
+    ('removed_out_of_order', older.messages > 0, older.from_seq, older.through_seq, older.messages)
+) AS k (kind, broken, from_seq, through_seq, found)
+WHERE g.state = 'removed' AND k.broken AND (%(owners)s::uuid[] IS NULL OR g.shard_key = ANY (%(owners)s))
+    AND (%(session_key)s::uuid IS NULL OR g.session_key = %(session_key)s)
 
 -- name: verify_ranges
 -- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
@@ -217,6 +258,9 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken, found, expected)
 WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s) AND k.broken
+    AND (k.kind = 'event_without_session' OR NOT (
+        -- Of an event that retention took messages of, the rest cannot be counted.
+        @is_removed(x.shard_key, x.session_key, x.from_seq) OR @is_removed(x.shard_key, x.session_key, x.through_seq)))
 
 -- name: verify_corrections
 -- Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the log, and
@@ -460,6 +504,12 @@ CROSS JOIN LATERAL (
 WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
     AND (x.context_seqs <> '{}' OR g.config ? 'context_tokens')
     AND NOT (x.context_seqs <@ before.seqs AND x.context_seqs @> before.kept)
+    AND NOT EXISTS (
+        -- Lines that retention removed cannot be chosen again.
+        SELECT FROM strandline.flush_event f JOIN strandline.retention_step g ON g.shard_key = f.shard_key
+            AND g.session_key = f.session_key AND g.state = 'removed' AND g.through_seq >= f.from_seq - 200
+            AND g.from_seq < f.from_seq
+        WHERE f.shard_key = x.shard_key AND f.event_id = x.event_ids[1])
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
 
@@ -739,7 +789,8 @@ LEFT JOIN strandline.receipt mr ON mr.shard_key = x.shard_key AND mr.event_id = 
 CROSS JOIN LATERAL (
     SELECT count(*) FILTER (WHERE NOT EXISTS (
             SELECT FROM strandline.message m WHERE m.shard_key = x.shard_key
-                AND m.session_key = x.session_key AND m.seq = cited.seq)) AS missing,
+                AND m.session_key = x.session_key AND m.seq = cited.seq)
+            AND NOT @is_removed(x.shard_key, x.session_key, cited.seq)) AS missing,
         count(*) FILTER (WHERE cited.seq BETWEEN e.from_seq AND e.through_seq) AS in_event,
         count(*) FILTER (WHERE NOT EXISTS (
             SELECT FROM strandline.batch b JOIN strandline.flush_event o ON o.shard_key = b.shard_key
@@ -759,8 +810,10 @@ CROSS JOIN LATERAL (VALUES
             AND d.generation_id = x.generation_id AND d.batch_id = x.condense_batch_id), x.condense_batch_id),
     ('revision_unreceipted', e.event_id IS NOT NULL AND xr.event_id IS NULL, x.extract_batch_id),
     ('revision_unreceipted', e.event_id IS NOT NULL AND mr.event_id IS NULL, x.merge_batch_id),
-    ('revision_outside_event', xr.event_id IS NOT NULL AND (cited.outside > 0 OR cited.in_event = 0),
-        x.extract_batch_id)
+    -- What was taken over from an earlier derivation may cite messages of its batch that are not carried.
+    ('revision_outside_event', xr.event_id IS NOT NULL AND (cited.outside > 0 AND NOT EXISTS (
+            SELECT FROM strandline.batch b WHERE b.shard_key = x.shard_key AND b.batch_id = x.extract_batch_id
+                AND b.carried_from IS NOT NULL) OR cited.in_event = 0), x.extract_batch_id)
 ) AS k (kind, broken, batch_id)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))

@@ -48,6 +48,8 @@ session = Table(
     Column("incarnation", Uuid, nullable=False, server_default=func.gen_random_uuid()),
     Column("next_seq", BigInteger, nullable=False, server_default="1"),
     Column("log_start_seq", BigInteger, nullable=False, server_default="1"),
+    # Where a history begins if important messages of lives that expired are kept; NULL: at log_start_seq.
+    Column("first_kept", BigInteger),
     Column("pinned_through", BigInteger, nullable=False, server_default="0"),
     Column("window_from", BigInteger, nullable=False, server_default="1"),
     Column("flushed_through", BigInteger, nullable=False, server_default="0"),
@@ -77,6 +79,7 @@ session = Table(
     Column("max_facts", Integer),
     personal("shared_scope", Text),
     Column("shared_key", Uuid),
+    Column("sealed", Boolean, nullable=False, server_default=text("false")),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
         " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"

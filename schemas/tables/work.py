@@ -176,6 +176,8 @@ batch = Table(
     # The newest act on capturing that applies to its events (capture_act), and a digest of what applies.
     Column("capture_number", BigInteger),
     Column("capture_hash", Text),
+    # The derivation that its results were taken over from, since the messages are gone.
+    Column("carried_from", Integer),
     moment("created_at", default=True),
     moment("closed_at", nullable=True),
     Index(

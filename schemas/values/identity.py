@@ -133,6 +133,16 @@ def adapter_items_key(namespace: str, adapter: str) -> UUID:
     return _digest("adapter-items", adapter, check_name("namespace", namespace))
 
 
+@lru_cache(maxsize=4_096)
+def audit_chain_key(namespace: str) -> UUID:
+    """The ``shard_key`` of a namespace's audit trail.
+
+    Raises:
+        InvalidMessageError: the namespace is not a valid name.
+    """
+    return _digest("audit-chain", check_name("namespace", namespace))
+
+
 @lru_cache(maxsize=4096)
 def key_text(key: UUID) -> str:
     """A key as text, cached: a session's keys come with each of its messages."""

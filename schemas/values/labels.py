@@ -9,11 +9,14 @@ session alone; and a fork makes those of its messages from them (``fork_v1``), w
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from hashlib import blake2b
 from typing import Any
 from uuid import UUID
 
 from strandline.schemas.values.foreign_values import plain_int
+
+IMPORTANT = "important"
 
 Scalar = str | int | float | bool | None
 """A value of metadata that can be filtered by: text, a number, true, false or null."""
@@ -28,12 +31,28 @@ def labels_of(session_key: UUID, metadata: str | None) -> list[int] | None:
         return None
     fields: dict[str, Any] = json.loads(metadata)
     scalars = {key: value for key, value in fields.items() if not isinstance(value, (list, dict))}
-    return sorted({label_of(session_key, key, value) for key, value in scalars.items()}) or None
+    labels = {label_of(session_key, key, value) for key, value in scalars.items()}
+    if is_important(fields):
+        labels.add(_session_number(session_key))
+    return sorted(labels) or None
+
+
+def is_important(metadata: Mapping[str, Any]) -> bool:
+    """Whether a message says of itself that retention is to keep it: ``{"important": True}``.
+
+    Such a message has the session's number itself as a label, without a digest: so statements find it, also
+    where the metadata is ciphertext.
+    """
+    return metadata.get(IMPORTANT) is True
 
 
 def label_array(session_key: UUID, metadata: str | None) -> str | None:
     """The same in the form that Postgres reads as an array."""
-    labels = labels_of(session_key, metadata)
+    return as_array(labels_of(session_key, metadata))
+
+
+def as_array(labels: list[int] | None) -> str | None:
+    """Labels in the form that Postgres reads as an array."""
     return None if labels is None else f"{{{','.join(map(str, labels))}}}"
 
 

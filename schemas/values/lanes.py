@@ -15,16 +15,19 @@ from uuid import UUID
 FACTS = "facts"
 SUMMARY = "summary"
 VECTORS = "vectors"
+OVERFLOW = "overflow"
 
 EXTRACT_STAGE = "extract"
 MERGE_STAGE = "merge"
 SUMMARY_STAGE = "summary"
 VECTORS_STAGE = "vectors"
+OVERFLOW_STAGE = "overflow"
 
 Scope = Literal["session", "owner"]
 
-# Facts; chunks, the pieces of messages that are searched; or the states that lanes are folded into.
-Derived = Literal["facts", "chunks", "states"]
+# Facts; chunks, the pieces of messages that are searched; the states that lanes are folded into; or nothing,
+# since what comes of the events lies elsewhere.
+Derived = Literal["facts", "chunks", "states", "nothing"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,6 +59,8 @@ _FACTS = Pipeline(FACTS, (EXTRACT_STAGE, MERGE_STAGE), "facts")
 _SUMMARY = Pipeline(SUMMARY, (SUMMARY_STAGE,), "states")
 _VECTORS = Pipeline(VECTORS, (VECTORS_STAGE,), "chunks")
 PIPELINES: Mapping[str, Pipeline] = {p.name: p for p in (_FACTS, _SUMMARY, _VECTORS)}
+# Served where a handler is configured, and fed by sessions that ask for it: no part of what always runs.
+_OVERFLOW = Pipeline(OVERFLOW, (OVERFLOW_STAGE,), "nothing")
 STAGES: tuple[str, ...] = tuple(stage for pipeline in PIPELINES.values() for stage in pipeline.stages)
 
 _QUEUE_PREFIX = "strandline."
@@ -126,6 +131,8 @@ Ring = Callable[[Iterable[Lane]], None]
 
 def pipeline_named(name: str) -> Pipeline:
     """A pipeline of Strandline's own, or a custom block's: that one folds, in one stage with its name."""
+    if name == OVERFLOW:
+        return _OVERFLOW
     return PIPELINES.get(name) or Pipeline(name, (name,), "states")
 
 

@@ -16,6 +16,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.lanes import OVERFLOW
 
 logger = logging.getLogger("strandline.policy")
 
@@ -172,7 +173,8 @@ class PolicyChange:
 
     Attributes:
         chat_history_token_ratio: the mark as a share of the limit; a new limit alone does not change it.
-        pipelines: the pipelines that later flushes feed, with the ``max_facts`` of their blocks.
+        pipelines: the pipelines of blocks that later flushes feed, with the ``max_facts`` of the blocks.
+        on_overflow: whether later flushes also go to the overflow handler.
     """
 
     token_limit: int | None = None
@@ -185,6 +187,7 @@ class PolicyChange:
     max_window_bytes: int | None = None
     message_flush_size: int | None = None
     deliver: Deliver | None = None
+    on_overflow: bool | None = None
 
 
 def changed_policy(present: Policy, change: PolicyChange) -> Policy:
@@ -208,7 +211,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         token_flush_size=size if fits else max(1, int(limit * FLUSH_SIZE_REPAIR_RATIO)),
         idle_seconds=idle,
         tokenizer=present.tokenizer,
-        pipelines=present.pipelines if change.pipelines is None else change.pipelines,
+        pipelines=_changed_pipelines(present, change),
         max_facts=present.max_facts if change.pipelines is None else change.max_facts,
         shared_scope=present.shared_scope,
         max_window_messages=most,
@@ -224,6 +227,34 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
         return policy
     # In whole numbers: a mark that is not to change stays the same token.
     return replace(policy, flush_at_tokens=max(1, present.flush_at_tokens * limit // present.token_limit))
+
+
+def with_overflow(pipelines: tuple[str, ...], on_overflow: bool) -> tuple[str, ...]:
+    """Pipelines of blocks, sorted, and that of the overflow handler if it is wanted."""
+    return tuple(sorted({*pipelines, OVERFLOW} if on_overflow else {*pipelines} - {OVERFLOW}))
+
+
+def _changed_pipelines(present: Policy, change: PolicyChange) -> tuple[str, ...]:
+    """Other blocks leave the overflow handler as it is, and the other way round."""
+    is_fed = OVERFLOW in present.pipelines
+    on_overflow = is_fed if change.on_overflow is None else change.on_overflow
+    pipelines = present.pipelines if change.pipelines is None else change.pipelines
+    return pipelines if on_overflow == (OVERFLOW in pipelines) else with_overflow(pipelines, on_overflow)
+
+
+def overflow_window(max_size: int, keep: float = 0.8) -> WindowOptions:
+    """A window of at most ``max_size`` messages, of which the newest ``keep`` stay when it is full.
+
+    The others are flushed together; with ``on_overflow`` the overflow handler gets them.
+
+    Raises:
+        ConfigurationError: ``max_size`` is not a whole number above 0, or ``keep`` not a number in (0, 1).
+    """
+    size = _positive("max_size", max_size)
+    share = _ratio(keep, "keep")
+    if share == 1:
+        raise ConfigurationError("keep is 1; it must be below 1, so that something can leave the window.")
+    return {"max_window_messages": size, "message_flush_size": max(1, round(size * (1 - share)))}
 
 
 def _within(size: int | None, most: int) -> int | None:
@@ -246,11 +277,9 @@ def _repaired_flush_size(token_flush_size: int, token_limit: int) -> int:
     return repaired
 
 
-def _ratio(value: object) -> float:
+def _ratio(value: object, name: str = "chat_history_token_ratio") -> float:
     if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < plain_number(value) <= 1:
-        raise ConfigurationError(
-            f"chat_history_token_ratio is {quote(value)}; it must be a number above 0 and at most 1"
-        )
+        raise ConfigurationError(f"{name} is {quote(value)}; it must be a number above 0 and at most 1")
     return plain_number(value)
 
 

@@ -136,6 +136,27 @@ def _limits() -> click.Command:
     return command
 
 
+@_list_command("retention", "Set how long things are kept; archive, restore.")
+def _retention() -> click.Command:
+    from strandline.cli.retention import command
+
+    return command
+
+
+@_list_command("audit", "Show who did what, and prove that nothing of it was changed.")
+def _audit() -> click.Command:
+    from strandline.cli.audit import command
+
+    return command
+
+
+@_list_command("encryption", "Encrypt namespaces, rotate their keys.")
+def _encryption() -> click.Command:
+    from strandline.cli.encryption.command import command
+
+    return command
+
+
 @_list_command("replay", "Derive memory again from the log.")
 def _replay() -> click.Command:
     from strandline.cli.replay import command

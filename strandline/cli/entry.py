@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import getpass
 import io
+import os
+import socket
 import sys
 import traceback
 from difflib import get_close_matches
@@ -15,6 +18,7 @@ from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated
 from strandline.cli.terminal.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.values.acting import acting
 from strandline.schemas.version import VERSION
 
 
@@ -70,7 +74,8 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         _check_arguments(arguments)
-        result: Any = cli.main(arguments, prog_name="strandline", standalone_mode=False)
+        with acting(actor=_operator(), origin=socket.gethostname()[:255] or None):
+            result: Any = cli.main(arguments, prog_name="strandline", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as exit_request:
         return exit_request.exit_code
@@ -95,6 +100,14 @@ def run(arguments: list[str]) -> int:
             debug=debug,
         )
     return result if isinstance(result, int) else 0
+
+
+def _operator() -> str:
+    """Who runs the command, for the audit trail: the user of this machine."""
+    try:
+        return f"cli:{getpass.getuser()}"
+    except (OSError, KeyError):  # a user without a name
+        return f"cli:{os.getuid()}"
 
 
 def _show(error: click.ClickException) -> None:

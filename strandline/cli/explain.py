@@ -19,6 +19,7 @@ from strandline.pipelines.inspect.explanation import (
     MessageExplanation,
     ModelCall,
     RemovedFactExplanation,
+    RemovedSource,
     Source,
     StageTrace,
 )
@@ -165,6 +166,10 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         for source in revision.messages:
             yield f"   message {source.id} (seq {source.seq}) of session {revision.session_id}"
             yield f"     {_source(source)}"
+        for gone in revision.removed:
+            yield f"   source archived: {_removed(gone)} of session {revision.session_id}"
+        if revision.carried_from is not None:
+            yield f"   taken over from generation {revision.carried_from}, since its messages are gone"
         if revision.context:
             yield f"   context: {_span([source.seq for source in revision.context])}"
         flushed = f" ({revision.cause}, {_at(revision.flushed_at)})" if revision.flushed_at else ""
@@ -176,6 +181,15 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         for call in revision.calls:
             yield f"   {_call(call)}"
     yield from _steps_after_fact(explanation)
+
+
+def _removed(gone: RemovedSource) -> str:
+    seqs = str(gone.from_seq)
+    if gone.through_seq != gone.from_seq:
+        seqs += f" to {gone.through_seq}"
+    where = "without an archive" if gone.archive is None else f"to {gone.archive}"
+    named = f", object {gone.object_name}" if gone.object_name else ""
+    return f"messages {seqs} left the log {_at(gone.removed_at)} ({gone.cause}) {where}{named},"
 
 
 def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:

@@ -13,6 +13,7 @@ from strandline.cli.servers.options import as_json, settings_from, target_option
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -121,17 +122,19 @@ def set_limits(
         servers_for_once(settings) as servers,
         opened_pool(servers.database_url, settings) as database,
     ):
-        database.fetch(
-            SetLimits(
-                namespace=check_name("namespace", namespace),
-                max_lanes=lanes,
-                max_lanes_per_worker=lanes_per_worker,
-                calls_per_day=calls_per_day,
-                tokens_per_day=tokens_per_day,
-                usd_per_day=usd_per_day,
-                agents_read_only=agents_read_only or None,
-            )
+        limits_to_set = SetLimits(
+            namespace=check_name("namespace", namespace),
+            max_lanes=lanes,
+            max_lanes_per_worker=lanes_per_worker,
+            calls_per_day=calls_per_day,
+            tokens_per_day=tokens_per_day,
+            usd_per_day=usd_per_day,
+            agents_read_only=agents_read_only or None,
         )
+        given = [column for column in _OPTIONS if limits_to_set.params[column] is not None]
+        with database.transaction() as tx:
+            tx.fetch(limits_to_set)
+            tx.fetch(append_query(namespace, Act.here("limits", detail={"set": given})))
         _apply_at_once(database, namespace)
         for note in _notes(database, settings, namespace, usd_per_day):
             say(note, err=True)
@@ -182,6 +185,8 @@ def clear(
         with database.transaction() as tx:
             tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_OPTIONS)))
             tx.fetch(ForgetCleared(namespace=namespace))
+            cleared = {"cleared": named or list(_OPTIONS)}
+            tx.fetch(append_query(namespace, Act.here("limits", detail=cleared)))
         _apply_at_once(database, namespace)
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])

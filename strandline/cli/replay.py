@@ -27,12 +27,14 @@ from strandline.pipelines.replay.estimate import Estimate, estimate
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, find_unfinished, replays
+from strandline.retention import provide_input
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.values.lanes import OVERFLOW
 from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0
@@ -45,6 +47,11 @@ SAY_SECONDS = 5.0
 @click.option("--new", is_flag=True, help="Derive a new generation with the current settings.")
 @click.option("--force", is_flag=True, help="With --new: even if the settings have not changed.")
 @click.option("--hold", is_flag=True, help="With --new: leave it to `generations promote` to let it serve.")
+@click.option(
+    "--from-archive",
+    is_flag=True,
+    help="With --new: derive what retention has removed from the archive, too.",
+)
 @click.option("--rate", type=FiniteRange(0, min_open=True), help="Model calls per second and namespace.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session.")
@@ -68,6 +75,7 @@ def command(
     new: bool,
     force: bool,
     hold: bool,
+    from_archive: bool,
     rate: float | None,
     resume: int | None,
     dry_run: bool,
@@ -80,7 +88,8 @@ def command(
     """Derive long-term memory again from the log.
 
     By default it works in place: the serving memory is compared with the stored answers, no model is called,
-    and only differences are written. With --new, a new generation is derived beside the one that serves, and
+    and only differences are written. Events that an overflow handler has not seen are handed to it only with
+    --pipeline overflow. With --new, a new generation is derived beside the one that serves, and
     replaces it owner by owner as soon as it covers as much.
 
     Workers do the work; this command prepares it, watches and switches. Ctrl-C stops it, and it prints how to
@@ -89,6 +98,8 @@ def command(
     selection = _selection(**chosen)
     if new and not selection.is_everything:
         raise click.UsageError("A new generation is derived for all owners, so --new takes no selection.")
+    if from_archive and not new:
+        raise click.UsageError("--from-archive is for a new generation; add --new.")
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
@@ -112,7 +123,16 @@ def command(
         with stops_at_signals() as stop, _workers(servers, database, settings):
             begun: list[Replay] = []
             for replay in _begin(
-                database, settings, names, selection, resume, new=new, rate=rate, force=force, hold=hold
+                database,
+                settings,
+                names,
+                selection,
+                resume,
+                new=new,
+                rate=rate,
+                force=force,
+                hold=hold,
+                from_archive=from_archive,
             ):
                 begun.append(replay)
                 _carry_on(database, settings, replay, stop, quiet=as_json)
@@ -156,7 +176,8 @@ def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> 
     """
     generations = serving_generations(database)
     if not new:
-        return sorted(generations)
+        # The overflow handler is called by a replay that names it, and by no other.
+        return sorted(generations.keys() - {OVERFLOW})
     if not (differing := settings_differing(generations, settings)):
         raise ReplayError(
             "The settings match every generation that serves, so there is nothing new to derive. Leave out"
@@ -192,7 +213,13 @@ def _carry_on(
 ) -> None:
     say = _Teller(replay, quiet=quiet)
     if replay.kind == "new":
-        derive_generation(database, replay, on_progress=say.progress, stop=stop)
+        derive_generation(
+            database,
+            replay,
+            on_progress=say.progress,
+            stop=stop,
+            provide_input=provide_input,
+        )
     else:
         replay_in_place(database, replay, settings, on_progress=say.in_place, stop=stop)
 
@@ -210,7 +237,8 @@ class _Teller:
         eta = "" if progress.eta_seconds is None else f", about {progress.eta_seconds:,.0f} s left"
         text = {
             "waiting": "waiting for transactions that began before",
-            "filling": f"{quantity(progress.owners, 'owner')}, {quantity(progress.events, 'event')} made due",
+            "filling": f"{quantity(progress.owners, 'owner')}, {quantity(progress.events, 'event')} made due"
+            + (f", {progress.carried:,} taken over" if progress.carried else ""),
             "deriving": f"{progress.due:,} due{eta}",
             "switching": f"{progress.due:,} due{eta}; {quantity(progress.switched, 'owner')} switched,"
             f" {progress.remaining:,} not yet",
@@ -313,6 +341,7 @@ def _describe_counts(replay: Replay) -> list[str]:
         "differing": ("1 with other facts", "{:,} with other facts"),
         "made_due": ("1 event made due", "{:,} events made due"),
         "retried": ("1 dead letter retried", "{:,} dead letters retried"),
+        "archived": ("1 kept, its messages were removed", "{:,} kept, their messages were removed"),
     }
     return [
         phrases[name][0] if counts[name] == 1 else phrases[name][1].format(counts[name])

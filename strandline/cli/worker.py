@@ -29,7 +29,8 @@ logger = logging.getLogger("strandline.workers")
 @click.option(
     "--queues",
     metavar="LIST",
-    help=f"Stages to serve, comma-separated; default: {','.join(STAGES)}, and every custom block.",
+    help=f"Stages to serve, comma-separated; default: {','.join(STAGES)}, overflow if there is a handler, and"
+    " every custom block.",
 )
 @click.option(
     "--concurrency", type=click.IntRange(1, 1000), help="Threads; default STRANDLINE_WORKER_CONCURRENCY."

@@ -20,12 +20,14 @@ from strandline.pipelines.generations.registry import (
     wanted_recipes,
 )
 from strandline.pipelines.generations.stages import GenerationStages, build
+from strandline.pipelines.overflow.loading import load_handler
 from strandline.schemas.errors import ConfigurationError, SchemaError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import STAGES, pipeline_of
+from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, pipeline_of
+from strandline.wiring.archives import open_archive
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.stop_points import stop_at
 
@@ -35,12 +37,14 @@ STOP_AT_VARIABLE = "STRANDLINE_STOP_AT"
 
 
 def stage_names(settings: Settings) -> tuple[str, ...]:
-    """Every stage that a process with these settings can serve: Strandline's own, and each custom block.
+    """Every stage that a process with these settings can serve: Strandline's own, that of an overflow handler
+    if there is one, and each custom block.
 
     Raises:
-        ConfigurationError: a custom block cannot be loaded.
+        ConfigurationError: a custom block or the handler cannot be loaded.
     """
-    return (*STAGES, *load_blocks(settings.blocks))
+    handing_over = (OVERFLOW_STAGE,) if load_handler(settings.on_overflow) is not None else ()
+    return (*STAGES, *handing_over, *load_blocks(settings.blocks))
 
 
 def prepare_stages(
@@ -60,7 +64,7 @@ def prepare_stages(
     if unknown := sorted(set(names) - set(known)):
         raise ConfigurationError(
             f"There is no stage {', '.join(unknown)}; the stages are {', '.join(known)}."
-            " Custom blocks are named by STRANDLINE_BLOCKS."
+            " Custom blocks are named by STRANDLINE_BLOCKS, an overflow handler by STRANDLINE_ON_OVERFLOW."
         )
     recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving_generations(database))
     for pipeline, generation in register(database, recipes).items():
@@ -97,7 +101,7 @@ def ensure_tables(url: str, database: Database, settings: Settings) -> None:
 
 def background_runner(database: Database, settings: Settings) -> BackgroundRunner:
     """The in-process runner with all stages, not yet started."""
-    return BackgroundRunner(database, prepare_stages(database, settings), settings)
+    return BackgroundRunner(database, prepare_stages(database, settings), settings, open_archive)
 
 
 def stop_points() -> Any:

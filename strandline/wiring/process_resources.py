@@ -16,6 +16,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts
@@ -25,8 +27,10 @@ from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
+from strandline.wiring.compliance import compliance_of
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 
@@ -61,8 +65,10 @@ class ProcessResources:
         forget: Callable[[], None],
     ) -> None:
         self.settings = settings
+        self.content = sealed_content(settings)
         self.windows = WindowCache(settings.window_cache_bytes)
         self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
+        self.audit_levels = KnownLevels()
         self._process = this_process()
         self._pool = pool
         self._consume = consume
@@ -79,6 +85,10 @@ class ProcessResources:
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
+
+    @property
+    def compliance(self) -> Compliance | None:
+        return compliance_of(self.settings)
 
     def database(self) -> Database:
         self._ensure_started()
@@ -159,6 +169,7 @@ class ProcessResources:
             self._database.close()
         if self._stack is not None:
             self._stack.stop()
+        self.content.cache.forget()
         self._runner = self._doorbell = self._database = self._stack = self._url = self._find_url = None
 
     async def aclose(self) -> None:
@@ -187,7 +198,9 @@ class ProcessResources:
             self._pool.check()
             self._url = ""
             if (pool := self._pool.for_threads()) is not None:
-                self._database = Database(pool, self.settings.database_schema, owns_pool=False)
+                self._database = Database(
+                    pool, self.settings.database_schema, owns_pool=False, content=self.content
+                )
         elif self.settings.database_url is not None:
             self._connect(self.settings.database_url.get_secret_value())
         else:
@@ -200,7 +213,7 @@ class ProcessResources:
 
     def _connect(self, url: str) -> Database:
         self._url = url
-        self._database = Database.connect(self._options(url))
+        self._database = Database.connect(self._options(url), self.content)
         return self._database
 
     def _start_embedded(self) -> None:
@@ -237,13 +250,13 @@ class ProcessResources:
     def _make_async(self) -> AsyncDatabase:
         schema = self.settings.database_schema
         if self._pool is not None and (pool := self._pool.for_tasks()) is not None:
-            return AsyncDatabase(pool, schema, owns_pool=False)
+            return AsyncDatabase(pool, schema, owns_pool=False, content=self.content)
         if not self._url:
             raise ConfigurationError(
                 "pool= is synchronous, which serves the sync methods only; pass a"
                 " psycopg_pool.AsyncConnectionPool or a SQLAlchemy AsyncEngine to call the a… ones"
             )
-        return AsyncDatabase.connect(self._options(self._url))
+        return AsyncDatabase.connect(self._options(self._url), self.content)
 
     def _options(self, url: str) -> ConnectionOptions:
         return ConnectionOptions.from_settings(url, self.settings, planned_once=True, find_url=self._find_url)

@@ -13,6 +13,9 @@ from typing import Any, get_args
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
 from strandline.pipelines.models.contract import ModelAnswer, Task, TextModel
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.audit.compliance import Compliance
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
@@ -20,6 +23,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
 from strandline.schemas.settings import Settings
@@ -28,6 +32,28 @@ from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.process_resources import Consume, ProcessResources
 
 __all__ = ["Consume", "Pool", "Runtime", "runtime_for"]
+
+
+def storing_redaction(settings: Settings, hook: object | None = None) -> Redaction | None:
+    """The hooks that the settings name for what is to be stored, and then ``hook``; None: there are none.
+
+    Raises:
+        ConfigurationError: one of them cannot be loaded, or is none.
+    """
+    if not settings.redact_before_storing and hook is None:
+        return None
+    from strandline.pipelines.redaction.hook import Redaction, RedactionHook
+    from strandline.pipelines.redaction.loading import load_hooks
+    from strandline.producers.redacting import SETTING, put_calls
+
+    own = () if hook is None else (RedactionHook.check(hook, _name_of(hook)),)
+    hooks = (*load_hooks(settings.redact_before_storing, SETTING), *own)
+    return Redaction(hooks, settings.redact_timeout_seconds, put_calls) if hooks else None
+
+
+def _name_of(hook: object) -> str:
+    kind = hook if hasattr(hook, "__qualname__") else type(hook)
+    return f"{getattr(kind, '__module__', '?')}:{getattr(kind, '__qualname__', '?')}"
 
 
 class _Registry:
@@ -97,8 +123,24 @@ class Runtime:
         self._of_process: dict[ProcessKey, ProcessResources] = {}
 
     @property
+    def redaction(self) -> Redaction | None:
+        return storing_redaction(self.settings) if self.settings.redact_before_storing else None
+
+    @property
+    def compliance(self) -> Compliance | None:
+        return self.own().compliance
+
+    @property
+    def audit_levels(self) -> KnownLevels:
+        return self.own().audit_levels
+
+    @property
     def windows(self) -> WindowCache:
         return self.own().windows
+
+    @property
+    def content(self) -> ContentCodec:
+        return self.own().content
 
     @property
     def indexes(self) -> IndexCache:

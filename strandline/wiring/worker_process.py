@@ -11,8 +11,10 @@ from celery.platforms import SecurityWarning
 from strandline.producers.doorbell.doorbell import Doorbell
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
+from strandline.wiring.archives import open_archive
 from strandline.wiring.assembly import prepare_stages, stop_points
 from strandline.workers.celery_app.app import make_app, serve
 from strandline.workers.celery_app.shutdown import Shutdown
@@ -44,13 +46,23 @@ def run_worker(
     if concurrency is not None:
         settings = settings.model_copy(update={"worker_concurrency": concurrency})
     patience = Patience(settings.startup_wait_seconds)
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings, durable=False))
+    options = ConnectionOptions.from_settings(database_url, settings, durable=False)
+    database = Database.connect(options, sealed_content(settings))
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
         bell = Doorbell(broker_url, level=logging.INFO, public_apis_only=settings.public_apis_only)
         alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
-        worker = Worker(database, built, settings, ring=alone.ring, with_sweep=sweep, reach=stop_points())
+        worker = Worker(
+            database,
+            built,
+            settings,
+            ring=alone.ring,
+            with_sweep=sweep,
+            reach=(reach := stop_points()),
+            reach_step=reach,
+            open_archive=open_archive,
+        )
         alone.work_for(worker, list(built))
         serve(app, worker, list(built))
         patience.for_broker(app)

@@ -10,10 +10,19 @@ from __future__ import annotations
 import asyncio
 from datetime import UTC, datetime, timedelta
 
-from strandline import Memory, Message, SummaryMemoryBlock, sliding_window, summary_window
+from strandline import (
+    Memory,
+    Message,
+    SummaryMemoryBlock,
+    overflow_window,
+    sliding_window,
+    summary_window,
+)
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings
+from strandline.schemas.settings import Settings, load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory
+from tests.support.sample_hooks import Handler
 from tests.support.workers.draining import drain_everything
 
 
@@ -132,6 +141,27 @@ def test_tframex_13_messages_by_metadata_and_by_date(make_memory: MakeMemory) ->
     end_date = start_date + timedelta(days=2)
     between = memory.history(since=start_date, until=end_date)  # changed: get_messages_by_date_range
     assert texts(between) == ["Day 0", "Day 1", "Day 2"]
+
+
+def test_tframex_16_a_handler_of_what_overflows(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    Handler.seen.clear()
+    settings = load_settings(
+        database_url=database_url,
+        on_overflow="tests.support.sample_hooks:async_handler",  # changed: overflow_handler=
+    )
+    prepare_stages(database, settings, ["overflow"])  # changed: workers call the handler
+    memory = make_memory(  # changed: SafeMemoryStore(max_size=10, overflow_handler=…)
+        memory_blocks=[], on_overflow=True, **overflow_window(max_size=10, keep=0.8)
+    )
+    for number in range(11):
+        memory.put(said(number))  # changed: add_message, which waits for no handler
+    drain_everything(database, database_url, settings, ["overflow"])  # changed: as above
+    # The page's handler is given all messages, and the oldest fifth of them is then gone.
+    assert [texts(list(event.messages)) for event in Handler.seen] == [["Message 0", "Message 1"]]
+    assert texts(list(memory.get())) == [f"Message {number}" for number in range(2, 11)]
+    assert len(memory.get_all()) == 11, "the page's store forgets what overflows"
 
 
 def test_tframex_17_only_the_last_five_are_kept(make_memory: MakeMemory) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from strandline import Memory
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
-from tests.support.processes import forking
+from tests.support.processes import forking, shell
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.hand_worker import say
 
@@ -39,9 +39,8 @@ def refuse_pier(request: RecordedRequest) -> Raw | None:
 
 def run(recipe: str, tmp_path: Path, database_url: str, **environment: str) -> str:
     """The recipe's commands, each of which must succeed; gives what they printed."""
-    shell = f'set -e\nstrandline() {{ "{sys.executable}" -m strandline "$@"; }}\n{recipe}'
-    done = forking.run(
-        ["bash", "-c", shell],
+    done = shell.run(
+        recipe,
         cwd=tmp_path,
         env={**os.environ, **environment, "STRANDLINE_DATABASE_URL": database_url},
         capture_output=True,

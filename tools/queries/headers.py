@@ -11,6 +11,15 @@
 ``text?`` may be NULL, ``text?[]`` is an array whose items may be.  ``text!`` is NULL only where the last
 column before it with ``?`` is, as the columns of an outer join are; whoever reads it looks at that one first.
 A list goes on in lines that begin with ``--`` and four spaces.
+
+Where content may be sealed, lines say how (``schemas/sealing/marks.py``): the column or parameter, the form,
+the kind of content, and the column or parameter that it belongs to::
+
+    -- seals: envelope json message id, digest digest
+    -- opens: envelope json message id, metadata json metadata id
+    -- owner: shard_key
+
+``owner`` is a parameter or a column; by default it is the parameter ``shard_key``.
 """
 
 from __future__ import annotations
@@ -19,15 +28,18 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import get_args
 
 from strandline.schemas.postgres.statements import with_fragments
+from strandline.schemas.sealing.marks import Form, Mark, Marks
 
 SQL = Path(__file__).resolve().parent.parent.parent / "schemas" / "sql"
 
 _NAME = re.compile(r"^-- name: (\w+)$", re.MULTILINE)
 _FIELD = re.compile(r"(\w+) (\w+)(\??)(\[\])?([?!]?)")
 _PARAMETER = re.compile(r"%\((\w+)\)s")
-_LISTS = ("params", "row")
+_LISTS = ("params", "row", "seals", "opens", "owner")
+_FORMS = get_args(Form)
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,6 +69,25 @@ class Header:
     row: tuple[Field, ...]
     is_repeatable: bool
     sql: str
+    seals: tuple[tuple[str, ...], ...] = ()
+    opens: tuple[tuple[str, ...], ...] = ()
+    owner: str = "shard_key"
+
+    @property
+    def marks(self) -> Marks | None:
+        """What of it may be sealed, by places; None if nothing may."""
+        if not (self.seals or self.opens):
+            return None
+        params = [field.name for field in self.params_in_order]
+        columns = [field.name for field in self.row]
+        if self.owner not in params and self.owner not in columns:
+            raise ValueError(f"{self.name}: its owner, {self.owner!r}, is neither a parameter nor a column")
+        return Marks(
+            params.index(self.owner) if self.owner in params else None,
+            None if self.owner in params else columns.index(self.owner),
+            tuple(_mark(self.name, words, params) for words in self.seals),
+            tuple(_mark(self.name, words, columns) for words in self.opens),
+        )
 
     @property
     def params_in_order(self) -> list[Field]:
@@ -105,7 +136,24 @@ def _read(name: str, body: str) -> Header:
         tuple(_fields(name, said.get("row", []))),
         "repeatable" in said,
         "\n".join(lines[end:]),
+        tuple(_words(said.get("seals", []))),
+        tuple(_words(said.get("opens", []))),
+        said.get("owner", ["shard_key"])[0],
     )
+
+
+def _words(lines: list[str]) -> Iterator[tuple[str, ...]]:
+    for text in filter(None, " ".join(lines).split(",")):
+        yield tuple(text.split())
+
+
+def _mark(statement: str, words: tuple[str, ...], names: list[str]) -> Mark:
+    """A mark: the name of a column or parameter, its form, its kind, and the name that it is bound to."""
+    name, form, kind, bound = (*words, "", "")[:4]
+    kind = "" if kind == "-" else kind
+    if name not in names or form not in _FORMS or (bound and bound not in names):
+        raise ValueError(f"{statement}: {' '.join(words)!r} is not 'name form [kind [bound to]]'")
+    return Mark(names.index(name), form, kind, names.index(bound) if bound else None)  # type: ignore[arg-type]
 
 
 def _fields(name: str, lines: list[str]) -> Iterator[Field]:

@@ -9,14 +9,16 @@ import textwrap
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
+from strandline.schemas.sealing.marks import Mark, Marks
 from tools.queries.headers import SQL, Field, Header, read_headers
 
 QUERIES = SQL.parent / "queries"
 # Which files of SQL go to which folder: a folder has at most thirteen modules.
 ROOMS = {
-    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing"),
-    "work": ("lanes", "limits", "dead_letters", "workers", "states"),
-    "application": ("items",),
+    "work": ("lanes", "limits", "dead_letters", "overflow", "workers", "states"),
+    "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing", "retention"),
+    "application": ("items", "sealing", "resealing"),
+    "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
 }
@@ -75,6 +77,9 @@ def _module(file: str, headers: Iterable[Header]) -> Iterator[str]:
         yield f"from {package} import {', '.join(name for name in names if _FROM[name] == package)}"
     yield ""
     yield "from strandline.schemas.postgres.query import Query"
+    if "Marks(" in classes:
+        needed = "Mark, Marks" if "Mark(" in classes else "Marks"
+        yield f"from strandline.schemas.sealing.marks import {needed}"
     yield classes
 
 
@@ -91,8 +96,30 @@ def _statement(header: Header) -> Iterator[str]:
         yield "    repeatable = True"
     if header.row:
         yield f"    row = {title}Row"
+    if (marks := header.marks) is not None:
+        yield from _marks(marks)
     if header.params:
         yield from _init(header.params_in_order)
+
+
+def _marks(marks: Marks) -> Iterator[str]:
+    """The marks, as they are written; fields that have their defaults are left out."""
+    fields = [f"owner={marks.owner}"]
+    if marks.owner_column is not None:
+        fields.append(f"owner_column={marks.owner_column}")
+    for name in ("seals", "opens"):
+        if listed := getattr(marks, name):
+            fields.append(f"{name}=({', '.join(map(_mark, listed))},)")
+    yield f"    marks = Marks({', '.join(fields)})"
+
+
+def _mark(mark: Mark) -> str:
+    arguments = [str(mark.place), repr(mark.form)]
+    if mark.kind or mark.bound is not None:
+        arguments.append(repr(mark.kind))
+    if mark.bound is not None:
+        arguments.append(str(mark.bound))
+    return f"Mark({', '.join(arguments)})"
 
 
 def _init(params: list[Field]) -> Iterator[str]:

@@ -13,6 +13,7 @@ from functools import partial
 from hashlib import blake2b
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.facts.editing.recording import (
     add_fact,
@@ -31,6 +32,7 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.queries.derived.capture import EventsLeft, IsCarriedOut, NewestFacts, NewestFactsRow
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
+from strandline.schemas.values.acting import WORKER
 from strandline.schemas.values.capture import Capture
 from strandline.schemas.values.lanes import FACTS
 
@@ -124,17 +126,21 @@ def _change(shard_key: UUID, work: CarriedOut) -> Operation[None]:
     shown = [fact.fact_id for fact in work.instruction.facts]
     rows = yield from fetch(FactsAsTheyAre(**serving.keys, fact_ids=shown))
     present = {row.fact_id: row.fingerprint for row in rows}
+    changed = 0
     for change, fact in _targets(work):
+        if fact is not None and fact.fingerprint != present.get(fact.fact_id):
+            continue
+        changed += 1
         if fact is None:
             yield from add_fact(shard_key, {"text": change.text}, ACTOR, instruction=event_id)
-        elif fact.fingerprint != present.get(fact.fact_id):
-            continue
         elif change.op == "delete":
             yield from delete_fact(shard_key, fact.fact_id, ACTOR, instruction=event_id)
         else:
             yield from replace_fact(
                 shard_key, fact.fact_id, {"text": change.text}, ACTOR, instruction=event_id
             )
+    if changed:
+        yield from append_owners_act(shard_key, Act.here("facts.obey", actor=WORKER, count=changed))
 
 
 def _targets(work: CarriedOut) -> Iterator[tuple[InstructedChange, NewestFactsRow | None]]:

@@ -27,7 +27,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     RecordFactEvent,
     RemoveFactsRow,
 )
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.acting import actor_or_current
 
 T = TypeVar("T")
 
@@ -218,7 +218,7 @@ def _record_event(
             fact_id=fact_id,
             payload=None if payload is None else json.dumps(payload),
             traces=write_traces(traces),
-            actor=None if actor is None else check_name("actor", actor),
+            actor=actor_or_current(actor),
             instruction=instruction,
         )
     )

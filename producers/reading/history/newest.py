@@ -85,6 +85,7 @@ def _seqs(request: HistoryRequest) -> Operation[list[int]]:
 def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | None]:
     """The numbers, if all of them are among the newest messages; else None."""
     depth = request.offset if request.limit is None else request.offset + limit
+    labels = request.filters.labels(request.identity.session_key)
     scan = min(max(RECENT_MESSAGES, 4 * depth), MAX_RECENT_MESSAGES)
     rows = yield from fetch(
         RecentMatches(
@@ -93,7 +94,8 @@ def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | N
             roles=request.filters.stored_roles,
             since=request.filters.since,
             until=request.filters.until,
-            labels=request.filters.labels(request.identity.session_key),
+            labels=labels,
+            clear_labels=labels,
             limit=limit,
             offset=request.offset,
         )
@@ -122,6 +124,7 @@ def _matching_seqs(request: HistoryRequest, limit: int) -> Operation[list[int]]:
         MatchesByLabel(
             **identity.keys,
             labels=labels,
+            clear_labels=labels,
             roles=filters.stored_roles,
             since=filters.since,
             until=filters.until,

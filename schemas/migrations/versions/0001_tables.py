@@ -18,6 +18,10 @@ depends_on = None
 # are samples of the values and outlive the rows.
 WITHOUT_STATISTICS = {
     "answer": ("body",),
+    "archived_input": ("id", "envelope", "metadata"),
+    "audit_entry": ("actor", "origin"),
+    "audit_sealed": ("actor", "origin"),
+    "audit_subject": ("user_id",),
     "block_state": ("state",),
     "capture_act": ("capture", "actor"),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
@@ -41,8 +45,10 @@ WITHOUT_STATISTICS = {
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
     "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
+    "retention_act": ("actor",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
+    "session_retention_act": ("actor",),
     "session_run": ("run_id", "agent_id", "team_id", "digests"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
@@ -99,6 +105,7 @@ def upgrade() -> None:
         ),
         sa.Column("capture_number", sa.BigInteger(), nullable=True),
         sa.Column("capture_hash", sa.Text(), nullable=True),
+        sa.Column("carried_from", sa.Integer(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -939,6 +946,7 @@ def upgrade() -> None:
         sa.Column("incarnation", sa.Uuid(), server_default=sa.text("gen_random_uuid()"), nullable=False),
         sa.Column("next_seq", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("log_start_seq", sa.BigInteger(), server_default="1", nullable=False),
+        sa.Column("first_kept", sa.BigInteger(), nullable=True),
         sa.Column("pinned_through", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_from", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("flushed_through", sa.BigInteger(), server_default="0", nullable=False),
@@ -978,6 +986,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
+        sa.Column("sealed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
@@ -1193,6 +1202,9 @@ def upgrade() -> None:
         schema=schema,
         comment="One heartbeat row per worker process; every lease it holds lives by it",
     )
+    _create_audit_tables(schema)
+    _create_retention(schema)
+    _create_sealing(schema)
     _create_partitions(schema, partitions)
 
     # These go to each partition as well.
@@ -1204,7 +1216,9 @@ def upgrade() -> None:
         op.execute(in_schema(f"ALTER TABLE strandline.{table} {changes}", schema))
     _keep_no_statistics_of_terms(schema)
     for name in (
+        "append_act_v1",
         "window_v1",
+        "expire_v1",
         "put_v1",
         "set_policy_v1",
         "flush_v1",
@@ -1250,8 +1264,365 @@ def upgrade() -> None:
         "clear_shared_v1",
         "lock_shared_session_v1",
         "fits_condition_v1",
+        "deliver_expired_v1",
+        "plan_removal_v1",
+        "remove_messages_v1",
+        "part_removed_v1",
+        "carry_facts_v1",
+        "carry_base_v1",
+        "restore_session_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
+
+
+def _create_audit_tables(schema: str) -> None:
+    op.create_table(
+        "audit_level",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("level", sa.Text(), nullable=False),
+        _moment("updated_at"),
+        sa.CheckConstraint("level IN ('off', 'changes', 'all')", name=op.f("audit_level_level_check")),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("audit_level_pkey")),
+        schema=schema,
+        comment="The level of a namespace's audit trail; a namespace without a row has 'changes'",
+    )
+    op.create_table(
+        "audit_subject",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("subject", sa.Uuid(), nullable=False),
+        sa.Column("salt", sa.LargeBinary(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_subject_pkey")),
+        schema=schema,
+        comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+    )
+    op.create_index("audit_subject_by_subject", "audit_subject", ["subject"], unique=False, schema=schema)
+    op.create_table(
+        "audit_entry",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("entry_id", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("act", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("origin", sa.Text(), nullable=True),
+        sa.Column("subject", sa.Uuid(), nullable=True),
+        sa.Column("session", sa.Uuid(), nullable=True),
+        sa.Column("seq", sa.BigInteger(), nullable=True),
+        sa.Column("count", sa.BigInteger(), nullable=True),
+        sa.Column("detail", sa.JSON(), nullable=True),
+        sa.Column("flags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        _moment("created_at"),
+        sa.PrimaryKeyConstraint("shard_key", "entry_id", name=op.f("audit_entry_pkey")),
+        schema=schema,
+        comment="Acts that no seal covers yet, under the key of whom they concern, until the sealer takes them",
+    )
+    op.create_table(
+        "audit_chain",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("seals", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("pruned_seals", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("entries", sa.BigInteger(), server_default="0", nullable=False),
+        sa.CheckConstraint("pruned_seals BETWEEN 0 AND seals", name=op.f("audit_chain_pruned_check")),
+        sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_chain_pkey")),
+        schema=schema,
+        comment="A namespace's chain: how many seals it has; the row that sealers lock",
+    )
+    op.create_table(
+        "audit_seal",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("entries", sa.Integer(), nullable=False),
+        sa.Column("entries_before", sa.BigInteger(), nullable=False),
+        sa.Column("entry_ids", sa.ARRAY(sa.Uuid()), nullable=False),
+        sa.Column("leaves", sa.LargeBinary(), nullable=False),
+        sa.Column("root", sa.LargeBinary(), nullable=False),
+        sa.Column("previous", sa.LargeBinary(), nullable=False),
+        sa.Column("key_id", sa.Text(), nullable=False),
+        sa.Column("mac", sa.LargeBinary(), nullable=False),
+        sa.Column("sealed_at", sa.DateTime(timezone=True), nullable=False),
+        sa.CheckConstraint(
+            "entries >= 1 AND cardinality(entry_ids) = entries", name=op.f("audit_seal_entries_check")
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("audit_seal_pkey")),
+        schema=schema,
+        comment="A link of a namespace's chain: the Merkle root of its entries, with a MAC over the link before",
+    )
+    op.create_table(
+        "audit_sealed",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("seal", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("place", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("entry_id", sa.Uuid(), nullable=False),
+        sa.Column("act", sa.Text(), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("origin", sa.Text(), nullable=True),
+        sa.Column("origin_digest", sa.LargeBinary(), nullable=True),
+        sa.Column("subject", sa.Uuid(), nullable=True),
+        sa.Column("session", sa.Uuid(), nullable=True),
+        sa.Column("seq", sa.BigInteger(), nullable=True),
+        sa.Column("count", sa.BigInteger(), nullable=True),
+        sa.Column("detail", sa.JSON(), nullable=True),
+        sa.Column("flags", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint("shard_key", "seal", "place", name=op.f("audit_sealed_pkey")),
+        schema=schema,
+        comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
+    )
+    op.create_index(
+        "audit_sealed_by_entry", "audit_sealed", ["shard_key", "entry_id"], unique=False, schema=schema
+    )
+    op.create_index(
+        "audit_sealed_by_subject",
+        "audit_sealed",
+        ["shard_key", "subject"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("subject IS NOT NULL"),
+    )
+
+
+def _moment(name: str) -> sa.Column[object]:
+    return sa.Column(
+        name, sa.DateTime(timezone=True), server_default=sa.text("clock_timestamp()"), nullable=False
+    )
+
+
+def _create_sealing(schema: str) -> None:
+    """Encryption at rest: which namespaces are sealed, and the wrapped keys of owners."""
+    op.create_table(
+        "encryption",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("probe", sa.LargeBinary(), nullable=False),
+        sa.Column("vectors", sa.Text(), nullable=False),
+        *(
+            sa.Column(
+                name,
+                sa.DateTime(timezone=True),
+                server_default=sa.text("clock_timestamp()"),
+                nullable=False,
+            )
+            for name in ("enabled_at", "changed_at")
+        ),
+        sa.CheckConstraint("vectors IN ('clear', 'off')", name=op.f("encryption_vectors_check")),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("encryption_pkey")),
+        schema=schema,
+        comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+    )
+    op.create_table(
+        "data_key",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("kek_id", sa.Text(), nullable=False),
+        sa.Column("wrapped", sa.LargeBinary(), nullable=False),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("settled_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("number >= 1", name=op.f("data_key_number_check")),
+        sa.PrimaryKeyConstraint("shard_key", "number", name=op.f("data_key_pkey")),
+        schema=schema,
+        comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+    )
+    for name, columns in (
+        ("data_key_by_namespace", ["namespace", "shard_key", "number"]),
+        ("data_key_by_kek", ["kek_id", "shard_key", "number"]),
+    ):
+        op.create_index(name, "data_key", columns, unique=False, schema=schema)
+    op.create_index(
+        "data_key_unsettled",
+        "data_key",
+        ["namespace", "shard_key"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("settled_at IS NULL"),
+    )
+
+
+def _create_retention(schema: str) -> None:
+    op.create_table(
+        "retention_act",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ttl_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_age_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_messages", sa.BigInteger(), nullable=True),
+        sa.Column("forget_facts", sa.Boolean(), nullable=True),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("ages", postgresql.JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0",
+            name=op.f("retention_act_bounds_check"),
+        ),
+        sa.PrimaryKeyConstraint("namespace", "number", name=op.f("retention_act_pkey")),
+        schema=schema,
+        comment="Numbered acts on retention in a namespace; none is changed, and the newest one applies",
+    )
+    op.create_table(
+        "session_retention_act",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("ttl_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_age_seconds", sa.BigInteger(), nullable=True),
+        sa.Column("max_messages", sa.BigInteger(), nullable=True),
+        sa.Column("forget_facts", sa.Boolean(), nullable=True),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.CheckConstraint(
+            "ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0",
+            name=op.f("session_retention_act_bounds_check"),
+        ),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "number", name=op.f("session_retention_act_pkey")
+        ),
+        schema=schema,
+        comment="The same of one session; what an act leaves open is as its namespace's act says",
+    )
+    op.create_table(
+        "expired_life",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("pinned_through", sa.BigInteger(), nullable=False),
+        sa.Column("flushed_through", sa.BigInteger(), nullable=False),
+        sa.Column(
+            "expired_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("expired_life_pkey")),
+        schema=schema,
+        comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+    )
+    op.create_index(
+        "expired_life_waiting",
+        "expired_life",
+        ["shard_key", "session_key"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("removed_at IS NULL"),
+    )
+    op.create_table(
+        "retention_step",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("step_id", sa.Uuid(), nullable=False),
+        sa.Column("incarnation", sa.Uuid(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), server_default="planned", nullable=False),
+        sa.Column("forget_facts", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("object_name", sa.Text(), nullable=True),
+        sa.Column("object_digest", sa.Text(), nullable=True),
+        sa.Column("rows_digest", sa.Text(), nullable=True),
+        sa.Column("messages", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("removed", sa.Integer(), server_default="0", nullable=False),
+        sa.Column(
+            "kept_seqs", sa.ARRAY(sa.BigInteger()), server_default=sa.text("'{}'::bigint[]"), nullable=False
+        ),
+        sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
+        sa.Column("last_error", sa.Text(), nullable=True),
+        sa.Column(
+            "planned_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("attempted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("archived_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("read_back_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint(
+            "(state = 'removed') = (removed_at IS NOT NULL)", name=op.f("retention_step_removed_check")
+        ),
+        sa.CheckConstraint("cause IN ('ttl', 'age', 'number')", name=op.f("retention_step_cause_check")),
+        sa.CheckConstraint(
+            "state IN ('planned', 'archived', 'read_back', 'removed')",
+            name=op.f("retention_step_state_check"),
+        ),
+        sa.CheckConstraint("through_seq >= from_seq", name=op.f("retention_step_range_check")),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "from_seq", name=op.f("retention_step_pkey")),
+        schema=schema,
+        comment="Ranges of messages on their way out of the log, and those that left it: where they are archived",
+    )
+    op.create_index(
+        "retention_step_open",
+        "retention_step",
+        ["shard_key", "session_key"],
+        unique=True,
+        schema=schema,
+        postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
+        "retention_run",
+        sa.Column("run_id", sa.Integer(), sa.Identity(always=True), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=True),
+        sa.Column("state", sa.Text(), server_default="running", nullable=False),
+        sa.Column("position_shard", sa.Uuid(), nullable=True),
+        sa.Column("position_session", sa.Uuid(), nullable=True),
+        sa.Column("counts", postgresql.JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
+        sa.Column(
+            "started_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("ended_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("state IN ('running', 'done')", name=op.f("retention_run_state_check")),
+        sa.PrimaryKeyConstraint("run_id", name=op.f("retention_run_pkey")),
+        schema=schema,
+        comment="Each pass over all sessions: how far it is, and what it did",
+    )
+    op.create_table(
+        "archived_input",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("seq", sa.BigInteger(), autoincrement=False, nullable=False),
+        sa.Column("generation_id", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("id", sa.Text(), nullable=False),
+        sa.Column("role", sa.Text(), nullable=False),
+        sa.Column("tokens", sa.Integer(), nullable=False),
+        sa.Column("envelope", sa.JSON(), nullable=False),
+        sa.Column("metadata", sa.JSON(), nullable=True),
+        sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
+        sa.PrimaryKeyConstraint(
+            "shard_key", "session_key", "seq", "generation_id", name=op.f("archived_input_pkey")
+        ),
+        schema=schema,
+        comment="Messages from the archive that a new derivation is made of; no read shows them",
+    )
 
 
 def _create_partitions(schema: str, partitions: int) -> None:

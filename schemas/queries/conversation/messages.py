@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class PutOneRow(NamedTuple):
@@ -15,9 +16,9 @@ class PutOneRow(NamedTuple):
 
 class PutOne(Query[PutOneRow]):
     """Accept one message in the simple case: the session exists, the message is not part of its head, crosses
-    none of its marks, ends no turn that is to be delivered, and no watch has to be planned. No row:
-    nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
-    refuses it then, which undoes all of this.
+    none of its marks, ends no turn that is to be delivered, no watch has to be planned, and the audit
+    trail does not record puts. Without a row nothing was done, and put_v1 decides. It also decides if the
+    id was used before: the unique index refuses it then, which undoes all of this.
     """
 
     __slots__ = ()
@@ -34,6 +35,7 @@ class PutOne(Query[PutOneRow]):
         shard_key: UUID,
         session_key: UUID,
         calls: str | None,
+        sealed: bool,
         id: str,
         digest: bytes,
         envelope: str,
@@ -49,6 +51,7 @@ class PutOne(Query[PutOneRow]):
             shard_key,
             session_key,
             calls,
+            sealed,
             id,
             digest,
             envelope,
@@ -86,6 +89,7 @@ class PutRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class Put(Query[PutRow]):
@@ -114,6 +118,8 @@ class Put(Query[PutRow]):
         calls: list[str | None],
         answers: list[str | None],
         labels: list[str | None],
+        sealed: bool,
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -131,6 +137,8 @@ class Put(Query[PutRow]):
             calls,
             answers,
             labels,
+            sealed,
+            act,
         )
 
 
@@ -151,9 +159,16 @@ class History(Query[HistoryRow]):
     name = "history"
     repeatable = True
     row = HistoryRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
-    def __init__(self, *, after_seq: int, shard_key: UUID, session_key: UUID, page_size: int) -> None:
-        self.values = (after_seq, shard_key, session_key, page_size)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, after_seq: int, page_size: int) -> None:
+        self.values = (shard_key, session_key, after_seq, page_size)
 
 
 class LogStateRow(NamedTuple):
@@ -206,6 +221,13 @@ class RecentMatches(Query[RecentMatchesRow]):
     name = "recent_matches"
     repeatable = True
     row = RecentMatchesRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(6, "label", "", 1),
+            Mark(7, "transition"),
+        ),
+    )
 
     def __init__(
         self,
@@ -217,10 +239,11 @@ class RecentMatches(Query[RecentMatchesRow]):
         since: datetime | None,
         until: datetime | None,
         labels: list[int] | None,
+        clear_labels: list[int] | None,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (shard_key, session_key, scan, roles, since, until, labels, limit, offset)
+        self.values = (shard_key, session_key, scan, roles, since, until, labels, clear_labels, limit, offset)
 
 
 class MatchesByRoleRow(NamedTuple):
@@ -242,15 +265,15 @@ class MatchesByRole(Query[MatchesByRoleRow]):
     def __init__(
         self,
         *,
+        shard_key: UUID,
         session_key: UUID,
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
-        shard_key: UUID,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (session_key, roles, since, until, shard_key, limit, offset)
+        self.values = (shard_key, session_key, roles, since, until, limit, offset)
 
 
 class MatchesByLabelRow(NamedTuple):
@@ -259,27 +282,35 @@ class MatchesByLabelRow(NamedTuple):
 
 class MatchesByLabel(Query[MatchesByLabelRow]):
     """The same of messages whose metadata has all of some labels, whose numbers differ from session to
-    session.
+    session. While some of the owner's messages may not be sealed yet, their labels are looked for as well.
     """
 
     __slots__ = ()
     name = "matches_by_label"
     repeatable = True
     row = MatchesByLabelRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(2, "label", "", 1),
+            Mark(3, "transition"),
+        ),
+    )
 
     def __init__(
         self,
         *,
-        labels: list[int],
         shard_key: UUID,
         session_key: UUID,
+        labels: list[int],
+        clear_labels: list[int] | None,
         roles: list[str],
         since: datetime | None,
         until: datetime | None,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (labels, shard_key, session_key, roles, since, until, limit, offset)
+        self.values = (shard_key, session_key, labels, clear_labels, roles, since, until, limit, offset)
 
 
 class MessagesBySeqRow(NamedTuple):
@@ -299,6 +330,13 @@ class MessagesBySeq(Query[MessagesBySeqRow]):
     name = "messages_by_seq"
     repeatable = True
     row = MessagesBySeqRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
         self.values = (shard_key, session_key, seqs)
@@ -323,6 +361,13 @@ class NewestWithin(Query[NewestWithinRow]):
     name = "newest_within"
     repeatable = True
     row = NewestWithinRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(
         self, *, shard_key: UUID, session_key: UUID, before_seq: int, page_size: int, tokens: int
@@ -347,6 +392,13 @@ class HeadMessages(Query[HeadMessagesRow]):
     name = "head_messages"
     repeatable = True
     row = HeadMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)
@@ -369,6 +421,13 @@ class NewestMessage(Query[NewestMessageRow]):
     name = "newest_message"
     repeatable = True
     row = NewestMessageRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)
@@ -386,8 +445,10 @@ class Pop(Query[PopRow]):
     repeatable = True
     row = PopRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID) -> None:
-        self.values = (shard_key, session_key, seq, pop_id)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, seq: int, pop_id: UUID, act: str | None
+    ) -> None:
+        self.values = (shard_key, session_key, seq, pop_id, act)
 
 
 class MessageAtRow(NamedTuple):
@@ -408,6 +469,13 @@ class MessageAt(Query[MessageAtRow]):
     name = "message_at"
     repeatable = True
     row = MessageAtRow
+    marks = Marks(
+        owner=1,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, seq: int, shard_key: UUID, session_key: UUID) -> None:
         self.values = (seq, shard_key, session_key)
@@ -419,7 +487,7 @@ class FindCorrectionRow(NamedTuple):
     kind: str
     from_seq: int
     through_seq: int
-    digest: bytes | None
+    is_of_content: bool
     seqs: list[int]
     created_at: datetime
 
@@ -431,9 +499,18 @@ class FindCorrection(Query[FindCorrectionRow]):
     name = "find_correction"
     repeatable = True
     row = FindCorrectionRow
+    marks = Marks(
+        owner=2,
+        seals=(
+            Mark(0, "digest"),
+            Mark(1, "transition"),
+        ),
+    )
 
-    def __init__(self, *, shard_key: UUID, correction_id: UUID) -> None:
-        self.values = (shard_key, correction_id)
+    def __init__(
+        self, *, digest: bytes, clear_digest: bytes | None, shard_key: UUID, correction_id: UUID
+    ) -> None:
+        self.values = (digest, clear_digest, shard_key, correction_id)
 
 
 class CorrectRow(NamedTuple):
@@ -454,6 +531,13 @@ class Correct(Query[CorrectRow]):
     name = "correct"
     repeatable = True
     row = CorrectRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(7, "digest"),
+            Mark(10, "digest"),
+        ),
+    )
 
     def __init__(
         self,
@@ -472,6 +556,7 @@ class Correct(Query[CorrectRow]):
         envelope: str | None,
         tokens: int | None,
         bytes: int | None,
+        act: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -488,6 +573,7 @@ class Correct(Query[CorrectRow]):
             envelope,
             tokens,
             bytes,
+            act,
         )
 
 
@@ -498,7 +584,7 @@ class KnownMessagesRow(NamedTuple):
 
 class KnownMessages(Query[KnownMessagesRow]):
     """How many of these ids exist in the session's current incarnation, and which of them with another
-    digest.
+    digest. keyed_digests: their form where the owner's content is sealed.
     """
 
     __slots__ = ()
@@ -506,8 +592,33 @@ class KnownMessages(Query[KnownMessagesRow]):
     repeatable = True
     row = KnownMessagesRow
 
-    def __init__(self, *, ids: list[str], digests: list[bytes], shard_key: UUID, session_key: UUID) -> None:
-        self.values = (ids, digests, shard_key, session_key)
+    def __init__(
+        self,
+        *,
+        ids: list[str],
+        digests: list[bytes],
+        keyed_digests: list[bytes],
+        shard_key: UUID,
+        session_key: UUID,
+    ) -> None:
+        self.values = (ids, digests, keyed_digests, shard_key, session_key)
+
+
+class StoredDigestsRow(NamedTuple):
+    id: str
+    digest: bytes
+
+
+class StoredDigests(Query[StoredDigestsRow]):
+    """The digests of some messages of the session's current incarnation."""
+
+    __slots__ = ()
+    name = "stored_digests"
+    repeatable = True
+    row = StoredDigestsRow
+
+    def __init__(self, *, ids: list[str], shard_key: UUID, session_key: UUID) -> None:
+        self.values = (ids, shard_key, session_key)
 
 
 class MakeImportTable(Query[Never]):
@@ -529,6 +640,7 @@ class PutImportedRow(NamedTuple):
     detail: str | None
     seqs: list[int | None] | None
     to_flush: str | None
+    is_recorded: bool | None
 
 
 class PutImported(Query[PutImportedRow]):
@@ -538,8 +650,17 @@ class PutImported(Query[PutImportedRow]):
     name = "put_imported"
     row = PutImportedRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, claimed: bool, session: str) -> None:
-        self.values = (shard_key, session_key, claimed, session)
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        claimed: bool,
+        session: str,
+        sealed: bool,
+        act: str | None,
+    ) -> None:
+        self.values = (shard_key, session_key, claimed, session, sealed, act)
 
 
 class ResetRow(NamedTuple):
@@ -556,5 +677,5 @@ class Reset(Query[ResetRow]):
     repeatable = True
     row = ResetRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool) -> None:
-        self.values = (shard_key, session_key, derived)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, derived: bool, act: str | None) -> None:
+        self.values = (shard_key, session_key, derived, act)

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ReadRow(NamedTuple):
@@ -30,6 +31,14 @@ class Read(Query[ReadRow]):
     name = "read"
     repeatable = True
     row = ReadRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+            Mark(6, "within", "facts.*.text=text:fact;states.*=json:state"),
+        ),
+    )
 
     def __init__(
         self,

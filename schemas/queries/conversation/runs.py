@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RunIsKnownRow(NamedTuple):
@@ -153,6 +154,13 @@ class RunRows(Query[RunRowsRow]):
     name = "run_rows"
     repeatable = True
     row = RunRowsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, run_id: str, seqs: list[int]) -> None:
         self.values = (shard_key, session_key, run_id, seqs)
@@ -175,6 +183,13 @@ class ReplacedMessages(Query[ReplacedMessagesRow]):
     name = "replaced_messages"
     repeatable = True
     row = ReplacedMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, ids: list[str]) -> None:
         self.values = (shard_key, session_key, ids)
@@ -197,6 +212,13 @@ class MessagesBehind(Query[MessagesBehindRow]):
     name = "messages_behind"
     repeatable = True
     row = MessagesBehindRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(
         self, *, shard_key: UUID, session_key: UUID, from_seq: int, without: list[int], limit: int
@@ -232,6 +254,13 @@ class MessagesOfRuns(Query[MessagesOfRunsRow]):
     name = "messages_of_runs"
     repeatable = True
     row = MessagesOfRunsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(
         self,

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class InsertChunks(Query[Never]):
@@ -79,6 +80,13 @@ class SearchChunks(Query[SearchChunksRow]):
     name = "search_chunks"
     repeatable = True
     row = SearchChunksRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(10, "json", "message", 6),
+            Mark(11, "json", "metadata", 6),
+        ),
+    )
 
     def __init__(
         self,
@@ -253,6 +261,13 @@ class IndexedHits(Query[IndexedHitsRow]):
     name = "indexed_hits"
     repeatable = True
     row = IndexedHitsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self,
@@ -287,6 +302,13 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
     name = "unsearched_messages"
     repeatable = True
     row = UnsearchedMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
         self,

@@ -12,6 +12,7 @@ from strandline.schemas.postgres.query import Query
 class ClaimSessionRow(NamedTuple):
     user_id: str | None
     owner_key: UUID
+    is_encrypted: bool
 
 
 class ClaimSession(Query[ClaimSessionRow]):
@@ -322,9 +323,16 @@ class SetPolicy(Query[SetPolicyRow]):
     row = SetPolicyRow
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, before: str, after: str, actor: str | None
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        before: str,
+        after: str,
+        actor: str | None,
+        act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, before, after, actor)
+        self.values = (shard_key, session_key, before, after, actor, act)
 
 
 class PolicyChangesRow(NamedTuple):
@@ -361,9 +369,16 @@ class ForkSession(Query[ForkSessionRow]):
     row = ForkSessionRow
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, new_key: UUID, session_id: str, through_seq: int | None
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        new_key: UUID,
+        session_id: str,
+        through_seq: int | None,
+        act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, new_key, session_id, through_seq)
+        self.values = (shard_key, session_key, new_key, session_id, through_seq, act)
 
 
 class SessionCorrectionsRow(NamedTuple):

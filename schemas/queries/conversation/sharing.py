@@ -7,16 +7,18 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class SharedScopeOfRow(NamedTuple):
     shared_key: UUID
+    namespace: str
     session_id: str
     incarnation: UUID
 
 
 class SharedScopeOf(Query[SharedScopeOfRow]):
-    """The scope that a session shares with, if any, and the session's life and name."""
+    """The scope that a session shares with, if any, and the session's life and names."""
 
     __slots__ = ()
     name = "shared_scope_of"
@@ -46,28 +48,37 @@ class LockSharedSession(Query[LockSharedSessionRow]):
         self.values = (shard_key, session_key, incarnation, owner_key, session_id)
 
 
+class SharedCopiesRow(NamedTuple):
+    seq: int
+    id: str
+    envelope: str
+
+
+class SharedCopies(Query[SharedCopiesRow]):
+    """What was copied of a range of a session's messages."""
+
+    __slots__ = ()
+    name = "shared_copies"
+    row = SharedCopiesRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "message", 1),))
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int) -> None:
+        self.values = (shard_key, session_key, from_seq, through_seq)
+
+
 class ClearSharedRow(NamedTuple):
     nothing: str
 
 
 class ClearShared(Query[ClearSharedRow]):
-    """Remove the copies of a range that are not the messages of the log as it stands (clear_shared_v1)."""
+    """Remove some copies of a session's messages (clear_shared_v1)."""
 
     __slots__ = ()
     name = "clear_shared"
     row = ClearSharedRow
 
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        from_seq: int,
-        through_seq: int,
-        seqs: list[int],
-        envelopes: list[str],
-    ) -> None:
-        self.values = (shard_key, session_key, from_seq, through_seq, seqs, envelopes)
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
+        self.values = (shard_key, session_key, seqs)
 
 
 class ShareMessages(Query[Never]):
@@ -75,6 +86,13 @@ class ShareMessages(Query[Never]):
 
     __slots__ = ()
     name = "share_messages"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(8, "json", "message", 4),
+            Mark(9, "json", "metadata", 4),
+        ),
+    )
 
     def __init__(
         self,
@@ -174,6 +192,13 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
     name = "search_shared_chunks"
     repeatable = True
     row = SearchSharedChunksRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(10, "json", "message", 6),
+            Mark(11, "json", "metadata", 6),
+        ),
+    )
 
     def __init__(
         self,

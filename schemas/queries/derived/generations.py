@@ -252,7 +252,8 @@ class TruncatedEventRow(NamedTuple):
 
 class TruncatedEvent(Query[TruncatedEventRow]):
     """An event of an owner of which messages are gone from the log, if there is one. Those that a correction
-    took back are not missed.
+    took back are not missed, nor those that retention removed: what they gave is the base of what is
+    derived.
     """
 
     __slots__ = ()

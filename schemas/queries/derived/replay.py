@@ -213,11 +213,13 @@ class SelectedBatchesRow(NamedTuple):
     batch_id: UUID
     scope_key: UUID
     event_ids: list[UUID]
+    is_removed: bool
 
 
 class SelectedBatches(Query[SelectedBatchesRow]):
     """The batches that a derivation applied from an owner's matching events, in order, each with its lane and
-    events.
+    events; is_removed: retention has removed messages of it, so it cannot be derived again, and stays as
+    it is.
     """
 
     __slots__ = ()
@@ -255,10 +257,13 @@ class LaneStatesRow(NamedTuple):
     state: str
     batch_id: UUID
     event_ids: list[UUID]
+    is_removed: bool
 
 
 class LaneStates(Query[LaneStatesRow]):
-    """The states of an ordered lane in order, each with the batch that made it."""
+    """The states of an ordered lane in order, each with the batch that made it; is_removed: retention has
+    removed messages of it, so it is taken as it is: the base of those after it.
+    """
 
     __slots__ = ()
     name = "lane_states"

@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ExplainFindMessagesRow(NamedTuple):
@@ -108,6 +109,13 @@ class ExplainMessage(Query[ExplainMessageRow]):
     __slots__ = ()
     name = "explain_message"
     row = ExplainMessageRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
         self.values = (shard_key, session_key, seq)
@@ -327,6 +335,7 @@ class ExplainRevisionsRow(NamedTuple):
     session_id: str
     fact_event: int | None
     actor: str | None
+    carried_from: int | None
 
 
 class ExplainRevisions(Query[ExplainRevisionsRow]):
@@ -377,6 +386,36 @@ class ExplainSources(Query[ExplainSourcesRow]):
     __slots__ = ()
     name = "explain_sources"
     row = ExplainSourcesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
+
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
+        self.values = (shard_key, generation_id, fact_id)
+
+
+class ExplainRemovedSourcesRow(NamedTuple):
+    revision: int
+    from_seq: int
+    through_seq: int
+    cause: str
+    removed_at: datetime
+    archive: str | None
+    object_name: str | None
+
+
+class ExplainRemovedSources(Query[ExplainRemovedSourcesRow]):
+    """The messages that a fact's history cites and that retention has removed: by range, and where they are
+    archived.
+    """
+
+    __slots__ = ()
+    name = "explain_removed_sources"
+    row = ExplainRemovedSourcesRow
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)
@@ -399,6 +438,13 @@ class ExplainContextSources(Query[ExplainContextSourcesRow]):
     __slots__ = ()
     name = "explain_context_sources"
     row = ExplainContextSourcesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)

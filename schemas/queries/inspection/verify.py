@@ -138,6 +138,24 @@ class VerifyStrays(Query[VerifyStraysRow]):
         self.values = (owners, session_key)
 
 
+class VerifyRetentionRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyRetention(Query[VerifyRetentionRow]):
+    """What retention took out of the log is gone, but for what is important; it was read back from its
+    archive first; and it went from below, so that the log begins where it ended.
+    """
+
+    __slots__ = ()
+    name = "verify_retention"
+    row = VerifyRetentionRow
+
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
+        self.values = (owners, session_key)
+
+
 class VerifyRangesRow(NamedTuple):
     kind: str
     place: str

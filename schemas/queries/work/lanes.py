@@ -8,6 +8,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RingDueRow(NamedTuple):
@@ -515,6 +516,13 @@ class RangeMessages(Query[RangeMessagesRow]):
     __slots__ = ()
     name = "range_messages"
     row = RangeMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int) -> None:
         self.values = (shard_key, session_key, from_seq, through_seq)
@@ -532,16 +540,31 @@ class BatchMessagesRow(NamedTuple):
 
 
 class BatchMessages(Query[BatchMessagesRow]):
-    """The messages of several events, with each event's place among them (1, 2, …)."""
+    """The messages of several events, with each event's place among them (1, 2, …); those that retention
+    removed, as far as they were taken from the archive for the derivation.
+    """
 
     __slots__ = ()
     name = "batch_messages"
     row = BatchMessagesRow
+    marks = Marks(
+        owner=3,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
 
     def __init__(
-        self, *, session_keys: list[UUID], from_seqs: list[int], through_seqs: list[int], shard_key: UUID
+        self,
+        *,
+        session_keys: list[UUID],
+        from_seqs: list[int],
+        through_seqs: list[int],
+        shard_key: UUID,
+        generation_id: int,
     ) -> None:
-        self.values = (session_keys, from_seqs, through_seqs, shard_key)
+        self.values = (session_keys, from_seqs, through_seqs, shard_key, generation_id)
 
 
 class ContextMessagesRow(NamedTuple):
@@ -560,6 +583,13 @@ class ContextMessages(Query[ContextMessagesRow]):
     __slots__ = ()
     name = "context_messages"
     row = ContextMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
         self.values = (shard_key, batch_id)

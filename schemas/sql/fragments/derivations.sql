@@ -78,7 +78,13 @@
             SELECT FROM strandline.due pending
             WHERE pending.shard_key = {shard_key} AND pending.session_key = event.session_key
                 AND pending.generation_id = derived.generation_id AND pending.stage = derived.entry_stage
-                AND pending.from_seq = event.from_seq))
+                AND pending.from_seq = event.from_seq)
+        -- Of what retention removed nothing can be derived, unless it is there from the archive.
+        AND (NOT @is_event_removed(event, {shard_key}) OR EXISTS (
+            SELECT FROM strandline.archived_input given
+            WHERE given.shard_key = {shard_key} AND given.session_key = event.session_key
+                AND given.generation_id = derived.generation_id
+                AND given.seq BETWEEN event.from_seq AND event.through_seq)))
 
 -- fragment: uncovered(shard_key, generation_id, last_stage)
 -- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it

@@ -1,15 +1,40 @@
 -- Messages of the log: text that several statements share (derivations.sql says how it is used).
 
--- fragment: is_logged(message, shard_key, session_key)
--- Whether a message belongs to the log as it is now: a reset begins it anew behind the messages there were.
+-- fragment: is_logged(message)
+-- Whether a message belongs to the log as it is now, and may be shown, in a statement with the CTE ``retained``: a reset
+-- begins the log anew behind the messages there were.
 -- (Not as a join: where the planner expects one message, it would look the session up for each.)
-({message}.seq >= (
-        SELECT logging.log_start_seq FROM strandline.session logging
-        WHERE logging.shard_key = {shard_key} AND logging.session_key = {session_key})
-    AND {message}.seq < (
-        SELECT logging.next_seq FROM strandline.session logging
-        WHERE logging.shard_key = {shard_key} AND logging.session_key = {session_key}))
+({message}.seq >= (SELECT logging.log_from FROM retained logging)
+    AND {message}.seq < (SELECT logging.next_seq FROM retained logging) AND @is_shown({message}))
 
 -- fragment: session_number(session_key)
 -- The last 64 bits of a session's key, which each label of its messages holds.
-('x' || translate(right({session_key}::text, 17), '-', ''))::bit(64)::bigint
+('x' || translate(right({session_key}::uuid::text, 17), '-', ''))::bit(64)::bigint
+
+-- fragment: move_marks(condition)
+-- Move the marks of a session for a message that is put in the simple case, if the condition holds as well (put_one).
+UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + %(tokens)s::integer,
+        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + %(bytes)s::integer,
+        replan_at_tokens = CASE WHEN %(role)s::text IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = statement_timestamp()
+    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
+        AND NOT (t.next_seq = t.pinned_through + 1 AND %(role)s::text IN ('system', 'developer'))
+        AND t.pinned_tokens + t.window_tokens + %(tokens)s::integer <= t.flush_at_tokens
+        AND t.window_messages < t.max_window_messages
+        AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
+        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND (%(sealed)s::boolean OR NOT t.sealed)
+        AND NOT @is_expired(t, %(shard_key)s, %(session_key)s)
+        AND {condition}
+    RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at, t.namespace, t.user_id
+
+-- fragment: insert_message()
+-- The message whose marks were moved (put_one).
+INSERT INTO strandline.message (
+    shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
+    answers, created_at, labels)
+SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
+    %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
+    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
+FROM moved n

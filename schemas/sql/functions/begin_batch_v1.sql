@@ -41,9 +41,7 @@ BEGIN
     SELECT array_agg(d.event_id) INTO ended FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
             AND d.generation_id = p_generation_id AND d.stage = p_stage AND NOT d.was_applied
-            AND NOT EXISTS (
-                SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
-                    AND s.session_key = d.session_key AND s.incarnation = d.incarnation);
+            AND NOT @lives(d, p_shard_key);
     IF ended IS NOT NULL THEN
         -- Forks of that life count on what these events would have given their owner.
         IF EXISTS (

@@ -10,10 +10,10 @@
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
 -- message has other content by now, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
--- pinned head, behind which something was delivered).  No row if there is no such session.  Where nothing was done,
+-- pinned head, behind which something was delivered); 'removed' (retention has removed messages from there on).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.
 -- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
--- (clear_shared_v1).  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
+-- (clear_shared_v1).  p_act: the act for the audit trail (append_act_v1), NULL for none.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.correct_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -28,7 +28,8 @@ CREATE FUNCTION strandline.correct_v1(
     p_digest bytea,
     p_envelope text,
     p_tokens integer,
-    p_bytes integer
+    p_bytes integer,
+    p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (
     status text, number integer, from_seq bigint, through_seq bigint, seqs bigint[], created_at timestamptz,
     is_shared boolean, touched uuid[])
@@ -115,6 +116,11 @@ BEGIN
     END IF;
     status := CASE
         WHEN p_from_seq < s.log_start_seq OR p_from_seq >= s.next_seq THEN 'missing'
+        WHEN @is_expired(s, p_shard_key, p_session_key) THEN 'missing'
+        WHEN (p_kind = 'rewind' OR present IS NULL) AND EXISTS (
+            SELECT FROM strandline.retention_step g
+            WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state = 'removed'
+              AND g.from_seq >= s.log_start_seq AND g.through_seq >= p_from_seq) THEN 'removed'
         WHEN p_kind = 'replace' AND present IS NULL THEN 'missing'
         WHEN p_kind = 'replace' AND present <> p_expected THEN 'changed'
         WHEN p_newest IS NOT NULL AND p_newest IS DISTINCT FROM (
@@ -201,6 +207,11 @@ BEGIN
             window_from = s.window_from, pinned_tokens = s.pinned_tokens, window_tokens = s.window_tokens,
             window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', p_from_seq, 'count', cardinality(seqs)), false);
+    END IF;
     RETURN NEXT;
 END
 $function$;

@@ -5,6 +5,7 @@
 -- what comes behind it, as in unfold_v1, which may be of a session that was reset since.  Dead letters of the events
 -- are made due too, unless a person dropped them.
 -- Where the derivation serves the owner, its work is rung for; else it is left to the replay slots (ring_at: infinity).
+-- Events whose messages retention has removed stay as they are, unless they are meant themselves (part_removed_v1).
 -- One that is retired gets no work any more.
 -- The caller has locked the lane and taken it from its holder.
 CREATE FUNCTION strandline.derive_again_v1(
@@ -18,6 +19,7 @@ DECLARE
     is_live boolean;
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
+    PERFORM strandline.part_removed_v1(p_shard_key, p_scope_key, p_generation_id, p_stage, p_events);
     SELECT g.state <> 'retired', EXISTS (
             SELECT FROM @serving(p_shard_key, ARRAY[g.pipeline]) v WHERE v.generation_id = g.generation_id)
         INTO is_kept, is_live FROM strandline.generation g WHERE g.generation_id = p_generation_id;

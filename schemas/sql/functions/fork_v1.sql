@@ -9,9 +9,11 @@
 -- the events of a copied state have one together, since that state is the only one there is of them.
 -- The source's row is held, so that no correction or flush comes between.
 --
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
 -- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
 CREATE FUNCTION strandline.fork_v1(
-    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint
+    p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint,
+    p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (status text, through_seq bigint, messages bigint)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -37,6 +39,7 @@ BEGIN
     messages := 0;
     status := CASE
         WHEN last_seq < s.log_start_seq OR last_seq >= s.next_seq THEN 'missing'
+        WHEN @is_expired(s, p_shard_key, p_session_key) THEN 'missing'
         WHEN EXISTS (
             SELECT FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key) THEN 'taken'
         ELSE 'ok' END;
@@ -54,13 +57,13 @@ BEGIN
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
             max_window_messages, max_window_bytes, message_flush_size, deliver, idle_seconds, tokenizer, pipelines,
-            max_facts, last_put_at, watched_until)
+            max_facts, last_put_at, watched_until, sealed)
         VALUES (
             p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
             s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, moment,
-            moment + make_interval(secs => s.idle_seconds));
+            moment + make_interval(secs => s.idle_seconds), s.sealed);
     INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
         SELECT p_shard_key, p_new_key, 'idle', moment + make_interval(secs => s.idle_seconds)
         WHERE s.idle_seconds IS NOT NULL;
@@ -78,6 +81,27 @@ BEGIN
         SELECT p_shard_key, p_new_key, p.seq, p.pop_id, p.popped_at FROM strandline.popped p
         WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key
           AND p.seq BETWEEN s.log_start_seq AND last_seq;
+    -- What retention has removed from the source is not there either, and is kept as long.
+    INSERT INTO strandline.retention_step (
+            shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state, archive, object_name,
+            object_digest, rows_digest, messages, removed, kept_seqs, planned_at, archived_at, read_back_at, removed_at)
+        SELECT p_shard_key, p_new_key, g.from_seq, least(g.through_seq, last_seq), g.step_id, life, g.cause, g.state,
+            g.archive, g.object_name, g.object_digest, g.rows_digest, g.messages, least(g.through_seq, last_seq) - g.from_seq + 1 - (
+                SELECT count(*) FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key
+                  AND m.seq BETWEEN g.from_seq AND least(g.through_seq, last_seq)) - (
+                SELECT count(*) FROM strandline.popped p WHERE p.shard_key = p_shard_key AND p.session_key = p_new_key
+                  AND p.seq BETWEEN g.from_seq AND least(g.through_seq, last_seq)),
+            ARRAY(SELECT k.seq FROM unnest(g.kept_seqs) AS k (seq) WHERE k.seq <= last_seq), g.planned_at, g.archived_at,
+            g.read_back_at, g.removed_at
+        FROM strandline.retention_step g
+        WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state = 'removed'
+          AND g.from_seq BETWEEN s.log_start_seq AND last_seq;
+    INSERT INTO strandline.session_retention_act (
+            shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, actor)
+        SELECT p_shard_key, p_new_key, 1, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive,
+            a.actor
+        FROM strandline.session_retention_act a
+        WHERE a.shard_key = p_shard_key AND a.session_key = p_session_key ORDER BY a.number DESC LIMIT 1;
     INSERT INTO strandline.session_run (
             shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, digests, created_at, changed_at)
         SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, taken.digests,
@@ -195,6 +219,11 @@ BEGIN
                 coalesce(sum(m.tokens) FILTER (WHERE m.seq <= s.pinned_through), 0) AS pinned_tokens
             FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key) AS shown
         WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', s.log_start_seq, 'count', messages), false);
+    END IF;
     RETURN NEXT;
 END
 $function$;

@@ -5,7 +5,9 @@
 -- another message.  The seq is not used again: next_seq stays, and popped keeps the number, without content.
 --
 -- Returns 'ok'; 'changed' (another message is the newest by now); 'delivered' (the pipelines have it).
-CREATE FUNCTION strandline.pop_v1(p_shard_key uuid, p_session_key uuid, p_seq bigint, p_pop_id uuid)
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
+CREATE FUNCTION strandline.pop_v1(
+    p_shard_key uuid, p_session_key uuid, p_seq bigint, p_pop_id uuid, p_act jsonb DEFAULT NULL)
 RETURNS text
 LANGUAGE plpgsql AS $function$
 DECLARE
@@ -56,6 +58,11 @@ BEGIN
             pinned_through = s.pinned_through, flushed_through = s.flushed_through,
             window_from = s.window_from
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', p_seq, 'count', 1), false);
+    END IF;
     RETURN 'ok';
 END
 $function$;

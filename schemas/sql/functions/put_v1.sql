@@ -6,9 +6,11 @@
 --
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
 -- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered).
+-- 'sealed' (the session's content is to be sealed, and this is not).
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
+-- p_act: the act for the audit trail (append_act_v1), NULL for none; is_recorded: it was appended.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
     p_session_key uuid,
@@ -24,8 +26,10 @@ CREATE FUNCTION strandline.put_v1(
     p_created_at timestamptz[],
     p_calls text[],
     p_answers text[],
-    p_labels text[]
-) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text)
+    p_labels text[],
+    p_sealed boolean,
+    p_act jsonb DEFAULT NULL
+) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text, is_recorded boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -59,14 +63,21 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
+        -- What the claim said may have changed since; once there is a row, it says it itself.
+        IF NOT p_sealed AND EXISTS (
+            SELECT FROM strandline.encryption e WHERE e.namespace = p_session ->> 'namespace') THEN
+            status := 'sealed';
+            RETURN NEXT;
+            RETURN;
+        END IF;
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
             token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
-            pipelines, max_facts, shared_scope, shared_key, deliver)
+            pipelines, max_facts, shared_scope, shared_key, deliver, sealed)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
             n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
-            n.shared_key, n.deliver
+            n.shared_key, n.deliver, p_sealed
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
@@ -76,7 +87,18 @@ BEGIN
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     END IF;
+    IF @is_expired(s, p_shard_key, p_session_key) THEN
+        -- It ended before this put: a new life begins, as after a reset, and the ids are free.
+        PERFORM strandline.expire_v1(p_shard_key, p_session_key);
+        SELECT * INTO s FROM strandline.session t
+            WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    END IF;
     accepted_at := clock_timestamp();
+    IF s.sealed AND NOT p_sealed THEN
+        status := 'sealed';
+        RETURN NEXT;
+        RETURN;
+    END IF;
 
     status := 'ok';
     -- One message is by far the most common put, and without the set operations below it takes a third less time.
@@ -194,6 +216,11 @@ BEGIN
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
             watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        is_recorded := strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key,
+            p_act || jsonb_build_object('seq', s.next_seq - added, 'count', added), false);
+    END IF;
     IF is_to_flush THEN
         to_flush := strandline.window_v1(p_shard_key, p_session_key);
     END IF;

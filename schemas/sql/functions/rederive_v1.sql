@@ -45,7 +45,11 @@ BEGIN
             JOIN strandline.generation g ON g.generation_id = b.generation_id AND g.pipeline = 'facts'
                 AND g.entry_stage = b.stage
             WHERE b.shard_key = p_shard_key AND b.scope_key = p_session_key AND b.state IN ('open', 'applied')
-              AND b.event_ids && extracted) AS all_of (event_id);
+              AND b.event_ids && extracted) AS all_of (event_id)
+            -- What removed messages gave is kept: they cannot be extracted again.
+            WHERE all_of.event_id = ANY (concerned) OR NOT EXISTS (
+                SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key
+                  AND e.event_id = all_of.event_id AND @is_event_removed(e, p_shard_key));
         EXIT WHEN wider <@ extracted;
     END LOOP;
     FOR derived IN

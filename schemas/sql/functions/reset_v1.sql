@@ -6,7 +6,9 @@
 -- waits for a worker.
 -- Returns the number of messages that were in the log, and with p_derived the incarnations that had events or
 -- the log, and the facts that forgetting gave other words, or revived; no row if there is no such session.
-CREATE FUNCTION strandline.reset_v1(p_shard_key uuid, p_session_key uuid, p_derived boolean)
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
+CREATE FUNCTION strandline.reset_v1(
+    p_shard_key uuid, p_session_key uuid, p_derived boolean, p_act jsonb DEFAULT NULL)
 RETURNS TABLE (messages bigint, ended uuid[], touched uuid[])
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -15,6 +17,8 @@ DECLARE
     events uuid[];
     stated_by uuid[];
     folded record;
+    this_namespace text;
+    this_user text;
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
     -- First of all, since whoever adds a run again holds its row before it takes the lanes.
@@ -50,8 +54,14 @@ BEGIN
             FROM strandline.block_state t
             JOIN strandline.batch b ON b.shard_key = t.shard_key AND b.batch_id = t.batch_id
             WHERE t.shard_key = p_shard_key AND t.scope_key = p_shard_key AND EXISTS (
-                SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key
-                  AND e.session_key = p_session_key AND e.event_id = ANY (b.event_ids))
+                -- Also where its events went into a base, whose earlier states are gone.
+                SELECT FROM strandline.flush_event e
+                JOIN strandline.batch folded_in ON folded_in.shard_key = p_shard_key AND folded_in.state = 'applied'
+                    AND folded_in.scope_key = p_shard_key AND folded_in.generation_id = t.generation_id
+                    AND folded_in.stage = b.stage AND folded_in.event_ids @> ARRAY[e.event_id]
+                WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key
+                  AND (folded_in.batch_id = t.batch_id OR folded_in.closed_at < b.closed_at
+                    AND @is_event_removed(e, p_shard_key)))
             GROUP BY t.generation_id, b.stage ORDER BY t.generation_id, b.stage
         LOOP
             PERFORM strandline.unfold_v1(
@@ -59,14 +69,15 @@ BEGIN
         END LOOP;
     END IF;
     UPDATE strandline.session t SET
-            incarnation = new_life, log_start_seq = t.next_seq,
+            incarnation = new_life, log_start_seq = t.next_seq, first_kept = NULL,
             pinned_through = t.next_seq - 1, window_from = t.next_seq,
             flushed_through = t.next_seq - 1, pinned_tokens = 0, window_tokens = 0,
             window_messages = 0, window_bytes = 0, replan_at_tokens = 0, watched_until = NULL, overdue_at = NULL
         FROM strandline.session old
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
           AND old.shard_key = t.shard_key AND old.session_key = t.session_key
-        RETURNING t.next_seq - old.log_start_seq, ARRAY[old.incarnation] INTO messages, ended;
+        RETURNING t.next_seq - old.log_start_seq, ARRAY[old.incarnation], t.namespace, t.user_id
+        INTO messages, ended, this_namespace, this_user;
     IF NOT FOUND THEN
         RETURN;
     END IF;
@@ -92,6 +103,11 @@ BEGIN
             ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
         DELETE FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
+        -- What is archived stays listed; what was on its way there is not any more.
+        DELETE FROM strandline.retention_step g
+            WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state <> 'removed';
+        DELETE FROM strandline.expired_life l
+            WHERE l.shard_key = p_shard_key AND l.session_key = p_session_key;
         DELETE FROM strandline.watch w
             WHERE w.shard_key = p_shard_key AND w.session_key = p_session_key;
         @note_chunk_change(p_shard_key);
@@ -138,6 +154,11 @@ BEGIN
             WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key;
         DELETE FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key;
+    END IF;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, this_namespace, this_user, p_session_key,
+            p_act || jsonb_build_object('count', messages), false);
     END IF;
     RETURN NEXT;
 END

@@ -60,6 +60,7 @@ BEGIN
             SELECT w.* FROM strandline.message w
             WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
                 AND w.seq BETWEEN h.from_seq - p_beside AND h.through_seq + p_beside
+                AND @is_visible(w, p_shard_key)
             LIMIT 1000000) AS m
         WHERE h.fact_id IS NULL AND NOT p_is_shared
         UNION ALL
@@ -68,7 +69,7 @@ BEGIN
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.* FROM strandline.shared_message w
             WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
-                AND w.seq BETWEEN h.from_seq - p_beside AND h.through_seq + p_beside
+                AND w.seq BETWEEN h.from_seq - p_beside AND h.through_seq + p_beside AND @is_shared_visible(w)
             LIMIT 1000000) AS m
         WHERE h.fact_id IS NULL AND p_is_shared
         UNION ALL

@@ -5,12 +5,14 @@
 -- status: 'ok'; 'changed' (another caller changed it meanwhile); 'unknown_pipeline' (detail names the pipelines that
 -- are not registered); no row if there is no such session.  over: the window is above the mark now, or its turns are delivered
 -- from now on, and the caller flushes; the watch is for the case that it dies before it does.
+-- p_act: the act for the audit trail (append_act_v1), NULL for none.
 CREATE FUNCTION strandline.set_policy_v1(
     p_shard_key uuid,
     p_session_key uuid,
     p_before jsonb,
     p_after jsonb,
-    p_actor text
+    p_actor text,
+    p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (status text, detail text, over boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -77,6 +79,10 @@ BEGIN
             replan_at_tokens = 0,
             watched_until = s.watched_until, overdue_at = s.overdue_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
+    IF p_act IS NOT NULL THEN
+        PERFORM strandline.append_act_v1(
+            p_shard_key, true, s.namespace, s.user_id, p_session_key, p_act, false);
+    END IF;
     status := 'ok';
     RETURN NEXT;
 END

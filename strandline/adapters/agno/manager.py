@@ -290,14 +290,18 @@ class FactManager(RunHooks, MemoryManager):
 
     def _upsert(self, memory: UserMemory, user_id: str) -> str | None:
         memory.user_id = user_id
-        stored = self._runner.run(upsert_memory(self.namespace, memory, self._actor))
+        stored = self._runner.run(
+            upsert_memory(self.namespace, memory, self._actor, self._resources.redaction)
+        )
         memory.memory_id, memory.updated_at = stored.memory_id, stored.updated_at
         return stored.memory_id
 
     def _exchange(
         self, before: Snapshot, after: Sequence[UserMemory], user_id: str
     ) -> Operation[list[UserMemory]]:
-        return exchange_memories(self.namespace, user_id, before, after, self._actor)
+        return exchange_memories(
+            self.namespace, user_id, before, after, self._actor, self._resources.redaction
+        )
 
 
 def _method(method: object, query: str | None) -> Retrieval:

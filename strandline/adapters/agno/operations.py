@@ -19,7 +19,15 @@ from strandline.adapters.agno.memories import (
 )
 from strandline.adapters.relevant_facts import pick_facts
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, edit_facts, judge_fact
-from strandline.producers.facts.edit_operations import Wording, add_fact, checked_feedback, replace_fact
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.facts.edit_operations import (
+    Wording,
+    add_fact,
+    checked_feedback,
+    redact_feedback,
+    redact_wording,
+    replace_fact,
+)
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
 from strandline.producers.facts.listing import Fact, FactFilter, FactPage, PageRequest, get_fact, list_facts
 from strandline.producers.search.facts import search_facts
@@ -100,11 +108,14 @@ def relevant_memories(
     return memories_of(pick_facts(newest, (hit.fact for hit in hits), limit))
 
 
-def upsert_memory(namespace: str, memory: UserMemory, actor: str | None) -> Operation[UserMemory]:
+def upsert_memory(
+    namespace: str, memory: UserMemory, actor: str | None, redaction: Redaction | None
+) -> Operation[UserMemory]:
     """Add a memory under its id, or give the live one with this id other words, topics and feedback.
 
     Raises:
-        InvalidMessageError: it names no user, or a field cannot be stored.
+        InvalidMessageError: it names no user, or a field cannot be stored, or is refused.
+        RedactionError: a redaction hook failed.
         UnknownPipelineError: no worker has registered facts in this database.
     """
     if memory.user_id is None:
@@ -117,7 +128,8 @@ def upsert_memory(namespace: str, memory: UserMemory, actor: str | None) -> Oper
         agent_id=memory.agent_id or None,
         team_id=memory.team_id or None,
     )
-    fact = yield from edit_facts(owner.shard_key, partial(_upsert, owner, memory, wording, actor))
+    words = yield from _redacted(memory, wording, redaction)
+    fact = yield from edit_facts(owner.shard_key, partial(_upsert, owner, words, actor))
     has_own_id = memory.memory_id is not None and fact.fact_id == fact_id_of(owner, memory.memory_id)
     return memory_of(fact, memory.memory_id if has_own_id else None)
 
@@ -154,7 +166,12 @@ def snapshot(namespace: str, user_id: str, memories: Sequence[UserMemory]) -> Sn
 
 
 def exchange_memories(
-    namespace: str, user_id: str, before: Snapshot, after: Sequence[UserMemory], actor: str | None
+    namespace: str,
+    user_id: str,
+    before: Snapshot,
+    after: Sequence[UserMemory],
+    actor: str | None,
+    redaction: Redaction | None,
 ) -> Operation[list[UserMemory]]:
     """Put other memories in the place of a user's, all or none; returns all of them as they are then.
 
@@ -165,7 +182,10 @@ def exchange_memories(
         InvalidMessageError: one of the others cannot be stored.
     """
     owner = identify_user(namespace, user_id)
-    wordings = [(memory, Wording.check(memory.memory, topics=memory.topics)) for memory in after]
+    wordings: list[_Words] = []
+    for memory in after:
+        wording = Wording.check(memory.memory, topics=memory.topics)
+        wordings.append((yield from _redacted(memory, wording, redaction)))
 
     def change() -> Operation[list[UserMemory]]:
         present = snapshot(namespace, user_id, (yield from _all_memories(owner, MemoryQuery())))
@@ -175,8 +195,8 @@ def exchange_memories(
                 " again."
             )
         kept: set[UUID] = set()
-        for memory, wording in wordings:
-            kept.add((yield from _upsert(owner, memory, wording, actor)).fact_id)
+        for words in wordings:
+            kept.add((yield from _upsert(owner, words, actor)).fact_id)
         for fact_id in before.keys() - kept:
             yield from delete_fact(owner.shard_key, fact_id, actor)
         return (yield from _all_memories(owner, MemoryQuery()))
@@ -241,18 +261,33 @@ def _all_memories(owner: Owner, query: MemoryQuery) -> Operation[list[UserMemory
     return memories_of(facts)
 
 
-def _upsert(owner: Owner, memory: UserMemory, wording: Wording, actor: str | None) -> Operation[Fact]:
-    id_ = None if memory.memory_id is None else fact_id_of(owner, memory.memory_id)
+@dataclass(frozen=True, slots=True)
+class _Words:
+    """What a memory is to say, as it may be stored."""
+
+    memory_id: str | None
+    wording: Wording
+    feedback: str | None
+
+
+def _redacted(memory: UserMemory, wording: Wording, redaction: Redaction | None) -> Operation[_Words]:
+    wording = yield from redact_wording(wording, redaction)
+    feedback = checked_feedback(memory.feedback or None)
+    return _Words(memory.memory_id, wording, (yield from redact_feedback(feedback, redaction)))
+
+
+def _upsert(owner: Owner, words: _Words, actor: str | None) -> Operation[Fact]:
+    id_ = None if words.memory_id is None else fact_id_of(owner, words.memory_id)
+    wording, feedback = words.wording, words.feedback
     known = None if id_ is None else (yield from get_fact(owner, id_))
     if known is None or not known.is_live:
         fact_id = yield from add_fact(owner, wording, actor, fact_id=id_)
     elif _is_said(known, wording):
         fact_id = known.fact_id
     else:
-        words = replace(wording, input=None, agent_id=None, team_id=None)
-        fact_id = (yield from replace_fact(owner.shard_key, known.fact_id, words, actor)) or known.fact_id
+        anew = replace(wording, input=None, agent_id=None, team_id=None)
+        fact_id = (yield from replace_fact(owner.shard_key, known.fact_id, anew, actor)) or known.fact_id
     fact = yield from _stored_fact(owner, fact_id)
-    feedback = checked_feedback(memory.feedback or None)
     if feedback is None or feedback == fact.feedback:
         return fact
     yield from judge_fact(owner.shard_key, fact_id, feedback, actor)

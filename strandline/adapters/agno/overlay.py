@@ -25,6 +25,7 @@ from strandline.adapters.agno.operations import (
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import check_name
 
 Db = TypeVar("Db", bound=BaseDb | AsyncBaseDb)
@@ -56,6 +57,10 @@ class _Source:
         self.facts = NamespaceFacts(resources, namespace)
         self.namespace = namespace
         self.actor = actor
+        self._redaction = resources.redaction
+
+    def upsert(self, memory: UserMemory) -> Operation[UserMemory]:
+        return upsert_memory(self.namespace, memory, self.actor, self._redaction)
 
 
 class Memories:
@@ -114,7 +119,7 @@ class Memories:
 
     def upsert_user_memory(self, memory: UserMemory, deserialize: bool | None = True) -> UserMemory | Row:
         source = self._strandline
-        stored = source.runner.run(upsert_memory(source.namespace, memory, source.actor))
+        stored = source.runner.run(source.upsert(memory))
         memory.memory_id = stored.memory_id
         return stored if deserialize else as_row(stored)
 
@@ -185,7 +190,7 @@ class AsyncMemories:
         self, memory: UserMemory, deserialize: bool | None = True
     ) -> UserMemory | Row:
         source = self._strandline
-        stored = await source.runner.arun(upsert_memory(source.namespace, memory, source.actor))
+        stored = await source.runner.arun(source.upsert(memory))
         memory.memory_id = stored.memory_id
         return stored if deserialize else as_row(stored)
 

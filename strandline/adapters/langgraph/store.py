@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -11,11 +11,14 @@ from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 
 from strandline.adapters.langgraph.operations import Batch
 from strandline.adapters.langgraph.vector_index import NO_VECTORS, VectorIndex
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.execution import OperationRunner, Resources
-from strandline.producers.items.operations import answer_requests
+from strandline.producers.items.operations import Answer, Request
+from strandline.producers.items.recorded import answer_recorded
 from strandline.producers.items.requests import check_ttl
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import check_name, item_store_key
 
 _TTL_KEYS = frozenset({"default_ttl", "omit_expired", "refresh_on_read", "sweep_interval_minutes"})
@@ -61,7 +64,7 @@ class ItemStore(BaseStore):
         vectors = NO_VECTORS
         if self._index is not None and (batch.texts or batch.queries):
             vectors = self._index.make_vectors(batch.texts, batch.queries)
-        return batch.results(self._runner.run(answer_requests(self._key, batch.requests(vectors))))
+        return batch.results(self._runner.run(self._answer(batch.requests(vectors))))
 
     async def abatch(self, ops: Iterable[Op]) -> list[Result]:
         """Async twin of ``batch``."""
@@ -70,7 +73,7 @@ class ItemStore(BaseStore):
         if self._index is not None and (batch.texts or batch.queries):
             vectors = await self._index.amake_vectors(batch.texts, batch.queries)
         async with self._turn():
-            answers = await self._runner.arun(answer_requests(self._key, batch.requests(vectors)))
+            answers = await self._runner.arun(self._answer(batch.requests(vectors)))
         return batch.results(answers)
 
     def close(self) -> None:
@@ -85,6 +88,10 @@ class ItemStore(BaseStore):
 
     def _read_batch(self, ops: Iterable[Op]) -> Batch:
         return Batch(ops, self._index, self._resources.settings.max_content_bytes)
+
+    def _answer(self, requests: Sequence[Request]) -> Operation[list[Answer]]:
+        recorder = Recorder(self.namespace, self._resources.compliance, self._resources.audit_levels)
+        return answer_recorded(recorder, self._key, requests)
 
     def _turn(self) -> asyncio.Semaphore:
         loop = asyncio.get_running_loop()

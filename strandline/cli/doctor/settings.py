@@ -10,7 +10,7 @@ from strandline.pipelines.generations.definitions import recipe_for
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import PIPELINES
+from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
 
 # What a check goes by.  With a default in place of one of these it would look at something else.
 PLACES = {
@@ -51,7 +51,8 @@ def _unusable(settings: Settings) -> Iterator[str]:
     except ConfigurationError as error:
         yield str(error)
         return
-    for pipeline in (*PIPELINES, *blocks):
+    overflow = (OVERFLOW,) if settings.on_overflow else ()
+    for pipeline in (*PIPELINES, *overflow, *blocks):
         try:
             recipe_for(pipeline, settings)
         except ConfigurationError as error:

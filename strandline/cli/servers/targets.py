@@ -23,6 +23,7 @@ from strandline.pipelines.generations.registry import serving_generations
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.wiring.assembly import ensure_tables, prepare_stages
 
@@ -120,7 +121,8 @@ def started_servers(settings: Settings) -> Iterator[Servers]:
 @contextmanager
 def opened_pool(database_url: str, settings: Settings, *, pool_size: int = 2) -> Iterator[Database]:
     """A small pool on ``database_url``, closed in the end."""
-    database = Database.connect(ConnectionOptions.from_settings(database_url, settings, pool_size=pool_size))
+    options = ConnectionOptions.from_settings(database_url, settings, pool_size=pool_size)
+    database = Database.connect(options, sealed_content(settings))
     try:
         yield database
     finally:

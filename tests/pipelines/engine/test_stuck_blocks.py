@@ -10,9 +10,13 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.custom import stage as custom
-from strandline.pipelines.custom.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
-from strandline.pipelines.custom.stage import block_calls
 from strandline.pipelines.engine.dead_letters import list_dead_letters
+from strandline.pipelines.own_code.bounded_calls import (
+    BoundedCalls,
+    NoPlaceError,
+    TimeLimitError,
+    worker_calls,
+)
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
@@ -37,7 +41,7 @@ def _let_go() -> Iterator[None]:
     sample_blocks.forgiving.clear()
     yield
     sample_blocks.forgiving.set()
-    wait_until(lambda: block_calls.late == 0, timeout=30, what="what was stuck to end")
+    wait_until(lambda: worker_calls.late == 0, timeout=30, what="what was stuck to end")
     sample_blocks.forgiving.clear()
 
 
@@ -69,7 +73,7 @@ def test_an_event_on_which_a_block_does_not_come_back_is_a_dead_letter(
     )
     assert nothing_due(database_url)
     assert rows_of(database_url, STATES)[0] == ('["one", "three"]',)
-    assert block_calls.late == 2, "in company, and alone"
+    assert worker_calls.late == 2, "in company, and alone"
 
 
 def test_a_worker_that_lost_its_threads_says_so_and_ends_for_its_supervisor_to_start_another(
@@ -182,7 +186,7 @@ def test_without_a_thread_for_it_the_work_of_a_block_waits(
 ) -> None:
     """An event whose block was never called has no reason to become a dead letter."""
     full, let_go = BoundedCalls(1), threading.Event()
-    monkeypatch.setattr(custom, "block_calls", full)
+    monkeypatch.setattr(custom, "worker_calls", full)
     with pytest.raises(TimeLimitError):
         full.within(0.05, let_go.wait)
     say(make_stuck("s"), "one")

@@ -264,6 +264,7 @@ def test_copies_that_a_correction_could_not_remove_go_later(
             envelope=None,
             tokens=None,
             bytes=None,
+            act=None,
         )
     )
     assert shared_rows(database_url) == (3, 3)

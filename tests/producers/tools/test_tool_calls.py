@@ -18,6 +18,8 @@ from jsonschema import validate
 from strandline import DatabaseUnavailableError, Memory, OwnerError, UnknownPipelineError
 from strandline.cli.entry import run
 from strandline.pipelines.inspect.verify import verify
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.calling import ToolScope, call_tool
@@ -242,7 +244,8 @@ def test_a_search_embeds_its_query_once(make_memory: MakeMemory, drain: Drain, d
     def read_nothing(_question: str, _token_limit: int) -> ReadRequest:
         raise NotImplementedError
 
-    scope = ToolScope(identify_session("default", "s", "maren"), embed, read_nothing)
+    identity = identify_session("default", "s", "maren")
+    scope = ToolScope(identity, embed, read_nothing, Recorder(identity, None, KnownLevels()))
     found = database.run(call_tool(scope, "search_memories", {"query": "sister"}, read_only=True)).as_json()
     assert found["memories"] and found["messages"]
     assert texts == ["sister"]

@@ -76,7 +76,7 @@ class Log:
         (message_id,) = params["ids"]
         if message_id in self.refused:
             raise DatabaseError(message_id)
-        return [PutRow("ok", None, [self._store(params["session_key"], message_id)], None)]
+        return [PutRow("ok", None, [self._store(params["session_key"], message_id)], None, None)]
 
     def _put_one(self, params: Mapping[str, Any]) -> list[Any]:
         if params["id"] in self.refused:
@@ -128,14 +128,16 @@ def whole(identity: SessionIdentity, message_id: str) -> Put:
         envelopes=[],
         metadata=[],
         created_at=[],
+        sealed=False,
         calls=[],
         answers=[],
         labels=[],
+        act=None,
     )
 
 
 def ok(seq: int) -> PutRow:
-    return PutRow("ok", None, [seq], None)
+    return PutRow("ok", None, [seq], None, None)
 
 
 @given(

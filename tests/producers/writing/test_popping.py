@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import Memory, OwnerError
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.writing.correct import take_back
@@ -96,7 +97,7 @@ def test_a_message_that_a_reset_took_meanwhile_is_not_popped(
     memory.flush(all=True)
     identity = identify_session(memory.namespace, memory.session_id, None)
     memory.reset()
-    assert not database.run(take_back(identity, 2, uuid4()))
+    assert not database.run(take_back(identity, 2, uuid4(), Act.here("pop")))
     assert memory.pop() is None
     assert_sound(database)
 
@@ -107,7 +108,7 @@ def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: 
     memory.put(user("the only one"))
     memory.flush(all=True)
     identity = identify_session("default", "once", None)
-    assert [database.run(take_back(identity, 1, uuid4())) for _ in range(2)] == [True, False]
+    assert [database.run(take_back(identity, 1, uuid4(), Act.here("pop"))) for _ in range(2)] == [True, False]
     assert_sound(database)
 
 
@@ -216,9 +217,9 @@ def test_an_attempt_that_is_sent_again_takes_nothing_more(
     memory = make_memory("repeated", memory_blocks=[])
     memory.put_messages([user("one"), user("two"), user("three")])
     identity = identify_session("default", "repeated", None)
-    attempt = Pop(**identity.keys, seq=3, pop_id=UUID(int=7))
+    attempt = Pop(**identity.keys, seq=3, pop_id=UUID(int=7), act=None)
     assert [database.fetch(attempt), database.fetch(attempt)] == [[("ok",)], [("ok",)]]
-    assert database.fetch(Pop(**identity.keys, seq=3, pop_id=UUID(int=8))) == [("changed",)]
+    assert database.fetch(Pop(**identity.keys, seq=3, pop_id=UUID(int=8), act=None)) == [("changed",)]
     assert texts(memory) == ["one", "two"]
 
 

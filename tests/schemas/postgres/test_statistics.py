@@ -24,6 +24,11 @@ TENANT = {"namespace"}
 # with ``said``.
 OPERATORS_OWN = {
     "answer": {"step", "model", "prompt_hash"},
+    "audit_entry": {"act", "detail", "flags"},
+    "audit_level": {"level"},
+    "audit_seal": {"leaves", "root", "previous", "key_id", "mac"},
+    "audit_sealed": {"act", "detail", "flags", "origin_digest"},
+    "audit_subject": {"salt"},
     "batch": {"stage", "state", "capture_hash"},
     "chunk": {"role"},
     "condensation": {"outcome", "reason"},

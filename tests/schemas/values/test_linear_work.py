@@ -18,6 +18,7 @@ from strandline.pipelines.models.answer_forms import object_in
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TranscriptLine
 from strandline.pipelines.models.local.sentences import sentences, words
 from strandline.pipelines.models.local.text_model import LocalTextModel
+from strandline.pipelines.redaction.contacts import redact_contacts
 from strandline.pipelines.text.lexemes import lexemes, query_lexemes
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.producers.blocks.render import message_line
@@ -34,7 +35,7 @@ NOW = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
 # A mark of a higher class before one of a lower (the last two) is what has to be put in order.
 SAID = (
     "a", " \n", "1", "1.", "a.", "'a", "A-", "mr. ", "yeah, ", "\u200d", "1\u1041", "\uac00 ", "\u0315\u0300",
-    "\uff9e\u0315",
+    "\uff9e\u0315", "a@", "+4 ", "(0)", "4111 ", "tel ",
 )  # fmt: skip
 REPEATED = (
     *SAID, " ", "\n", "1,1", "`", "```", "```a", "{", "[", "-", ":", "/", "@", "%", ",", "model ", "a;",
@@ -81,6 +82,7 @@ def _steps_over_texts() -> Iterator[tuple[str, Callable[[], object]]]:
     reads: dict[str, Callable[[str], object]] = {
         "normal_form": normal_form,
         "speaker_name": lambda text: speaker_name(text, "user"),
+        "redact_contacts": redact_contacts,
         "message_line": lambda text: message_line(Message("user", text, name=text)),
         "lexemes": lexemes,
         "query_lexemes": query_lexemes,

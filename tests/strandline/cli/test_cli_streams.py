@@ -27,6 +27,8 @@ SHOWING = [
     ("status", "--json"),
     ("dead-letters", "list", "--json-schema"),
 ]
+Start = type[subprocess.Popen[str]]
+
 each_line = pytest.mark.parametrize("line", SHOWING, ids=" ".join)
 
 
@@ -43,14 +45,19 @@ def full_url(stack: EmbeddedStack) -> Iterator[str]:
 
 
 def started(
-    line: tuple[str, ...], url: str, redirection: str, stdout: int = subprocess.PIPE
+    line: tuple[str, ...],
+    url: str,
+    redirection: str,
+    stdout: int = subprocess.PIPE,
+    start: Start = forking.Popen,
 ) -> subprocess.Popen[str]:
-    """The command with streams as a shell would give them; only a shell starts it with closed ones."""
+    """The command with streams as a shell would give them."""
     env = {**os.environ, "STRANDLINE_DATABASE_URL": url}
     command = [sys.executable, "-m", "strandline", *line]
-    if "&-" in redirection:
-        shell = ["sh", "-c", f'exec "$@" {redirection}', "sh", *command]
-        return subprocess.Popen(shell, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    closed = [number for number, sign in enumerate(("<&-", ">&-", "2>&-")) if sign in redirection.split()]
+    if closed:
+        command = forking.WithoutStreams(command, *closed)
+        return start(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
     with Path("/dev/full").open("w") as full:
         stdout_or_full = full if redirection.startswith(">/dev/full") else stdout
         stderr = full if "2>/dev/full" in redirection else subprocess.PIPE
@@ -58,9 +65,13 @@ def started(
 
 
 def ended(
-    line: tuple[str, ...], url: str, redirection: str, stdout: int = subprocess.PIPE
+    line: tuple[str, ...],
+    url: str,
+    redirection: str,
+    stdout: int = subprocess.PIPE,
+    start: Start = forking.Popen,
 ) -> tuple[int, str]:
-    with started(line, url, redirection, stdout) as process:
+    with started(line, url, redirection, stdout, start) as process:
         said = process.communicate(timeout=600)[1]
         return process.returncode, said or ""
 
@@ -90,10 +101,13 @@ def test_what_a_closed_output_is_given_is_dropped(line: tuple[str, ...], full_ur
 def test_nothing_is_printed_into_a_connection_that_has_the_number_of_a_closed_stream(
     make_memory: MakeMemory, database_url: str
 ) -> None:
-    for redirection in ("<&- >&-", "<&- >&- 2>&-"):
+    """Once by an interpreter that has to start without them, too."""
+    starts: dict[str, Start] = {"<&- >&-": forking.Popen, "<&- >&- 2>&-": subprocess.Popen}
+    for redirection, start in starts.items():
         memory = make_memory(redirection)
         memory.put({"role": "user", "content": "hello"})
-        assert ended(("flush", redirection, "--all"), database_url, redirection) == (0, "")
+        line = ("flush", redirection, "--all")
+        assert ended(line, database_url, redirection, start=start) == (0, "")
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(2,)]
 
 

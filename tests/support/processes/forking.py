@@ -45,7 +45,8 @@ class Popen(subprocess.Popen[AnyStr]):
     def _execute_child(self, *arguments: Any) -> None:
         start = super()._execute_child  # type: ignore[misc]
         options = inspect.signature(start).bind(*arguments).arguments
-        command = options["args"] if isinstance(options["args"], Sequence) else ()
+        given = options["args"] if isinstance(options["args"], Sequence) else ()
+        command, closed = (given.command, given.closed) if isinstance(given, WithoutStreams) else (given, ())
         env = dict(os.environ if options["env"] is None else options["env"])
         if not (_is_forkable(options, command) and _template().can_stand_for(env)):
             start(*arguments)
@@ -54,6 +55,7 @@ class Popen(subprocess.Popen[AnyStr]):
             "arguments": [os.fsdecode(argument) for argument in command[1:]],
             "env": env,
             "cwd": str(options["cwd"] or Path.cwd()),
+            "closed": closed,
             "new_session": options["start_new_session"],
             "process_group": -1 if options["process_group"] is None else options["process_group"],
             "ignores_hang_up": signal.getsignal(signal.SIGHUP) is signal.SIG_IGN,
@@ -64,6 +66,21 @@ class Popen(subprocess.Popen[AnyStr]):
         self.pid = _template().fork(order, streams)
         self._child_created = True
         self._close_pipe_fds(*(options[name] for name in pipes))  # type: ignore[attr-defined]
+
+
+class WithoutStreams(list[str]):
+    """A command with some of its standard streams closed, as ``>&-`` does: what a shell would be told.
+
+    Args:
+        command: what is started.
+        closed: the numbers of the streams that it does not have.
+    """
+
+    def __init__(self, command: Sequence[str], *closed: int) -> None:
+        closing = " ".join(f"{number}>&-" for number in closed)
+        super().__init__(["sh", "-c", f'exec "$@" {closing}', "sh", *command])
+        self.command = command
+        self.closed = closed
 
 
 def run(

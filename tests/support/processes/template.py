@@ -11,7 +11,9 @@ a second copy, which has run nothing either.
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import ctypes
 import gc
 import importlib
 import io
@@ -23,10 +25,9 @@ import signal
 import socket
 import subprocess
 import sys
+from collections.abc import Sequence
 from types import ModuleType
 from typing import Any
-
-from strandline.producers.tokens import DEFAULT_ENCODING, load_encoding
 
 MAX_ORDER_BYTES = 160_000
 
@@ -51,17 +52,36 @@ IMPORTED_LATE = (
 STARTS_OTHERS = (["-m", "strandline", "up"], ["-m", "strandline", "demo"], ["-m", "bench"])
 
 
+# Modules that the interpreter takes apart at its end as ever: ours, and those that it needs for that.
+OWN = ("strandline", "tests", "__main__", "builtins", "sys")
+LIBRARIES: list[str] = []
+KEPT: list[object] = []
+
+
 def main(control: socket.socket) -> None:
     gc.disable()
+    atexit.register(leave_libraries)  # before anything else registers, since what registers first runs last
     import_everything()
-    load_encoding(DEFAULT_ENCODING)
+    tokens = importlib.import_module("strandline.producers.tokens")
+    KEPT.append(tokens.load_encoding(tokens.DEFAULT_ENCODING))
     importlib.import_module("tests.support.processes.forking")
+    LIBRARIES.extend(name for name in sys.modules if name.partition(".")[0] not in OWN)
     gc.enable()
     gc.freeze()  # copies need not touch, and so copy, the memory of what was imported
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     order = await_order(control)
     if order is not None:
         become(order)
+
+
+def leave_libraries() -> None:
+    """Spare the end of a process most of its work: to take apart libraries, and so to copy their memory.
+
+    What the process made is collected before, with all of them there, and our own modules end as ever.
+    """
+    gc.collect()
+    KEPT.extend(sys.modules.pop(name) for name in LIBRARIES if name in sys.modules)
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(KEPT))
 
 
 def import_everything() -> None:
@@ -98,6 +118,8 @@ def await_order(control: socket.socket) -> dict[str, Any] | None:
                 for number, stream in enumerate(streams):
                     os.dup2(stream, number)
                     os.close(stream)
+                for number in order["closed"]:
+                    os.close(number)
                 return order
             control = orders
         for stream in streams:
@@ -175,7 +197,7 @@ def become(order: dict[str, Any]) -> None:
     os.chdir(order["cwd"])
     os.environ.clear()
     os.environ.update(order["env"])
-    open_streams()
+    open_streams(order["closed"])
     kind, what, *arguments = order["arguments"]
     sys.path[1:1] = filter(None, os.environ.get("PYTHONPATH", "").split(os.pathsep))
     sys.orig_argv = [sys.executable, kind, what, *arguments]
@@ -188,9 +210,13 @@ def become(order: dict[str, Any]) -> None:
         run_code(what)
 
 
-def open_streams() -> None:
+def open_streams(closed: Sequence[int]) -> None:
     unbuffered = bool(os.environ.get("PYTHONUNBUFFERED"))
     for name, number in (("stdin", 0), ("stdout", 1), ("stderr", 2)):
+        if number in closed:
+            setattr(sys, name, None)
+            setattr(sys, f"__{name}__", None)
+            continue
         raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115  # until the process ends
         stream = io.TextIOWrapper(
             raw,

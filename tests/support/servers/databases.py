@@ -13,9 +13,14 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
+from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.sealed.key_cache import KeyCache
+from strandline.schemas.sealed.opening import sealed_content
+from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 
@@ -28,6 +33,45 @@ def template_name() -> str:
 
 # Run the suite on divided tables (``strandline migrate --partitions``).
 PARTITIONS = int(os.environ.get("STRANDLINE_TEST_PARTITIONS") or 0) or None
+
+
+# Run the suite with every namespace encrypted, as soon as it has a session or a fact.
+ENCRYPTION = os.environ.get("STRANDLINE_TEST_ENCRYPTION", "").lower() in ("1", "true")
+TEST_KEYS = "test Bvm8CPKwsjmyiVlXdjcjZUYlk6Bj3SKnP0ZfEpxWQAQ="
+
+
+def probe() -> str:
+    """What the test's key has wrapped, as an encrypted namespace keeps it, in hexadecimal digits."""
+    keyring = LocalKeyring(read_keys(TEST_KEYS, "the test"), "the test")
+    return SealedContent(keyring, KeyCache(0)).probe_key("test").hex()
+
+
+_SEAL_ALL = f"""
+CREATE FUNCTION strandline.seal_namespace() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
+        VALUES (NEW.namespace, 'test', '\\x{probe()}', 'clear')
+        ON CONFLICT DO NOTHING;
+    RETURN NEW;
+END $$;
+CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.session_owner
+    FOR EACH ROW EXECUTE FUNCTION strandline.seal_namespace();
+CREATE TRIGGER seal_namespace BEFORE INSERT ON strandline.fact_owner
+    FOR EACH ROW EXECUTE FUNCTION strandline.seal_namespace();
+"""
+
+
+def seal_everything() -> None:
+    """Have each ``Database`` of this process use the test's keyring, whoever makes it."""
+    connect = Database.connect.__func__  # type: ignore[attr-defined]
+
+    def connect_with_keys(
+        cls: type[Database], options: ConnectionOptions, content: ContentCodec | None = None
+    ) -> Database:
+        made: Database = connect(cls, options, content or sealed_content(load_settings()))
+        return made
+
+    Database.connect = classmethod(connect_with_keys)  # type: ignore[method-assign,assignment]
 
 
 def forgo_durability(server_url: str) -> None:
@@ -48,6 +92,9 @@ def template(server_url: str) -> Iterator[None]:
         connection.execute(f"CREATE DATABASE {template_name()}")
     try:
         make_tables(database_in(server_url, template_name()), PARTITIONS)
+        if ENCRYPTION:
+            with psycopg.connect(database_in(server_url, template_name()), autocommit=True) as connection:
+                connection.execute(_SEAL_ALL)
         yield
     finally:
         with psycopg.connect(server_url, autocommit=True) as connection:

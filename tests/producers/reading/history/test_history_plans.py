@@ -61,7 +61,14 @@ def url(stack: EmbeddedStack) -> Iterator[str]:
         yield url
 
 
-ANY: dict[str, Any] = {"roles": list(ROLES), "since": None, "until": None, "labels": None, "offset": 0}
+ANY: dict[str, Any] = {
+    "roles": list(ROLES),
+    "since": None,
+    "until": None,
+    "labels": None,
+    "clear_labels": None,
+    "offset": 0,
+}
 LATER, SOON = START + timedelta(minutes=40_000), START + timedelta(minutes=40_050)
 
 # What is asked for, what comes, the index that leads there, and the most pages that are touched.
@@ -74,6 +81,13 @@ CASES: list[tuple[str, dict[str, Any], int, str, int]] = [
     ("matches_by_label", {"limit": 10, "labels": [RARE]}, 10, "message_by_label", 40),
     ("matches_by_label", {"limit": 9, "labels": [RARE], "until": LATER}, 4, "message_by_label", 40),
     ("matches_by_label", {"limit": 9, "labels": [RARE, COMMON]}, 0, "message_by_label", 200),
+    (
+        "matches_by_label",
+        {"limit": 10, "labels": [RARE + 1], "clear_labels": [RARE]},
+        10,
+        "message_by_label",
+        60,
+    ),
     ("messages_by_seq", {"seqs": [1, 50_000, 99_999]}, 3, "message_pkey", 30),
     ("newest_within", {"before_seq": 2**62, "page_size": 500, "tokens": 100}, 10, "message_pkey", 100),
 ]

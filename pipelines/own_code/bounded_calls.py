@@ -81,7 +81,9 @@ class BoundedCalls:
         one, places = _Call(call), self._places
         if not places.acquire(blocking=False):
             raise NoPlaceError
-        thread = threading.Thread(target=self._run, args=(one, places), name="strandline-block", daemon=True)
+        thread = threading.Thread(
+            target=self._run, args=(one, places), name="strandline-own-code", daemon=True
+        )
         try:
             thread.start()
         except RuntimeError:
@@ -105,3 +107,8 @@ class BoundedCalls:
             if not one.ended:
                 self._late.add(one)
             return not one.ended
+
+
+# Of a process's workers: code of custom blocks, redaction hooks and overflow handlers.  No more threads can
+# be lost than these: then their work waits until the process is restarted.
+worker_calls = BoundedCalls(1_000)

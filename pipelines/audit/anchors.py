@@ -1,0 +1,71 @@
+"""Anchors: where a namespace's chain ended at a moment, kept elsewhere, so that it cannot be rewritten."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from datetime import datetime
+
+from strandline.schemas.errors import ConfigurationError
+
+Export = Callable[[Sequence["Anchor"]], None]
+
+
+@dataclass(frozen=True, slots=True)
+class Anchor:
+    """A seal of a chain, as it is to be kept outside of the database.
+
+    Attributes:
+        namespace: whose chain.
+        seal: the seal's number.
+        entries: how many entries the chain has up to it, what was pruned included.
+        mac: the seal's MAC, in hexadecimal.
+        sealed_at: when it was made.
+    """
+
+    namespace: str
+    seal: int
+    entries: int
+    mac: str
+    sealed_at: datetime
+
+    def as_line(self) -> str:
+        """As a line of a file of anchors."""
+        return json.dumps(
+            {
+                "namespace": self.namespace,
+                "seal": self.seal,
+                "entries": self.entries,
+                "mac": self.mac,
+                "sealed_at": self.sealed_at.isoformat(),
+            }
+        )
+
+
+def read_anchors(lines: Iterable[str], place: str) -> list[Anchor]:
+    """The anchors of a file.
+
+    Raises:
+        ConfigurationError: a line is not an anchor.
+    """
+    anchors = []
+    for number, line in enumerate(lines, 1):
+        if not line.strip():
+            continue
+        try:
+            fields = json.loads(line)
+            anchors.append(
+                Anchor(
+                    str(fields["namespace"]),
+                    int(fields["seal"]),
+                    int(fields["entries"]),
+                    bytes.fromhex(fields["mac"]).hex(),
+                    datetime.fromisoformat(fields["sealed_at"]),
+                )
+            )
+        except (ValueError, KeyError, TypeError, RecursionError):
+            raise ConfigurationError(
+                f"{place}, line {number}: is not an anchor, as `strandline audit anchors --json` prints it."
+            ) from None
+    return anchors

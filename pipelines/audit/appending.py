@@ -1,0 +1,156 @@
+"""Appends acts to the audit trail, in the transaction that carries them out."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from uuid import UUID, uuid4
+
+from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.postgres.database import Fetcher
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.audit.audit import AppendAct, NamesOfOwner
+from strandline.schemas.values.acting import actor_or_current, current_acting
+from strandline.schemas.values.acts import ACTS, MAX_DETAIL_BYTES
+from strandline.schemas.values.identity import Owner, SessionIdentity, audit_chain_key
+
+logger = logging.getLogger("strandline.audit")
+
+Concerned = SessionIdentity | Owner | str
+"""Whom an act concerns: a session, an owner, or a whole namespace by its name."""
+
+ALL_NAMESPACES = "*"
+"""The namespace in whose trail stands what concerns all of them, as a derivation that begins to serve."""
+
+
+@dataclass(frozen=True, slots=True)
+class Act:
+    """An act as the trail records it; made before the first attempt, so that a repeated one is the same act.
+
+    Attributes:
+        kind: a name of ``ACTS``.
+        actor, origin: who acts, and from where; default: those of ``strandline.acting``.
+        seq: the first message concerned.
+        count: how many messages, facts or items are concerned.
+        detail: names and numbers that say more; never content, and no name of a user.
+        flags: what a compliance hook added; an act with flags is recorded at level ``changes`` as well.
+    """
+
+    kind: str
+    entry_id: UUID
+    actor: str | None
+    origin: str | None
+    seq: int | None = None
+    count: int | None = None
+    detail: Mapping[str, Any] | None = None
+    flags: tuple[str, ...] = ()
+
+    @classmethod
+    def here(
+        cls,
+        kind: str,
+        *,
+        actor: str | None = None,
+        seq: int | None = None,
+        count: int | None = None,
+        detail: Mapping[str, Any] | None = None,
+        flags: Sequence[str] = (),
+    ) -> Act:
+        """An act of whoever acts here (``strandline.acting``), unless ``actor`` is given.
+
+        Raises:
+            InvalidMessageError: the actor is not a name.
+        """
+        return cls(
+            kind,
+            uuid4(),
+            actor_or_current(actor),
+            current_acting().origin,
+            seq=seq,
+            count=count,
+            detail=detail,
+            flags=tuple(flags),
+        )
+
+    @property
+    def level(self) -> str:
+        """From which level on it is recorded."""
+        return "changes" if self.flags else ACTS[self.kind].level
+
+    def as_json(self) -> str:
+        """As ``append_act_v1`` reads it."""
+        record = {
+            "entry_id": str(self.entry_id),
+            "act": self.kind,
+            "level": self.level,
+            "actor": self.actor,
+            "origin": self.origin,
+            "seq": self.seq,
+            "count": self.count,
+            "detail": self.detail,
+            "flags": list(self.flags),
+        }
+        return json.dumps({name: value for name, value in record.items() if value is not None})
+
+
+def append_act(whom: Concerned, act: Act, *, lazily: bool = False) -> Operation[None]:
+    """Append an act to the trail of the namespace; in the transaction around it, if there is one.
+
+    Nothing is appended where the namespace's level does not have it recorded.
+
+    Args:
+        whom: the session, the owner or the namespace concerned.
+        lazily: its commit does not wait for the disk; for acts that change nothing.
+
+    Raises:
+        InvalidMessageError: ``detail`` is too large.
+    """
+    if act.detail is not None and len(json.dumps(act.detail)) > MAX_DETAIL_BYTES:
+        raise InvalidMessageError("detail", f"is longer than {MAX_DETAIL_BYTES:,} bytes")
+    yield from fetch(append_query(whom, act, lazily=lazily))
+
+
+def append_owners_act(shard_key: UUID, act: Act) -> Operation[None]:
+    """As ``append_act``, for those who know an owner by the key alone: a session of the owner has the names.
+
+    Nothing is appended for an owner without a session.
+    """
+    for row in (yield from fetch(NamesOfOwner(shard_key=shard_key))):
+        yield from append_act(Owner(row.namespace, row.user_id, shard_key), act)
+
+
+def append_inspection(database: Fetcher, whom: Concerned, kind: str) -> None:
+    """Append that an operator was shown something; if that fails, the operator is shown it all the same."""
+    try:
+        database.fetch(append_query(whom, Act.here(kind), lazily=True))
+    except StrandlineError as error:
+        logger.error(
+            "an inspection was not recorded in the audit trail",
+            extra={"action": "audit_read_lost", "act": kind, "reason": str(error)},
+        )
+
+
+def append_query(whom: Concerned, act: Act, *, lazily: bool = False) -> AppendAct:
+    """The statement of ``append_act``, for callers that run statements themselves."""
+    if isinstance(whom, str):
+        return AppendAct(
+            shard_key=audit_chain_key(whom),
+            has_owner=False,
+            namespace=whom,
+            user_id=None,
+            session_key=None,
+            act=act.as_json(),
+            lazily=lazily,
+        )
+    return AppendAct(
+        shard_key=whom.shard_key,
+        has_owner=True,
+        namespace=whom.namespace,
+        user_id=whom.user_id,
+        session_key=whom.session_key if isinstance(whom, SessionIdentity) else None,
+        act=act.as_json(),
+        lazily=lazily,
+    )

@@ -1,0 +1,192 @@
+"""Lists the acts of a namespace's audit trail, newest first, page by page."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.audit.audit import (
+    AuditNamespaces,
+    AuditNamespacesRow,
+    ListActs,
+    ListActsRow,
+    SubjectOf,
+)
+from strandline.schemas.values.acts import ACTS
+from strandline.schemas.values.identity import audit_chain_key, check_name, identify_user
+
+MAX_ACTS_PER_PAGE = 1_000
+
+
+@dataclass(frozen=True, slots=True)
+class AuditedAct:
+    """An act of the trail.
+
+    Attributes:
+        entry_id: its id.
+        kind: what was done (docs/architecture/audit.md lists the kinds).
+        at: when.
+        actor, origin: who did it, and from where; None if nobody was named.
+        subject: the pseudonym of the user concerned; None if the act concerns the namespace.
+        user_id: the user that it leads to; None if there is none, or no longer.
+        session: the pseudonym of the session.
+        seq, count: the first message concerned, and how many messages, facts or items.
+        detail: what more is known; never content.
+        flags: what a compliance hook added.
+        seal, place: where it stands in the chain; None while no seal covers it.
+    """
+
+    entry_id: UUID
+    kind: str
+    at: datetime
+    actor: str | None
+    origin: str | None
+    subject: UUID | None
+    user_id: str | None
+    session: UUID | None
+    seq: int | None
+    count: int | None
+    detail: Mapping[str, Any]
+    flags: tuple[str, ...]
+    seal: int | None
+    place: int | None
+
+
+@dataclass(frozen=True, slots=True)
+class ActFilter:
+    """Which acts are asked for; what is None lets all pass.
+
+    Attributes:
+        since, until: the first and the last time, with a time zone.
+        kind: one kind, or what several begin with (``facts``).
+        actor: who acted.
+        user_id: the user concerned.
+        entry_id: one act.
+    """
+
+    since: datetime | None = None
+    until: datetime | None = None
+    kind: str | None = None
+    actor: str | None = None
+    user_id: str | None = None
+    entry_id: UUID | None = None
+
+    def check(self) -> ActFilter:
+        """Return it if it can be used.
+
+        Raises:
+            ConfigurationError: a time has no zone, or there is no such kind.
+            InvalidMessageError: a name is not valid.
+        """
+        for name, moment in (("since", self.since), ("until", self.until)):
+            if moment is not None and moment.tzinfo is None:
+                raise ConfigurationError(f"{name} has no time zone; write one, as in 2026-11-25T10:00+00:00.")
+        if self.kind is not None and not any(_begins(kind, self.kind) for kind in ACTS):
+            raise ConfigurationError(f"No act is of this kind; kinds are {', '.join(sorted(ACTS))}.")
+        if self.actor is not None:
+            check_name("actor", self.actor)
+        return self
+
+
+@dataclass(frozen=True, slots=True)
+class ActPage:
+    """A page of acts; ``next_before`` leads to the next one, and is None on the last."""
+
+    acts: tuple[AuditedAct, ...]
+    next_before: str | None
+
+
+def _begins(kind: str, start: str) -> bool:
+    return kind == start or kind.startswith(f"{start}.")
+
+
+def list_acts(
+    namespace: str, asked: ActFilter, *, limit: int = 100, before: str | None = None
+) -> Operation[ActPage]:
+    """A page of the acts that pass, newest first.
+
+    Args:
+        limit: at most so many, up to 1,000.
+        before: ``next_before`` of the page before.
+
+    Raises:
+        InvalidMessageError: ``before`` or ``limit`` cannot be used.
+    """
+    if not 1 <= limit <= MAX_ACTS_PER_PAGE:
+        raise InvalidMessageError("limit", f"must be from 1 to {MAX_ACTS_PER_PAGE:,}")
+    before_at, before_id = _read_place(before)
+    subject = None
+    if asked.user_id is not None:
+        subject = yield from find_subject(namespace, asked.user_id)
+        if subject is None:
+            return ActPage((), None)
+    rows = yield from fetch(
+        ListActs(
+            shard_key=audit_chain_key(namespace),
+            namespace=namespace,
+            since=asked.since,
+            until=asked.until,
+            act=asked.kind,
+            actor=asked.actor,
+            subject=subject,
+            before_at=before_at,
+            before_id=before_id,
+            entry_id=asked.entry_id,
+            limit=limit + 1,
+        )
+    )
+    acts = tuple(_act(row) for row in rows[:limit])
+    return ActPage(acts, _place(acts[-1]) if len(rows) > limit else None)
+
+
+def find_subject(namespace: str, user_id: str) -> Operation[UUID | None]:
+    """The pseudonym of a user; None if the trail has none: nothing was recorded, or the user was erased."""
+    rows = yield from fetch(SubjectOf(shard_key=identify_user(namespace, user_id).shard_key))
+    return rows[0].subject if rows else None
+
+
+def audited_namespaces(namespace: str | None = None) -> Operation[list[AuditNamespacesRow]]:
+    """Namespaces with a level of their own or a chain; of one namespace, that one."""
+    return (yield from fetch(AuditNamespaces(namespace=namespace)))
+
+
+def _act(row: ListActsRow) -> AuditedAct:
+    return AuditedAct(
+        entry_id=row.entry_id,
+        kind=row.act,
+        at=row.created_at,
+        actor=row.actor,
+        origin=row.origin,
+        subject=row.subject,
+        user_id=row.user_id,
+        session=row.session,
+        seq=row.seq,
+        count=row.amount,
+        detail={} if row.detail is None else json.loads(row.detail),
+        flags=tuple(row.flags),
+        seal=row.seal,
+        place=row.place,
+    )
+
+
+def _place(act: AuditedAct) -> str:
+    return f"{act.at.isoformat()}/{act.entry_id}"
+
+
+def _read_place(place: str | None) -> tuple[datetime | None, UUID | None]:
+    if place is None:
+        return None, None
+    moment, _slash, entry_id = place.partition("/")
+    try:
+        at, last = datetime.fromisoformat(moment), UUID(entry_id)
+    except ValueError:
+        at, last = None, None
+    if at is None or at.tzinfo is None:
+        raise InvalidMessageError("before", "is not what a page gave as next_before")
+    return at, last

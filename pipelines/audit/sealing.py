@@ -1,0 +1,235 @@
+"""Seals the audit trail: entries that are visible and not sealed join the next seal of their chain.
+
+Entries are taken by state and never by time or number: one that commits late joins a later seal, and none is
+passed over.  A pass is one transaction, under the locks of the chains that it extends: it takes the entries
+out of ``audit_entry`` and puts them under the chain's key.  Puts only insert there, so none waits for it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import partial
+from itertools import groupby
+from uuid import UUID
+
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.hashing import FIRST, Link, SealedEntry, merkle_root, origin_digest
+from strandline.pipelines.audit.keys import SealKeys
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.audit.audit import (
+    AddSealed,
+    AddSeals,
+    AdvanceChains,
+    ChainEnds,
+    CommitDurably,
+    LockChains,
+    OpenChains,
+    SubjectSalts,
+    TakeUnsealed,
+    TakeUnsealedRow,
+    UnsealedNamespaces,
+)
+from strandline.schemas.values.identity import audit_chain_key
+
+MAX_ENTRIES_PER_PASS = 4_096
+MAX_NAMESPACES_PER_PASS = 500
+
+
+@dataclass(frozen=True, slots=True)
+class SealingPass:
+    """What one pass has done: how many entries it took, and the new ends of the chains."""
+
+    entries: int
+    anchors: tuple[Anchor, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class _End:
+    """The end of a chain before a pass: how many seals and entries it has, and the MAC of the last seal."""
+
+    seals: int
+    entries: int
+    mac: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class _Seal:
+    """A new seal of a namespace's chain, and the entries that it covers."""
+
+    namespace: str
+    link: Link
+    leaves: tuple[bytes, ...]
+    mac: bytes
+    rows: tuple[TakeUnsealedRow, ...]
+    digests: tuple[bytes | None, ...]
+
+
+def seal_once(
+    keys: SealKeys, *, limit: int = MAX_ENTRIES_PER_PASS, now: datetime | None = None
+) -> Operation[SealingPass]:
+    """Seal up to ``limit`` entries, in one transaction; chains that another sealer has are left out."""
+    rows = yield from fetch(UnsealedNamespaces(limit=MAX_NAMESPACES_PER_PASS))
+    if not rows:
+        return SealingPass(0, ())
+    namespaces = sorted(row.namespace for row in rows)
+    chain_keys = [audit_chain_key(namespace) for namespace in namespaces]
+    yield from fetch(OpenChains(shard_keys=chain_keys, namespaces=namespaces))
+    sealed: SealingPass = yield Atomic(partial(_seal, keys, chain_keys, limit, now or datetime.now(UTC)))
+    return sealed
+
+
+def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> Operation[SealingPass]:
+    # An anchor that is kept elsewhere must not name a seal that a crash of Postgres takes back.
+    yield from fetch(CommitDurably())
+    locked = yield from fetch(LockChains(shard_keys=chain_keys))
+    if not locked:
+        return SealingPass(0, ())
+    # After the locks, so that what another sealer has committed is seen.
+    mine = [row.shard_key for row in locked]
+    ends = {
+        row.namespace: _End(row.seals, row.entries, row.mac or FIRST)
+        for row in (yield from fetch(ChainEnds(shard_keys=mine)))
+    }
+    taken = yield from fetch(TakeUnsealed(namespaces=sorted(ends), limit=limit))
+    if not taken:
+        return SealingPass(0, ())
+    subjects = sorted({row.subject for row in taken if row.subject is not None and row.origin is not None})
+    salts: dict[UUID, bytes] = {}
+    if subjects:
+        salts = {row.subject: row.salt for row in (yield from fetch(SubjectSalts(subjects=subjects)))}
+    seals = list(_make_seals(keys, ends, taken, salts, now))
+    yield from fetch(AddSeals(seals=json.dumps([_seal_record(seal) for seal in seals])))
+    entries = [record for seal in seals for record in _entry_records(seal)]
+    yield from fetch(AddSealed(entries=json.dumps(entries)))
+    yield from fetch(
+        AdvanceChains(
+            shard_keys=[seal.link.chain_key for seal in seals],
+            seals=[seal.link.number for seal in seals],
+            entries=[seal.link.entries_before + seal.link.entries for seal in seals],
+        )
+    )
+    return SealingPass(len(taken), tuple(map(_anchor, seals)))
+
+
+def _make_seals(
+    keys: SealKeys,
+    ends: Mapping[str, _End],
+    taken: Iterable[TakeUnsealedRow],
+    salts: Mapping[UUID, bytes],
+    now: datetime,
+) -> Iterator[_Seal]:
+    ordered = sorted(taken, key=lambda row: (row.namespace, row.created_at, row.entry_id))
+    for namespace, of_namespace in groupby(ordered, key=lambda row: row.namespace):
+        yield _make_seal(keys, namespace, ends[namespace], tuple(of_namespace), salts, now)
+
+
+def _make_seal(
+    keys: SealKeys,
+    namespace: str,
+    end: _End,
+    rows: tuple[TakeUnsealedRow, ...],
+    salts: Mapping[UUID, bytes],
+    now: datetime,
+) -> _Seal:
+    chain_key = audit_chain_key(namespace)
+    digests = tuple(_origin_digest(row, salts) for row in rows)
+    leaves = tuple(_entry(row, digest).leaf(chain_key) for row, digest in zip(rows, digests, strict=True))
+    link = Link(
+        chain_key=chain_key,
+        number=end.seals + 1,
+        entries=len(rows),
+        entries_before=end.entries,
+        entry_ids=tuple(row.entry_id for row in rows),
+        root=merkle_root(leaves),
+        previous=end.mac,
+        key_id=keys.current,
+        sealed_at=now,
+    )
+    return _Seal(namespace, link, leaves, link.mac(keys.secret_of(keys.current) or b""), rows, digests)
+
+
+def _origin_digest(row: TakeUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:
+    """The digest of the origin; None where there is none, or the user was erased since."""
+    if row.origin is None or (row.subject is not None and row.subject not in salts):
+        return None
+    salt = b"" if row.subject is None else salts[row.subject]
+    return origin_digest(salt, row.entry_id, row.origin)
+
+
+def _entry(row: TakeUnsealedRow, digest: bytes | None) -> SealedEntry:
+    return SealedEntry(
+        row.entry_id,
+        row.act,
+        row.actor,
+        digest,
+        row.subject,
+        row.session,
+        row.seq,
+        row.amount,
+        row.detail,
+        tuple(row.flags),
+        row.created_at,
+    )
+
+
+def _seal_record(seal: _Seal) -> dict[str, object]:
+    link = seal.link
+    return {
+        "shard_key": str(link.chain_key),
+        "number": link.number,
+        "entries": link.entries,
+        "entries_before": link.entries_before,
+        "entry_ids": [str(one) for one in link.entry_ids],
+        "leaves": _bytea(b"".join(seal.leaves)),
+        "root": _bytea(link.root),
+        "previous": _bytea(link.previous),
+        "key_id": link.key_id,
+        "mac": _bytea(seal.mac),
+        "sealed_at": link.sealed_at.isoformat(),
+    }
+
+
+def _entry_records(seal: _Seal) -> Iterator[dict[str, object]]:
+    for place, (row, digest) in enumerate(zip(seal.rows, seal.digests, strict=True), 1):
+        yield {
+            "shard_key": str(seal.link.chain_key),
+            "seal": seal.link.number,
+            "place": place,
+            "entry_id": str(row.entry_id),
+            "act": row.act,
+            "actor": row.actor,
+            "origin": None if digest is None else row.origin,
+            "origin_digest": None if digest is None else _bytea(digest),
+            "subject": _text(row.subject),
+            "session": _text(row.session),
+            "seq": row.seq,
+            "count": row.amount,
+            "detail": None if row.detail is None else json.loads(row.detail),
+            "flags": row.flags,
+            "created_at": row.created_at.isoformat(),
+        }
+
+
+def _anchor(seal: _Seal) -> Anchor:
+    link = seal.link
+    total = link.entries_before + link.entries
+    return Anchor(seal.namespace, link.number, total, seal.mac.hex(), link.sealed_at)
+
+
+def _bytea(value: bytes) -> str:
+    return f"\\x{value.hex()}"
+
+
+def _text(key: UUID | None) -> str | None:
+    return None if key is None else str(key)
+
+
+def seal_all(keys: SealKeys) -> Operation[Sequence[Anchor]]:
+    """Seal pass after pass until one finds nothing to do; returns the newest end of each chain."""
+    newest: dict[str, Anchor] = {}
+    while (done := (yield from seal_once(keys))).entries:
+        newest.update({anchor.namespace: anchor for anchor in done.anchors})
+    return tuple(newest.values())

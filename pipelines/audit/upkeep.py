@@ -1,0 +1,140 @@
+"""What operators do with the audit trail: set its level, prune it, and take a user's name out of it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+from uuid import UUID
+
+from strandline.pipelines.audit.appending import Act, append_act
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.audit.audit import (
+    AppendForSubject,
+    ForgetSealedOrigins,
+    ForgetSubject,
+    ForgetUnsealedOrigins,
+    LevelOfNamespace,
+    LockChain,
+    MarkPruned,
+    PrunableThrough,
+    PruneEntries,
+    PruneSeals,
+    SetAuditLevel,
+)
+from strandline.schemas.values.acts import AuditLevel, check_level
+from strandline.schemas.values.identity import Owner, audit_chain_key
+
+SEALS_PER_STEP = 200
+
+
+@dataclass(frozen=True, slots=True)
+class Pruning:
+    """What was pruned: so many entries, up to this seal; ``through_seal`` is 0 if nothing ever was."""
+
+    entries: int
+    through_seal: int
+
+
+def set_level(namespace: str, level: str, act: Act) -> Operation[bool]:
+    """Set the level of a namespace's trail; False if it has it already.
+
+    The act is in the trail whatever the levels are: at the old one before the change, or at the new one.
+    """
+    checked = check_level(level)
+    is_new: bool = yield Atomic(partial(_set_level, namespace, checked, act))
+    return is_new
+
+
+def _set_level(namespace: str, level: AuditLevel, act: Act) -> Operation[bool]:
+    (before,) = yield from fetch(LevelOfNamespace(namespace=namespace))
+    if before.level == level:
+        return False
+    act = replace(act, detail={"from": before.level, "to": level})
+    if before.level != "off":
+        yield from append_act(namespace, act)
+    yield from fetch(SetAuditLevel(namespace=namespace, level=level))
+    if before.level == "off":
+        yield from append_act(namespace, act)
+    return True
+
+
+def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning]:
+    """Delete the entries of all seals that were made before a time, in whole seals from the beginning.
+
+    The last of these seals stays, without its entries, so that the next one can be seen to follow it; the
+    newest seal of all is never pruned.  Each step is a transaction, and an act in the trail that says up to
+    which seal it went.
+
+    Raises:
+        ConfigurationError: ``before`` has no time zone.
+    """
+    if before.tzinfo is None:
+        raise ConfigurationError("before has no time zone; write one, as in 2026-11-25T10:00+00:00.")
+    entries, through = 0, 0
+    while True:
+        step: Pruning | None = yield Atomic(partial(_prune, namespace, before, act))
+        if step is None:
+            return Pruning(entries, through)
+        entries, through = entries + step.entries, step.through_seal
+        if not step.entries:
+            return Pruning(entries, through)
+
+
+def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | None]:
+    chain_key = audit_chain_key(namespace)
+    for chain in (yield from fetch(LockChain(shard_key=chain_key))):
+        (last,) = yield from fetch(
+            PrunableThrough(
+                shard_key=chain_key, before=before, pruned_seals=chain.pruned_seals, limit=SEALS_PER_STEP
+            )
+        )
+        through = min(last.number or 0, chain.seals - 1)
+        if through <= chain.pruned_seals:
+            return Pruning(0, chain.pruned_seals)
+        (gone,) = yield from fetch(PruneEntries(shard_key=chain_key, through_seal=through))
+        yield from fetch(PruneSeals(shard_key=chain_key, through_seal=through))
+        yield from fetch(MarkPruned(shard_key=chain_key, through_seal=through))
+        described = Act.here(act.kind, actor=act.actor, count=gone.entries, detail={"through_seal": through})
+        yield from append_act(namespace, described)
+        return Pruning(gone.entries, through)
+    return None
+
+
+def forget_owner(owner: Owner, act: Act) -> Operation[int]:
+    """Take an owner's name out of the trail, and record that; returns how many entries lost their origin.
+
+    The mapping of the pseudonym is destroyed, so that the entries lead to nobody, and so are the origins of
+    those entries, of which the seals cover digests: the chain stays as it is.  To be run in the transaction
+    of the erasure, after the owner's other acts.
+
+    Args:
+        act: the erasure; it is recorded under the pseudonym, without a new mapping.
+    """
+    chain_key, unsealed, sealed = audit_chain_key(owner.namespace), 0, 0
+    subject: UUID | None = None
+    for row in (yield from fetch(ForgetSubject(shard_key=owner.shard_key))):
+        subject = row.subject
+        unsealed = len(
+            (yield from fetch(ForgetUnsealedOrigins(shard_key=owner.shard_key, subject=row.subject)))
+        )
+        sealed = len((yield from fetch(ForgetSealedOrigins(chain_key=chain_key, subject=row.subject))))
+    if subject is None:
+        yield from append_act(owner.namespace, act)
+        return 0
+    yield from fetch(
+        AppendForSubject(
+            chain_key=chain_key,
+            entry_id=act.entry_id,
+            namespace=owner.namespace,
+            act=act.kind,
+            actor=None if act.actor is not None and act.actor == owner.user_id else act.actor,
+            origin=None if act.actor is not None and act.actor == owner.user_id else act.origin,
+            subject=subject,
+            count=act.count,
+            detail=None if act.detail is None else json.dumps(act.detail),
+        )
+    )
+    return unsealed + sealed

@@ -1,0 +1,349 @@
+"""Verifies a namespace's audit trail: each seal follows the one before, and covers entries that are there.
+
+What does not fit is named: the seal, the place in it and the entry.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence, Set
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Literal
+from uuid import UUID
+
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.hashing import (
+    FIRST,
+    Link,
+    SealedEntry,
+    merkle_root,
+    origin_digest,
+    split_leaves,
+)
+from strandline.pipelines.audit.keys import UNKEYED, SealKeys
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.audit.audit import (
+    ChainOf,
+    ChainOfRow,
+    PrunedThrough,
+    SealedEntries,
+    SealedEntriesRow,
+    SealsAfter,
+    SealsAfterRow,
+    StraySealed,
+    StraySealedRow,
+    UnsealedOf,
+)
+from strandline.schemas.values.identity import audit_chain_key
+
+SEALS_PER_PAGE = 20
+MAX_ATTEMPTS = 3
+MAX_FINDINGS = 1_000
+
+Problem = Literal[
+    "changed", "removed", "inserted", "reordered", "seal_changed", "seal_removed", "seal_unverified",
+    "pruned_unrecorded", "anchor",
+]  # fmt: skip
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """Something that does not fit.
+
+    Attributes:
+        problem: the kind.
+        sentence: what was found, for people.
+        seal: the seal's number.
+        place: the place in it, from 1.
+        entry_id: the entry, where one is meant.
+    """
+
+    problem: Problem
+    sentence: str
+    seal: int | None = None
+    place: int | None = None
+    entry_id: UUID | None = None
+
+
+@dataclass(slots=True)
+class TrailVerification:
+    """The result of a verification.
+
+    Attributes:
+        namespace: whose trail.
+        seals, entries: how many were looked at.
+        pruned_seals: how many were pruned before.
+        unsealed: entries that no seal covers yet; they prove nothing.
+        unkeyed_seals: seals without a key, which anyone can make who may write to the tables.
+        first_seal_at, last_seal_at: the times of the first and the last seal.
+        anchors: how many given anchors were found in the chain as they are.
+        findings: what does not fit, at most 1,000.
+    """
+
+    namespace: str
+    seals: int = 0
+    entries: int = 0
+    pruned_seals: int = 0
+    unsealed: int = 0
+    unkeyed_seals: int = 0
+    first_seal_at: datetime | None = None
+    last_seal_at: datetime | None = None
+    anchors: int = 0
+    findings: list[Finding] = field(default_factory=list)
+
+    @property
+    def is_sound(self) -> bool:
+        """Whether everything fits."""
+        return not self.findings
+
+    def add(self, findings: Iterable[Finding]) -> None:
+        """Keep findings, as many as fit."""
+        for finding in findings:
+            if len(self.findings) < MAX_FINDINGS:
+                self.findings.append(finding)
+
+
+@dataclass(slots=True)
+class _Chain:
+    """How far the chain was followed."""
+
+    keys: SealKeys
+    chain_key: UUID
+    number: int
+    mac: bytes | None
+    entries: int
+    macs: dict[int, str] = field(default_factory=dict)
+
+
+def verify_trail(
+    namespace: str, keys: SealKeys, anchors: Sequence[Anchor] = ()
+) -> Operation[TrailVerification]:
+    """Verify the trail of a namespace, from where it was pruned to its end.
+
+    Args:
+        anchors: anchors of this namespace that were kept elsewhere; the chain has to hold each of them.
+    """
+    for _attempt in range(MAX_ATTEMPTS):
+        before = yield from _chain_of(namespace)
+        result = yield from _verify_once(namespace, keys, anchors, before)
+        if (yield from _chain_of(namespace)).pruned_seals == before.pruned_seals:
+            break  # else its beginning went while it was read
+    return result
+
+
+def _chain_of(namespace: str) -> Operation[ChainOfRow]:
+    rows = yield from fetch(ChainOf(shard_key=audit_chain_key(namespace)))
+    return rows[0] if rows else ChainOfRow(0, 0, 0)
+
+
+def _verify_once(
+    namespace: str, keys: SealKeys, anchors: Sequence[Anchor], row: ChainOfRow
+) -> Operation[TrailVerification]:
+    result, chain_key = TrailVerification(namespace), audit_chain_key(namespace)
+    result.unsealed = (yield from fetch(UnsealedOf(namespace=namespace)))[0].entries
+    result.pruned_seals = row.pruned_seals
+    chain = _Chain(keys, chain_key, row.pruned_seals, None if row.pruned_seals else FIRST, 0)
+    yield from _follow(chain, result, {anchor.seal for anchor in anchors})
+    # Seals may have been added since the number was read.
+    result.add(_end_findings(chain, row.seals, (yield from _chain_of(namespace)).seals))
+    stray = yield from fetch(StraySealed(shard_key=chain_key, limit=MAX_FINDINGS))
+    result.add(map(_stray_finding, stray))
+    result.add((yield from _pruning_findings(chain_key, row.pruned_seals)))
+    result.add(_anchor_findings(chain, row, anchors, result))
+    return result
+
+
+def _stray_finding(row: StraySealedRow) -> Finding:
+    sentence = f"Entry {row.entry_id} stands under seal {row.seal}, which does not exist."
+    return Finding("inserted", sentence, row.seal, row.place, row.entry_id)
+
+
+def _follow(chain: _Chain, result: TrailVerification, wanted: Set[int]) -> Operation[None]:
+    """Follow the chain seal by seal, in pages."""
+    after = max(0, chain.number - 1)
+    while page := (
+        yield from fetch(SealsAfter(shard_key=chain.chain_key, after=after, limit=SEALS_PER_PAGE))
+    ):
+        rows = yield from fetch(
+            SealedEntries(shard_key=chain.chain_key, from_seal=page[0].number, through_seal=page[-1].number)
+        )
+        by_seal: dict[int, list[SealedEntriesRow]] = {}
+        for row in rows:
+            by_seal.setdefault(row.seal, []).append(row)
+        for seal in page:
+            if seal.number in wanted:
+                chain.macs[seal.number] = seal.mac.hex()
+            _look_at(chain, result, seal, by_seal.get(seal.number, []))
+        after = page[-1].number
+
+
+def _look_at(
+    chain: _Chain,
+    result: TrailVerification,
+    seal: SealsAfterRow,
+    rows: Sequence[SealedEntriesRow],
+) -> None:
+    is_carried = seal.number == result.pruned_seals
+    result.add(_seal_findings(chain, seal))
+    if not is_carried:
+        result.add(_entry_findings(chain.chain_key, seal, rows))
+        result.seals += 1
+        result.entries += len(rows)
+        result.unkeyed_seals += seal.key_id == UNKEYED
+        result.first_seal_at = result.first_seal_at or seal.sealed_at
+        result.last_seal_at = seal.sealed_at
+    chain.number, chain.mac = seal.number, seal.mac
+    chain.entries = seal.entries_before + seal.entries
+
+
+def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
+    """What is wrong with a seal itself, and with its place behind the one before."""
+    number = seal.number
+    # The seal that pruning has kept comes first, under the number up to which it went.
+    first_missing = chain.number + 1 if chain.mac is not None else chain.number
+    for missing in range(first_missing, number):
+        yield Finding("seal_removed", f"Seal {missing} was removed.", missing)
+    if chain.mac is not None and number == chain.number + 1 and seal.previous != chain.mac:
+        yield Finding(
+            "seal_changed",
+            f"Seal {number} does not follow seal {chain.number}: one of them was replaced.",
+            number,
+        )
+    if chain.mac is not None and seal.entries_before != chain.entries and number == chain.number + 1:
+        yield Finding(
+            "seal_changed", f"Seal {number} counts other entries before it than there were.", number
+        )
+    leaves = split_leaves(seal.leaves)
+    if len(leaves) * 32 != len(seal.leaves) or not leaves or merkle_root(leaves) != seal.root:
+        yield Finding(
+            "seal_changed", f"Seal {number} was changed: its digests of entries have another root.", number
+        )
+    secret = chain.keys.secret_of(seal.key_id)
+    if secret is None:
+        yield Finding(
+            "seal_unverified",
+            f"Seal {number} was made with the key {seal.key_id!r}, which is not in the keyring.",
+            number,
+        )
+    elif _link(chain.chain_key, seal).mac(secret) != seal.mac:
+        yield Finding("seal_changed", f"Seal {number} was changed: its MAC does not fit.", number)
+
+
+def _link(chain_key: UUID, seal: SealsAfterRow) -> Link:
+    return Link(
+        chain_key=chain_key,
+        number=seal.number,
+        entries=seal.entries,
+        entries_before=seal.entries_before,
+        entry_ids=tuple(seal.entry_ids),
+        root=seal.root,
+        previous=seal.previous,
+        key_id=seal.key_id,
+        sealed_at=seal.sealed_at,
+    )
+
+
+def _entry_findings(
+    chain_key: UUID,
+    seal: SealsAfterRow,
+    rows: Sequence[SealedEntriesRow],
+) -> Iterator[Finding]:
+    """What is wrong with the entries of one seal: changed, removed, inserted, or at another place."""
+    leaves, number = split_leaves(seal.leaves), seal.number
+    places = {entry_id: place for place, entry_id in enumerate(seal.entry_ids, 1)}
+    present = {row.place: row for row in rows}
+    stored = {row.entry_id for row in rows}
+    for place, entry_id in enumerate(seal.entry_ids, 1):
+        row = present.get(place)
+        if entry_id not in stored:
+            yield Finding("removed", f"Entry {entry_id} was removed.", number, place, entry_id)
+        if row is None or place > len(leaves):
+            continue
+        if row.entry_id == entry_id:
+            yield from _content_findings(chain_key, row, leaves[place - 1])
+    for row in rows:
+        right = places.get(row.entry_id)
+        if right is None:
+            yield Finding("inserted", f"Entry {row.entry_id} was inserted.", number, row.place, row.entry_id)
+        elif right != row.place:
+            yield Finding(
+                "reordered",
+                f"Entry {row.entry_id} stands at place {row.place} and belongs at place {right}.",
+                number,
+                row.place,
+                row.entry_id,
+            )
+
+
+def _content_findings(chain_key: UUID, row: SealedEntriesRow, leaf: bytes) -> Iterator[Finding]:
+    where = (row.seal, row.place, row.entry_id)
+    if sealed_entry(row).leaf(chain_key) != leaf:
+        yield Finding("changed", f"Entry {row.entry_id} was changed.", *where)
+        return
+    is_erased = row.subject is not None and row.salt is None
+    if row.origin_digest is None:
+        problem = None if row.origin is None else "has an origin that was sealed without one"
+    elif row.origin is None:
+        problem = None if is_erased else "has lost its origin, and its user was not erased"
+    elif is_erased:
+        problem = "has an origin that cannot be checked: its user's pseudonym is gone"
+    else:
+        fits = origin_digest(row.salt or b"", row.entry_id, row.origin) == row.origin_digest
+        problem = None if fits else "was changed: it has another origin"
+    if problem is not None:
+        yield Finding("changed", f"Entry {row.entry_id} {problem}.", *where)
+
+
+def sealed_entry(row: SealedEntriesRow) -> SealedEntry:
+    """A row of the trail as its seal covers it."""
+    return SealedEntry(
+        row.entry_id,
+        row.act,
+        row.actor,
+        row.origin_digest,
+        row.subject,
+        row.session,
+        row.seq,
+        row.amount,
+        row.detail,
+        tuple(row.flags),
+        row.created_at,
+    )
+
+
+def _end_findings(chain: _Chain, least: int, most: int) -> Iterator[Finding]:
+    """Whether the chain ends where it is said to end."""
+    for missing in range(chain.number + 1, min(least, chain.number + MAX_FINDINGS) + 1):
+        yield Finding("seal_removed", f"Seal {missing} was removed.", missing)
+    if chain.number > most:
+        sentence = f"The chain has {chain.number} seals, and {most} are recorded for it."
+        yield Finding("seal_changed", sentence, chain.number)
+
+
+def _pruning_findings(chain_key: UUID, pruned: int) -> Operation[list[Finding]]:
+    """Whether an act in the trail says that so much was pruned."""
+    if not pruned:
+        return []
+    (recorded,) = yield from fetch(PrunedThrough(shard_key=chain_key))
+    if recorded.through_seal == pruned:
+        return []
+    return [
+        Finding(
+            "pruned_unrecorded",
+            f"The seals up to {pruned} are gone, and no act in the trail says that they were pruned.",
+            pruned,
+        )
+    ]
+
+
+def _anchor_findings(
+    chain: _Chain, row: ChainOfRow, anchors: Sequence[Anchor], result: TrailVerification
+) -> Iterator[Finding]:
+    for anchor in anchors:
+        mac = chain.macs.get(anchor.seal)
+        if mac == anchor.mac:
+            result.anchors += 1
+        elif mac is not None:
+            yield Finding("anchor", f"Seal {anchor.seal} is not the one that was anchored.", anchor.seal)
+        elif anchor.seal > row.pruned_seals:
+            yield Finding("anchor", f"Seal {anchor.seal} was anchored, and is not in the chain.", anchor.seal)

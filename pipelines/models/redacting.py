@@ -1,0 +1,185 @@
+"""Models that are shown redacted texts alone: the last step before whoever answers, whoever asks.
+
+If a hook fails, nothing is sent.  A fact that the hook changed is not worded anew by the model: its wording
+would lose what it was not shown.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+from typing import Any, TypeVar, assert_never
+
+from strandline.pipelines.models.contract import (
+    ChooseTask,
+    CondenseTask,
+    Embedder,
+    EmbeddingAnswer,
+    ExtractTask,
+    InstructTask,
+    MergeTask,
+    ModelAnswer,
+    NumberedFact,
+    SummaryTask,
+    Task,
+    TextModel,
+    TranscriptLine,
+)
+from strandline.pipelines.redaction.hook import Redaction, RedactionWaitsError
+from strandline.schemas.errors import PermanentModelError, RedactionError, RefusalError, UnredactedError
+
+Visit = Callable[[str], str]
+T = TypeVar("T", bound=Task)
+
+
+class RedactingTextModel:
+    """A text model whose tasks a hook goes through first."""
+
+    def __init__(self, model: TextModel, redaction: Redaction) -> None:
+        self._model = model
+        self._redaction = redaction
+
+    @property
+    def model(self) -> str:
+        return self._model.model
+
+    def wait_seconds(self) -> float:
+        return self._model.wait_seconds()
+
+    def answer(self, task: Task) -> ModelAnswer:
+        """As the model's own.
+
+        Raises:
+            UnredactedError: the hook failed, or was late; nothing was sent.
+            PermanentModelError: the hook refuses a text; nothing was sent.
+        """
+        texts: list[str] = []
+
+        def note(text: str) -> str:
+            texts.append(text)
+            return text
+
+        _visit(task, note)
+        results = _redacted(self._redaction, texts)
+        if results == texts:
+            return self._model.answer(task)
+        left = iter(results)
+        shown = _visit(task, lambda _text: next(left))
+        answer = self._model.answer(shown)
+        return replace(answer, text=_spare(task, shown, answer.text))
+
+
+class RedactingEmbedder:
+    """An embedder whose texts a hook goes through first."""
+
+    def __init__(self, embedder: Embedder, redaction: Redaction) -> None:
+        self._embedder = embedder
+        self._redaction = redaction
+
+    @property
+    def model(self) -> str:
+        return self._embedder.model
+
+    @property
+    def dimensions(self) -> int:
+        return self._embedder.dimensions
+
+    def wait_seconds(self) -> float:
+        return self._embedder.wait_seconds()
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """As the embedder's own, with the hook's time within ``timeout_seconds``.
+
+        Raises: as ``RedactingTextModel.answer``.
+        """
+        began = time.monotonic()
+        shown = _redacted(self._redaction, texts, timeout_seconds)
+        if timeout_seconds is not None:
+            timeout_seconds -= time.monotonic() - began
+            if timeout_seconds <= 0:
+                raise UnredactedError("The redaction hook left no time to embed the text.")
+        return self._embedder.embed(shown, timeout_seconds=timeout_seconds)
+
+
+def _redacted(redaction: Redaction, texts: Sequence[str], seconds: float | None = None) -> list[str]:
+    try:
+        return redaction.texts(texts, seconds=seconds)
+    except RefusalError as error:
+        raise PermanentModelError(f"A redaction hook refused what was to be sent: {error}") from error
+    except RedactionError as error:
+        raise UnredactedError(str(error), counts=not isinstance(error, RedactionWaitsError)) from error
+
+
+def _visit(task: T, visit: Visit) -> T:
+    """The task with everything that people said visited; what an operator wrote is left as it is."""
+    shown: Task
+    match task:
+        case ExtractTask():
+            shown = replace(task, lines=_lines(task.lines, visit), context=_lines(task.context, visit))
+        case SummaryTask():
+            shown = replace(task, previous=visit(task.previous), lines=_lines(task.lines, visit))
+        case MergeTask():
+            shown = replace(task, known=_facts(task.known, visit), candidates=_facts(task.candidates, visit))
+        case CondenseTask():
+            shown = replace(task, facts=_facts(task.facts, visit))
+        case InstructTask():
+            shown = replace(task, instruction=visit(task.instruction), facts=_facts(task.facts, visit))
+        case ChooseTask():
+            shown = replace(task, question=visit(task.question), facts=_facts(task.facts, visit))
+        case _:
+            assert_never(task)
+    return shown
+
+
+def _lines(lines: Iterable[TranscriptLine], visit: Visit) -> tuple[TranscriptLine, ...]:
+    return tuple(
+        replace(line, name=None if line.name is None else visit(line.name), text=visit(line.text))
+        for line in lines
+    )
+
+
+def _facts(facts: Iterable[NumberedFact], visit: Visit) -> tuple[NumberedFact, ...]:
+    return tuple(replace(fact, text=visit(fact.text)) for fact in facts)
+
+
+def _spare(task: Task, shown: Task, text: str) -> str:
+    """The answer without new wordings of facts that the model was not shown as they are."""
+    answer = json.loads(text)
+    if isinstance(task, MergeTask) and isinstance(shown, MergeTask):
+        known, candidates = _changed(task.known, shown.known), _changed(task.candidates, shown.candidates)
+        answer["operations"] = [_merged_apart(item, known, candidates) for item in answer["operations"]]
+    elif isinstance(task, CondenseTask) and isinstance(shown, CondenseTask):
+        answer = _kept_apart(answer, _changed(task.facts, shown.facts))
+    elif isinstance(task, InstructTask) and isinstance(shown, InstructTask):
+        facts = _changed(task.facts, shown.facts)
+        answer["operations"] = [
+            {**item, "op": "add", "fact": None} if item["op"] == "update" and item["fact"] in facts else item
+            for item in answer["operations"]
+        ]
+    else:
+        return text
+    return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
+
+
+def _changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact]) -> frozenset[int]:
+    return frozenset(fact.number for fact, seen in zip(facts, shown, strict=True) if fact.text != seen.text)
+
+
+def _merged_apart(item: dict[str, Any], known: frozenset[int], candidates: frozenset[int]) -> dict[str, Any]:
+    """An update of such a fact adds the candidate beside it; such a candidate keeps its words."""
+    if item["op"] == "update" and item.get("fact") in known:
+        item = {**item, "op": "add", "fact": None, "text": None}
+    return {**item, "text": None} if item["candidate"] in candidates else item
+
+
+def _kept_apart(answer: dict[str, Any], changed: frozenset[int]) -> dict[str, Any]:
+    merged = [item for item in answer["facts"] if not changed.intersection(item["merged"])]
+    apart: Iterator[int] = (
+        number
+        for item in answer["facts"]
+        if changed.intersection(item["merged"])
+        for number in item["merged"]
+    )
+    return {**answer, "facts": merged, "kept": sorted({*answer["kept"], *apart})}

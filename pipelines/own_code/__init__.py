@@ -1,0 +1,1 @@
+"""An application's own code: found by name, and called within bounds."""

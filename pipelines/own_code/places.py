@@ -1,0 +1,86 @@
+"""Finding an application's code: an object by ``package.module:name``, or by an entry point."""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Callable
+from functools import lru_cache
+from importlib.metadata import entry_points
+from typing import Any
+
+from strandline.pipelines.own_code.raising import place_in
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
+
+
+def import_object(place: str, what: str, where: str) -> Any:
+    """The object at ``package.module:name``.
+
+    Args:
+        what: what it is to be, such as ``memory block``.
+        where: what names it, such as a setting.
+
+    Raises:
+        ConfigurationError: the place has another form, or nothing can be imported from there.
+    """
+    module, colon, attribute = place.partition(":")
+    if not colon or not module or not attribute:
+        raise ConfigurationError(f"{where} names {quote(place)}; write package.module:name.")
+    try:
+        value = importlib.import_module(module)
+        for name in attribute.strip().split("."):
+            value = getattr(value, name)
+    except Exception as error:
+        raise ConfigurationError(
+            f"The {what} {place} cannot be imported: {_problem(error, module)}."
+            " Is its package installed in this environment, or its folder on PYTHONPATH?"
+        ) from error
+    return value
+
+
+@lru_cache(maxsize=16)
+def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
+    """The function that a setting names.
+
+    Args:
+        name: ``package.module:function``, or the name of an entry point.
+        setting: the variable, for messages.
+        group: the group of the entry points.
+
+    Raises:
+        ConfigurationError: there is none, it cannot be imported, or it cannot be called.
+    """
+    place = name if ":" in name else find_installed(group, name)
+    if place is None:
+        raise ConfigurationError(
+            f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
+            f" group {group}; name one that has, or write package.module:function."
+        )
+    function: Callable[..., Any] = import_object(place, "function", setting)
+    if not callable(function):
+        raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
+    return function
+
+
+def find_installed(group: str, name: str) -> str | None:
+    """The place that installed packages name by an entry point; None: there is no such entry point.
+
+    Raises:
+        ConfigurationError: several packages have one of this name, for different objects.
+    """
+    places = sorted({point.value for point in entry_points(group=group, name=name)})
+    if len(places) > 1:
+        raise ConfigurationError(
+            f"Several installed packages have an entry point {quote(name)} in the group {group}:"
+            f" {', '.join(places)}. Name one of them as package.module:name."
+        )
+    return places[0] if places else None
+
+
+def _problem(error: Exception, module: str) -> str:
+    """The reason of a failed import; never the message of an error in the application's code, which may quote
+    anything.
+    """
+    if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
+        return f"there is no module named {quote(str(error.name))}"
+    return f"{type(error).__name__} at {place_in(error)}"

@@ -1,0 +1,148 @@
+"""Redaction hooks: functions that return a text as it may be stored, or shown to a model.
+
+A hook sees one text at a time, and returns one.  The library finds the texts in a message (``json_texts``) or
+in a task for a model, so a hook knows no format.  The same text must always give the same result: a put that
+is repeated is the same put only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Protocol
+
+from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
+from strandline.pipelines.own_code.raising import place_in
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError, ProviderDownError, RedactionError, RefusalError
+
+MAX_VERSION_CHARACTERS = 64
+# A placeholder may be longer than what it stands for; the bounds on messages hold for the result as well.
+MAX_TEXT_CHARACTERS = 8_000_000
+
+
+class Redactor(Protocol):
+    """A redaction hook; a plain function of a text is one.
+
+    Optional attributes: ``name`` (default: where it was found) and ``version`` (default ``"1"``), which are
+    recorded with what is derived: change the version when the results change.
+    """
+
+    def __call__(self, text: str, /) -> str:
+        """The text as it may be stored, or shown to a model; called from many threads at once.
+
+        Raises:
+            RefusalError: the text must not be stored or sent; the sentence says why, without quoting it.
+        """
+        ...
+
+
+class RedactionWaitsError(RedactionError):
+    """The hook was not called: earlier calls occupy all threads and have not returned."""
+
+
+@dataclass(frozen=True, slots=True)
+class RedactionHook:
+    """A checked hook; ``is_own``: Strandline's own, which needs no bound on its time."""
+
+    name: str
+    version: str
+    code: Callable[[str], object]
+    is_own: bool = False
+
+    @classmethod
+    def check(cls, source: object, where: str) -> RedactionHook:
+        """Read a hook from a function, an object, or a class that is made without arguments.
+
+        ``where`` is its name, unless it has an attribute ``name`` that is text.
+
+        Raises:
+            ConfigurationError: it cannot be called, or its name or version is not text; ``where`` names it.
+        """
+        code = _make(source, where) if isinstance(source, type) else source
+        if not callable(code):
+            raise ConfigurationError(f"{where} is not a redaction hook: it cannot be called with a text.")
+        version = getattr(code, "version", "1")
+        if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
+            raise ConfigurationError(
+                f"{where}.version is {quote(version)}; it must be text of at most {MAX_VERSION_CHARACTERS}"
+                " characters."
+            )
+        name = getattr(code, "name", None)
+        return cls(name if isinstance(name, str) and name and "," not in name else where, version, code)
+
+    def redact(self, texts: Sequence[str]) -> list[str]:
+        """The texts, each as the hook returns it."""
+        results = [self.code(text) for text in texts]
+        for result in results:
+            if not isinstance(result, str) or len(result) > MAX_TEXT_CHARACTERS:
+                raise RedactionError(
+                    f"The redaction hook {self.name} returned {type(result).__name__}; it has to return"
+                    f" text of at most {MAX_TEXT_CHARACTERS:,} characters."
+                )
+        return [str(result) for result in results]
+
+
+@dataclass(frozen=True, slots=True)
+class Redaction:
+    """Hooks that are applied one after another, each within the same time limit."""
+
+    hooks: tuple[RedactionHook, ...]
+    seconds: float
+    calls: BoundedCalls
+
+    @property
+    def name(self) -> str:
+        """The names, as settings spell them."""
+        return ",".join(hook.name for hook in self.hooks)
+
+    @property
+    def version(self) -> str:
+        """The versions, in the order of the names."""
+        return ",".join(hook.version for hook in self.hooks)
+
+    def texts(self, texts: Sequence[str], *, seconds: float | None = None) -> list[str]:
+        """The texts as all hooks leave them; ``seconds`` is a shorter limit, if the caller has one.
+
+        Raises:
+            RefusalError: a hook refuses one of them.
+            ProviderDownError: a hook knows that a service it needs is down.
+            RedactionError: a hook failed, was late, or returned no text.
+        """
+        limit = self.seconds if seconds is None else min(self.seconds, seconds)
+        done = list(texts)
+        for hook in self.hooks if done else ():
+            done = hook.redact(done) if hook.is_own else self._call(hook, done, limit)
+        return done
+
+    def _call(self, hook: RedactionHook, texts: list[str], seconds: float) -> list[str]:
+        try:
+            return self.calls.within(seconds, partial(hook.redact, texts))
+        except (RefusalError, RedactionError, ProviderDownError, MemoryError):
+            raise
+        except NoPlaceError:
+            raise RedactionWaitsError(
+                f"The redaction hook {hook.name} was not called: {self.calls.late} earlier calls have not"
+                " returned; restart this process."
+            ) from None
+        except TimeLimitError:
+            raise RedactionError(
+                f"The redaction hook {hook.name} did not return within {seconds:g} seconds"
+                " (STRANDLINE_REDACT_TIMEOUT_SECONDS)."
+            ) from None
+        except Exception as error:  # the edge to foreign code: an application's hook
+            # Its text may quote a message, so only its kind and its place are kept.
+            raise RedactionError(
+                f"The redaction hook {hook.name} raised {type(error).__name__} at {place_in(error)}."
+            ) from error
+
+
+def _make(source: type[object], where: str) -> object:
+    try:
+        return source()
+    except Exception as error:
+        raise ConfigurationError(
+            f"{where} cannot be made: {type(error).__name__} at {place_in(error)}. Strandline calls the class"
+            " of a redaction hook without arguments; name an instance if it needs some."
+        ) from error

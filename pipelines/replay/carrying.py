@@ -1,0 +1,75 @@
+"""What a new generation takes over of messages that retention has removed: it cannot derive them again."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from uuid import UUID
+
+from strandline.pipelines.generations.registry import Generation, find
+from strandline.schemas.errors import ReplayError
+from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.conversation.read import ServingGeneration
+from strandline.schemas.queries.conversation.retention import (
+    CarryBase,
+    ForgetArchivedInput,
+    OwnersWithInput,
+    RemovedEvents,
+)
+from strandline.schemas.values.lanes import pipeline_named
+
+OWNERS_PER_PAGE = 100
+
+ProvideInput = Callable[[Fetcher, UUID, int], int]
+"""Gives an owner's archived messages to a generation; returns how many."""
+
+
+def carry_base(tx: Fetcher, generation: Generation, shard_key: UUID) -> int:
+    """Take over what the generation that serves the owner keeps of removed messages; returns their events.
+
+    Raises:
+        ReplayError: the states of a custom block would be given to another version of its code.
+    """
+    for serving in tx.fetch(ServingGeneration(shard_key=shard_key, pipeline=generation.pipeline)):
+        old_id = serving.generation_id
+        if old_id == generation.generation_id:
+            return 0
+        (removed,) = tx.fetch(RemovedEvents(shard_key=shard_key, generation_id=old_id))
+        if not removed.events:
+            return 0
+        _refuse_other_code(tx, generation, old_id)
+        (carried,) = tx.fetch(
+            CarryBase(
+                shard_key=shard_key,
+                generation_id=generation.generation_id,
+                old_id=old_id,
+                stages=list(pipeline_named(generation.pipeline).stages),
+            )
+        )
+        return carried.events
+    return 0
+
+
+def _refuse_other_code(tx: Fetcher, generation: Generation, old_id: int) -> None:
+    """A state can be gone on from by the code that made it, and is read by no other."""
+    old = find(tx, old_id)
+    if pipeline_named(generation.pipeline).derives != "states" or old is None:
+        return
+    before, after = old.recipe, generation.recipe
+    if (before.version, before.entry_scope) != (after.version, after.entry_scope):
+        raise ReplayError(
+            f"Retention has removed messages that generation {old_id} of {generation.pipeline} was made of,"
+            f" and version {after.version} cannot go on from states of version {before.version}."
+            f" Give up the new one (strandline generations prune {generation.generation_id}), and derive it"
+            " from the archive: strandline replay --new --from-archive."
+        )
+
+
+def forget_input(database: Database, generation_id: int) -> None:
+    """Delete the messages that a generation was given from the archive, once it is made."""
+    after = UUID(int=0)
+    while page := database.fetch(
+        OwnersWithInput(generation_id=generation_id, after=after, limit=OWNERS_PER_PAGE)
+    ):
+        for row in page:
+            database.fetch(ForgetArchivedInput(shard_key=row.shard_key, generation_id=generation_id))
+        after = page[-1].shard_key

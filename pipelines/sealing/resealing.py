@@ -1,0 +1,160 @@
+"""Seals the rows that are there under their owners' newest data keys, in pages, while others go on.
+
+An owner is *settled* when a pass over all of its tables finds nothing to seal, some time after it got the
+key: by then no process seals with what it knew before.  A pass that is killed goes on where it stopped, since
+what is sealed is not found again.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from uuid import UUID
+
+from strandline.pipelines.sealing.message_rows import (
+    reseal_corrections,
+    reseal_messages,
+    reseal_runs,
+    reseal_shared_messages,
+)
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.sealing import (
+    OwnersWithOldKeys,
+    RetireDataKeys,
+    SettleOwner,
+    UnsettledOwners,
+)
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS
+from strandline.schemas.sealing.owner_keys import OwnerKeys
+from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
+
+Reseal = Callable[[Database, OwnerKeys, int], Iterator[int]]
+
+# Every table whose rows hold content; each yields how many rows it found, page by page.
+RESEALED: tuple[Reseal, ...] = (
+    reseal_messages,
+    reseal_shared_messages,
+    reseal_corrections,
+    reseal_runs,
+)
+
+PAGE_ROWS = 200
+PAGE_OWNERS = 100
+# Beyond what another process may have kept: for a statement that it had begun.
+GRACE_SECONDS = 10.0
+# After it is settled, and longer than any process may keep keys.
+RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
+
+
+@dataclass(slots=True)
+class Progress:
+    """What a pass has done so far.
+
+    Attributes:
+        owners: looked at.
+        rows: sealed anew.
+        settled: owners all of whose rows are sealed.
+        waiting: owners that are sealed, and can be settled only later.
+        retired: old data keys that were deleted.
+    """
+
+    owners: int = 0
+    rows: int = 0
+    settled: int = 0
+    waiting: int = 0
+    retired: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """How fast a pass may go: rows a second at most (None: no bound), and what may stop it."""
+
+    rows_per_second: float | None = None
+    is_stopping: Callable[[], bool] = lambda: False
+    pause: Callable[[float], object] = field(default=time.sleep)
+
+    def wait_after(self, rows: int) -> None:
+        if self.rows_per_second is not None:
+            self.pause(rows / self.rows_per_second)
+
+
+def reseal_namespace(
+    database: Database,
+    content: SealedContent,
+    namespace: str,
+    *,
+    cache_seconds: float,
+    pace: Pace,
+    max_owners: int | None = None,
+) -> Iterator[Progress]:
+    """Seal what is not sealed under the newest keys of a namespace's owners; yields after each page of rows.
+
+    ``cache_seconds`` is how long processes keep keys; ``max_owners`` looks at so many and leaves the others.
+
+    Raises:
+        SealedContentError: a row does not open.
+        KeyUnavailableError: the keys of an owner cannot be unwrapped.
+    """
+    progress = Progress()
+    owner = UUID(int=0)
+    while rows := database.fetch(UnsettledOwners(namespace=namespace, after_owner=owner, limit=PAGE_OWNERS)):
+        for row in rows:
+            owner = row.shard_key
+            if pace.is_stopping() or progress.owners == max_owners:
+                return
+            found = 0
+            keys = database.run(content.renew_keys(owner))
+            for page in () if keys is None else reseal_owner(database, keys, pace):
+                found += page
+                progress.rows += page
+                yield progress
+            progress.owners += 1
+            kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
+            if found == 0 and row.age_seconds > kept_seconds + GRACE_SECONDS:
+                database.fetch(SettleOwner(shard_key=owner, number=row.number))
+                content.cache.forget(owner)
+                progress.settled += 1
+            else:
+                progress.waiting += 1
+            yield progress
+
+
+def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
+    """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
+    for reseal in RESEALED:
+        for found in reseal(database, keys, PAGE_ROWS):
+            yield found
+            if pace.is_stopping():
+                return
+            pace.wait_after(found)
+
+
+def retire_old_keys(
+    database: Database,
+    content: SealedContent,
+    namespace: str,
+    *,
+    pace: Pace,
+    after_seconds: float = RETIRE_AFTER_SECONDS,
+) -> int:
+    """Delete data keys under which nothing is sealed any more; returns how many.
+
+    Each owner is looked at once more before.
+    """
+    retired, owner = 0, UUID(int=0)
+    while rows := database.fetch(
+        OwnersWithOldKeys(
+            namespace=namespace, after_owner=owner, settled_seconds=after_seconds, limit=PAGE_OWNERS
+        )
+    ):
+        for row in rows:
+            owner = row.shard_key
+            keys = database.run(content.renew_keys(owner))
+            if pace.is_stopping():
+                return retired
+            if keys is not None and not any(reseal_owner(database, keys, pace)):
+                retired += len(database.fetch(RetireDataKeys(shard_key=owner, number=row.number)))
+                content.cache.forget(owner)
+    return retired

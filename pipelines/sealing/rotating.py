@@ -1,0 +1,85 @@
+"""Rotates keys: the key that wraps is replaced by wrapping again, a data key by sealing everything again."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from uuid import UUID
+
+from strandline.pipelines.sealing.enabling import enabled
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.sealing import (
+    AddNextDataKey,
+    KeysOfNamespace,
+    KeysOfNamespaceRow,
+    RewrapDataKey,
+)
+from strandline.schemas.sealed.content import SealedContent, unwrap_secret, wrap_secret
+from strandline.schemas.sealing.owner_keys import renew_data_key
+
+PAGE = 200
+
+
+def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
+    """Wrap every data key of a namespace with its present key; yields how many, page by page.
+
+    Raises:
+        KeyUnavailableError: a key is missing from the keyring, the former one among them.
+    """
+    present = enabled(database, namespace)
+    content.check_key(namespace, present)
+    kek_id = present.kek_id
+    for rows in _pages(database, namespace):
+        former = [row for row in rows if row.kek_id != kek_id]
+        for row in former:
+            secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
+            wrapped = wrap_secret(content.keyring, namespace, row.shard_key, kek_id, secret)
+            database.fetch(
+                RewrapDataKey(
+                    shard_key=row.shard_key,
+                    number=row.number,
+                    kek_id=kek_id,
+                    wrapped=wrapped,
+                    old_kek_id=row.kek_id,
+                )
+            )
+        yield len(former)
+
+
+def renew_data_keys(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
+    """Give every owner of a namespace a further data key; yields how many, page by page.
+
+    New content is sealed with it as soon as a process asks for the keys again; what is there follows
+    (``resealing.py``).  An owner whose newest key is not settled is left out: its rotation is under way, or
+    was stopped, and goes on with that key.
+
+    Raises:
+        KeyUnavailableError: the keyring cannot unwrap or wrap.
+    """
+    present = enabled(database, namespace)
+    content.check_key(namespace, present)
+    kek_id = present.kek_id
+    for rows in _pages(database, namespace):
+        newest = [row for row in rows if row.is_newest and row.is_settled]
+        for row in newest:
+            secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
+            renewed = renew_data_key(secret)
+            database.fetch(
+                AddNextDataKey(
+                    shard_key=row.shard_key,
+                    number=row.number + 1,
+                    namespace=namespace,
+                    kek_id=kek_id,
+                    wrapped=wrap_secret(content.keyring, namespace, row.shard_key, kek_id, renewed),
+                )
+            )
+            content.cache.forget(row.shard_key)
+        yield len(newest)
+
+
+def _pages(database: Database, namespace: str) -> Iterator[list[KeysOfNamespaceRow]]:
+    owner, number = UUID(int=0), 0
+    while rows := database.fetch(
+        KeysOfNamespace(namespace=namespace, after_owner=owner, after_number=number, limit=PAGE)
+    ):
+        owner, number = rows[-1].shard_key, rows[-1].number
+        yield rows

@@ -1,0 +1,132 @@
+"""Archives in folders and object stores: file, S3 and what speaks its protocol, Google Cloud Storage.
+
+Objects are only ever created, never written again: one that is there already has to be the same.  obstore
+takes credentials and endpoints from the environment (``AWS_…``, ``GOOGLE_…``).
+"""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+import obstore
+from obstore.exceptions import AlreadyExistsError, BaseError
+from obstore.store import LocalStore, ObjectStore, from_url
+
+from strandline.pipelines.upkeep.archive import (
+    LeavingRange,
+    ReadMessages,
+    digest_of,
+    encode,
+    manifest,
+)
+from strandline.schemas.errors import ArchiveError
+
+# A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is
+# given up after 30 seconds, which is the library's own limit.)
+MAX_RETRIES = 2
+
+_ERRORS = (BaseError, OSError)
+
+
+class ObjectArchive:
+    """One folder or bucket, with a prefix.
+
+    Args:
+        url: ``file:///…``, ``s3://bucket/prefix`` or ``gs://bucket/prefix``.
+
+    Raises:
+        ArchiveError: the store cannot be set up.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._url = url
+        parts = urlsplit(url)
+        self._folder = Path(unquote(parts.path)) if parts.scheme == "file" else None
+        try:
+            self._store = self._open()
+        except _ERRORS as error:
+            raise ArchiveError(f"The archive {url} cannot be opened: {_reason(error)}") from error
+
+    def _open(self) -> ObjectStore:
+        if self._folder is not None:
+            return LocalStore(self._folder, mkdir=True)
+        return from_url(self._url, retry_config={"max_retries": MAX_RETRIES})
+
+    has_objects = True
+
+    def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
+        name, content = leaving.object_name, encode(leaving)
+        self._create(name, content)
+        self._create(_manifest_name(name), manifest(name, content, leaving))
+        return digest_of(content)
+
+    def check(self, name: str, digest: str) -> None:
+        self.read(name, digest)
+        self._get(_manifest_name(name))
+
+    def read(self, name: str, digest: str) -> bytes:
+        content = self._get(name)
+        if digest_of(content) != digest:
+            raise ArchiveError(
+                f"Object {name} in {self._url} is not what was stored: its digest differs."
+                " Restore it from the store's versions or a backup."
+            )
+        return content
+
+    def delete(self, name: str) -> None:
+        for one in (name, _manifest_name(name)):
+            try:
+                obstore.delete(self._store, one)
+            except FileNotFoundError:
+                continue
+            except _ERRORS as error:
+                raise self._failure("cannot delete", one, error) from error
+
+    def _create(self, name: str, content: bytes) -> None:
+        try:
+            obstore.put(self._store, name, content, mode="create")
+        except AlreadyExistsError:
+            if self._get(name) != content:
+                raise ArchiveError(
+                    f"Object {name} exists in {self._url} with other content; it is left as it is."
+                    " Archives of several databases need prefixes of their own."
+                ) from None
+        except _ERRORS as error:
+            raise self._failure("cannot store", name, error) from error
+        if self._folder is not None:
+            self._sync(self._folder / name)
+
+    def _sync(self, path: Path) -> None:
+        """Wait for the disk, with the folders that the file was made in: the log loses it next."""
+        folder = self._folder
+        for one in (path, *path.parents):
+            handle = os.open(one, os.O_RDONLY)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+            if one == folder:
+                return
+
+    def _get(self, name: str) -> bytes:
+        try:
+            return bytes(obstore.get(self._store, name).bytes())
+        except FileNotFoundError:
+            raise ArchiveError(f"Object {name} is missing in {self._url}.") from None
+        except _ERRORS as error:
+            raise self._failure("cannot read", name, error) from error
+
+    def _failure(self, what: str, name: str, error: Exception) -> ArchiveError:
+        return ArchiveError(f"The archive {self._url} {what} {name}: {_reason(error)}")
+
+
+def _manifest_name(name: str) -> str:
+    return f"{name}.manifest.json"
+
+
+def _reason(error: Exception) -> str:
+    """The first line, without the request that it quotes."""
+    lines = str(error).splitlines() or [type(error).__name__]
+    return lines[0][:300]

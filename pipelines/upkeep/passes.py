@@ -1,0 +1,150 @@
+"""Passes over all sessions: which of them hold what is past its time, a page after the other.
+
+Several processes share a pass: each takes the next page in a short transaction.  A page whose process died is
+not looked at again in that pass; what it had planned is written down, and the next pass finds the rest.
+"""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import TypedDict
+from uuid import UUID
+
+from strandline.pipelines.upkeep.ages import forget_aged
+from strandline.pipelines.upkeep.removal import Removal, Remover
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.conversation.retention import (
+    AdvanceRun,
+    BeginRun,
+    CountRun,
+    ForgetRuns,
+    OpenSteps,
+    RetentionIsSet,
+    SessionsToRetain,
+    TakeRun,
+)
+from strandline.schemas.values.identity import SessionKeys
+
+SESSIONS_PER_PAGE = 500
+STEPS_PER_TICK = 20
+_FIRST = UUID(int=0)
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Some sessions of a pass that may hold what is past its time."""
+
+    run_id: int
+    sessions: tuple[SessionKeys, ...]
+    looked_at: int
+    is_last: bool
+
+
+class Which(TypedDict):
+    """The sessions that are meant: of a namespace, one, or all."""
+
+    namespace: str | None
+    session_key: UUID | None
+
+
+def is_set(database: Database) -> bool:
+    """Whether anything is kept for a time only."""
+    return database.fetch(RetentionIsSet())[0].is_set
+
+
+def concerned_sessions(database: Database, which: Which) -> Iterator[SessionKeys]:
+    """The sessions that may hold what is past its time; nothing is written."""
+    shard, session = _FIRST, _FIRST
+    while True:
+        rows = database.fetch(
+            SessionsToRetain(after_shard=shard, after_session=session, limit=SESSIONS_PER_PAGE, **which)
+        )
+        for row in rows:
+            if row.is_concerned:
+                yield SessionKeys(shard_key=row.shard_key, session_key=row.session_key)
+        if len(rows) < SESSIONS_PER_PAGE:
+            return
+        shard, session = rows[-1].shard_key, rows[-1].session_key
+
+
+def run_once(
+    database: Database,
+    remover: Remover,
+    which: Which,
+    *,
+    on_progress: Callable[[Removal], None] = lambda _removal: None,
+    stop: threading.Event | None = None,
+) -> Removal:
+    """Take out of all sessions that are meant what is past its time now.
+
+    It can be stopped at any time, and begun again: what has left is gone, and steps go on where they were.
+    """
+    done = Removal()
+    for session in concerned_sessions(database, which):
+        if stop is not None and stop.is_set():
+            break
+        done += remover.retain(session)
+        on_progress(done)
+    return done
+
+
+def tick(
+    database: Database, remover: Remover, *, interval_seconds: float, is_ending: Callable[[], bool]
+) -> Removal:
+    """A worker's turn: steps that were left, and the next page of the pass, if there is one."""
+    if not is_set(database):
+        return Removal()
+    done = Removal()
+    for step in database.fetch(OpenSteps(namespace=None, limit=STEPS_PER_TICK)):
+        if is_ending():
+            return done
+        session = SessionKeys(shard_key=step.shard_key, session_key=step.session_key)
+        done += remover.carry_on(session, step.from_seq)
+    if database.fetch(BeginRun(namespace=None, interval_seconds=interval_seconds)):
+        database.fetch(ForgetRuns())
+    page = _take_page(database)
+    if page is None:
+        return done
+    for session in page.sessions:
+        if is_ending():
+            break
+        done += remover.retain(session)
+    counts = {name: number for name, number in asdict(done).items() if number}
+    counts["sessions"] = page.looked_at
+    if page.is_last:
+        counts |= forget_aged(database, is_ending)
+    database.fetch(CountRun(run_id=page.run_id, counts=json.dumps(counts)))
+    return done
+
+
+def _take_page(database: Database) -> Page | None:
+    with database.transaction() as tx:
+        for run in tx.fetch(TakeRun(namespace=None)):
+            rows = tx.fetch(
+                SessionsToRetain(
+                    after_shard=run.position_shard or _FIRST,
+                    after_session=run.position_session or _FIRST,
+                    namespace=None,
+                    session_key=None,
+                    limit=SESSIONS_PER_PAGE,
+                )
+            )
+            is_last = len(rows) < SESSIONS_PER_PAGE
+            tx.fetch(
+                AdvanceRun(
+                    run_id=run.run_id,
+                    position_shard=rows[-1].shard_key if rows else None,
+                    position_session=rows[-1].session_key if rows else None,
+                    is_done=is_last,
+                )
+            )
+            concerned = tuple(
+                SessionKeys(shard_key=row.shard_key, session_key=row.session_key)
+                for row in rows
+                if row.is_concerned
+            )
+            return Page(run.run_id, concerned, len(rows), is_last)
+    return None

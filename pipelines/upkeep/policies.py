@@ -1,0 +1,124 @@
+"""Acts on retention: recorded and read, for a namespace or a session."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+from functools import partial
+
+from strandline.pipelines.audit.appending import Act, Concerned, append_act
+from strandline.schemas.errors import ConflictError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.conversation.retention import (
+    RecordRetentionAct,
+    RecordSessionRetentionAct,
+    RetentionActs,
+    SessionRetentionActs,
+)
+from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.retention import Retention, retention_from
+
+# Each attempt that loses found that another act was recorded in the meantime.
+MAX_ATTEMPTS = 10
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionAct:
+    """One act; ``number`` counts the acts of its level."""
+
+    number: int
+    retention: Retention
+    actor: str | None
+    created_at: datetime
+
+
+@dataclass(frozen=True, slots=True)
+class RetentionLevel:
+    """Whose acts are meant: those of a namespace, or of a session in it."""
+
+    namespace: str
+    session: SessionIdentity | None = None
+
+    @property
+    def whom(self) -> Concerned:
+        """Whom an act concerns, for the audit trail."""
+        return self.namespace if self.session is None else self.session
+
+
+def list_acts(level: RetentionLevel, limit: int) -> Operation[list[RetentionAct]]:
+    """The acts of one level, newest first."""
+    if level.session is None:
+        common = yield from fetch(RetentionActs(namespace=level.namespace, limit=limit))
+        return [
+            RetentionAct(row.number, retention_from(row, row.ages), row.actor, row.created_at)
+            for row in common
+        ]
+    own = yield from fetch(SessionRetentionActs(**level.session.keys, limit=limit))
+    return [RetentionAct(row.number, retention_from(row), row.actor, row.created_at) for row in own]
+
+
+def read_retention(level: RetentionLevel) -> Operation[Retention]:
+    """What applies now: the newest act, and the namespace's in what that leaves open."""
+    acts = yield from list_acts(RetentionLevel(level.namespace), 1)
+    common = acts[0].retention if acts else Retention()
+    if level.session is None:
+        return common
+    own = yield from list_acts(level, 1)
+    return own[0].retention.within(common) if own else common
+
+
+def record_retention(level: RetentionLevel, retention: Retention, act: Act) -> Operation[int]:
+    """Record an act; returns its number, or that of the newest one if it is the same (0: there is none).
+
+    Raises:
+        InvalidMessageError: a field cannot be used.
+        ConflictError: other callers kept recording acts.
+    """
+    retention.check(of_session=level.session is not None)
+    for _attempt in range(MAX_ATTEMPTS):
+        newest = yield from list_acts(level, 1)
+        if retention == (newest[0].retention if newest else Retention()):
+            return newest[0].number if newest else 0
+        number: int | None = yield Atomic(partial(_record_once, level, retention, act))
+        if number is not None:
+            return number
+    raise ConflictError(
+        f"Other callers recorded {MAX_ATTEMPTS} acts on retention at this level in the meantime; nothing was"
+        " changed. Try again."
+    )
+
+
+def _record_once(level: RetentionLevel, retention: Retention, act: Act) -> Operation[int | None]:
+    number = yield from _insert(level, retention, act.actor)
+    if number is not None:
+        yield from append_act(level.whom, replace(act, detail={"number": number}))
+    return number
+
+
+def _insert(level: RetentionLevel, retention: Retention, actor: str | None) -> Operation[int | None]:
+    if level.session is None:
+        common = yield from fetch(
+            RecordRetentionAct(
+                namespace=level.namespace,
+                ttl_seconds=retention.ttl_seconds,
+                max_age_seconds=retention.max_age_seconds,
+                max_messages=retention.max_messages,
+                forget_facts=retention.forget_facts,
+                archive=retention.archive,
+                ages=retention.ages_json,
+                actor=actor,
+            )
+        )
+        return common[0].number if common else None
+    own = yield from fetch(
+        RecordSessionRetentionAct(
+            **level.session.keys,
+            ttl_seconds=retention.ttl_seconds,
+            max_age_seconds=retention.max_age_seconds,
+            max_messages=retention.max_messages,
+            forget_facts=retention.forget_facts,
+            archive=retention.archive,
+            actor=actor,
+        )
+    )
+    return own[0].number if own else None

@@ -1,0 +1,367 @@
+"""The steps by which messages leave the log: planned, archived, read back, removed.
+
+Each step is a row that says how far it is, so any process can go on where another one ended.  An object in
+an archive is named by the step and created once, so an attempt that is repeated finds its own; and the
+removal checks, under the lanes' locks, that the rows are still those that were archived.  No transaction is
+open while an archive is written to.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Literal
+from uuid import UUID, uuid4
+
+from strandline.pipelines.audit.appending import Act, append_act
+from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.flush.flush import deliver_by_hand
+from strandline.pipelines.flush.plan import Entry, plan_manual
+from strandline.pipelines.upkeep.archive import Archive, LeavingRange
+from strandline.schemas.errors import ArchiveError, StrandlineError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.conversation.retention import (
+    BeginAttempt,
+    BeginAttemptRow,
+    DeliverExpired,
+    DropStep,
+    ExpiredWindow,
+    GiveUpAttempt,
+    LeavingMessages,
+    LeavingMessagesRow,
+    MarkArchived,
+    MarkReadBack,
+    NameObject,
+    PlanRemoval,
+    RemoveMessages,
+    RemoveMessagesRow,
+)
+from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
+from strandline.schemas.queries.work.lanes import RangeMessages
+from strandline.schemas.values.flush_event import EVENT_VERSION
+from strandline.schemas.values.identity import SessionKeys, identify_session
+from strandline.schemas.values.lanes import Ring
+from strandline.schemas.values.message import Message, read_rows
+
+logger = logging.getLogger("strandline.retention")
+
+# What one step removes at most: some tenths of a second of one connection, and one object.
+MAX_STEP_MESSAGES = 1_000
+MAX_STEP_BYTES = 4_000_000
+# So often in a row a session is looked at again whose messages changed meanwhile.
+MAX_ATTEMPTS = 3
+# A step that another process has begun is left to it for so long; a failed one is tried again after that.
+BUSY_SECONDS = 60.0
+
+StepPoint = Literal[
+    "removal_planned", "removal_stored", "removal_archived", "removal_read_back", "removal_done"
+]
+OpenArchive = Callable[[str], Archive]
+
+
+@dataclass(frozen=True, slots=True)
+class Removal:
+    """What became of a session: each of them counts once.
+
+    Attributes:
+        removed: messages that left the log; ``kept`` important ones among theirs that stay.
+        archived: messages that were put into an archive.
+        steps: ranges that were removed.
+        waiting: sessions whose messages workers still derive.
+        failed: attempts that an archive or the database ended.
+        busy: steps that another process works on.
+    """
+
+    removed: int = 0
+    kept: int = 0
+    archived: int = 0
+    steps: int = 0
+    waiting: int = 0
+    failed: int = 0
+    busy: int = 0
+
+    def __add__(self, other: Removal) -> Removal:
+        return Removal(
+            self.removed + other.removed,
+            self.kept + other.kept,
+            self.archived + other.archived,
+            self.steps + other.steps,
+            self.waiting + other.waiting,
+            self.failed + other.failed,
+            self.busy + other.busy,
+        )
+
+
+class Remover:
+    """Takes out of logs what is past its time, session by session.
+
+    Args:
+        open_archive: opens the archive that an act names.
+        ring: called with lanes that have work, since messages were delivered first.
+        reach: called at each point of a step; tests stop there.
+    """
+
+    def __init__(
+        self,
+        database: Database,
+        open_archive: OpenArchive,
+        *,
+        ring: Ring = lambda _lanes: None,
+        reach: Callable[[StepPoint], None] = lambda _point: None,
+        busy_seconds: float = BUSY_SECONDS,
+    ) -> None:
+        self._database = database
+        self._open_archive = open_archive
+        self._archives: dict[str, Archive] = {}
+        self._ring = ring
+        self._reach = reach
+        self._busy_seconds = busy_seconds
+
+    def retain(self, session: SessionKeys, *, max_steps: int | None = None) -> Removal:
+        """Take out of a session what is past its time, a range after the other, as far as that goes now."""
+        done = Removal()
+        unchanged = 0
+        while (max_steps is None or done.steps < max_steps) and unchanged < MAX_ATTEMPTS:
+            (plan,) = self._database.fetch(
+                PlanRemoval(**session, max_messages=MAX_STEP_MESSAGES, max_bytes=MAX_STEP_BYTES)
+            )
+            if plan.status == "undelivered" and plan.incarnation is not None:
+                if not self._deliver(session, plan.incarnation):
+                    return done
+                continue
+            if plan.status != "step" or plan.from_seq is None:
+                return replace(done, waiting=done.waiting + int(plan.status == "waiting"))
+            outcome = self.carry_on(session, plan.from_seq)
+            done += outcome
+            # Nothing came of it: a correction changed the messages, or took them; they are planned again.
+            unchanged = 0 if outcome.steps else unchanged + 1
+            if outcome.waiting or outcome.failed or outcome.busy:
+                return done
+        return done
+
+    def carry_on(self, session: SessionKeys, from_seq: int) -> Removal:
+        """Take a step from where it is to its end."""
+        rows = self._database.fetch(
+            BeginAttempt(**session, from_seq=from_seq, busy_seconds=self._busy_seconds)
+        )
+        if not rows:
+            return Removal(busy=1)
+        step = _Step(session, from_seq, rows[0])
+        self._reach("removal_planned")
+        try:
+            return self._attempt(step)
+        except ArchiveError as error:
+            logger.warning(
+                "messages cannot be archived",
+                extra={
+                    "action": "archive_failed",
+                    "reason": str(error),
+                    "session_key": str(session["session_key"]),
+                },
+            )
+            self._give_up(step, str(error), at_once=False)
+            return Removal(failed=1)
+        except StrandlineError as error:
+            self._give_up(step, f"{type(error).__name__}", at_once=False)
+            raise
+
+    def _attempt(self, step: _Step) -> Removal:
+        archive = self._archive(step.row.archive)
+        stored = self._store(step, archive)
+        if stored is None:
+            # Nothing of the range is left in the log: a correction took it.
+            self._database.fetch(DropStep(**step.keys))
+            return Removal()
+        self._reach("removal_archived")
+        if archive is not None and stored.name is not None and stored.digest is not None:
+            archive.check(stored.name, stored.digest)
+        if not self._database.fetch(MarkReadBack(**step.keys)):
+            return Removal(busy=1)
+        self._reach("removal_read_back")
+        self._clear_shared(step)
+        outcome = self._remove(step)
+        if outcome.status == "removed":
+            self._reach("removal_done")
+            kept = stored.messages - outcome.removed
+            archived = 0 if archive is None else stored.messages
+            return Removal(removed=outcome.removed, kept=kept, archived=archived, steps=1)
+        # If it changed, the next attempt deletes the object, which holds words that a correction took back.
+        if outcome.status != "none":
+            self._give_up_quietly(step)
+        return Removal(waiting=int(outcome.status == "waiting"))
+
+    def _store(self, step: _Step, archive: Archive | None) -> _Stored | None:
+        """Put the messages into the archive; what an earlier attempt put there is the same, or goes.
+
+        None if there are none.  The name is written down first, so that no object is in an archive unknown.
+        """
+        rows = self._database.fetch(
+            LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
+        )
+        leaving = step.leaving(rows)
+        before = step.row.object_name
+        if before is not None and archive is not None and (not rows or before != leaving.object_name):
+            archive.delete(before)
+        if not rows:
+            return None
+        digest = None
+        if archive is not None:
+            self._database.fetch(
+                NameObject(**step.keys, object_name=leaving.object_name if archive.has_objects else None)
+            )
+            digest = archive.store(leaving, partial(self._messages, step))
+        self._reach("removal_stored")
+        marked = self._database.fetch(
+            MarkArchived(
+                **step.keys, object_digest=digest, rows_digest=rows[0].rows_digest, messages=len(rows)
+            )
+        )
+        if not marked and step.row.state != "read_back":
+            raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
+        return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _messages(self, step: _Step) -> list[Message]:
+        """The messages as values, for a handler."""
+        rows = self._database.fetch(
+            RangeMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
+        )
+        return read_rows(rows)
+
+    def _remove(self, step: _Step) -> RemoveMessagesRow:
+        outcome: RemoveMessagesRow = self._database.run(_removed(step))
+        return outcome
+
+    def _clear_shared(self, step: _Step) -> None:
+        """Remove the copies in a shared scope, but for important ones, in a transaction of their own."""
+        if step.row.shared_key is None:
+            return
+        rows = self._database.fetch(
+            LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
+        )
+        leaving = [row.seq for row in rows if not row.is_important]
+        lock = LockSharedSession(
+            shard_key=step.row.shared_key,
+            session_key=step.session["session_key"],
+            incarnation=step.row.incarnation,
+            owner_key=step.session["shard_key"],
+            session_id=step.row.session_id,
+        )
+        with self._database.transaction() as tx:
+            tx.fetch(lock)
+            tx.fetch(
+                ClearShared(
+                    shard_key=step.row.shared_key, session_key=step.session["session_key"], seqs=leaving
+                )
+            )
+
+    def _deliver(self, session: SessionKeys, incarnation: UUID) -> bool:
+        """Deliver what is to be derived before it leaves: of this life, or of the present one."""
+        windows = self._database.fetch(ExpiredWindow(**session, incarnation=incarnation))
+        if not windows:
+            flushed = self._database.run(deliver_by_hand(**session))
+            if flushed is not None:
+                self._ring(flushed.lanes)
+            return flushed is not None
+        window = windows[0]
+        entries = [
+            Entry(seq, role, tokens, (), None, size)
+            for seq, role, tokens, _calls, _answers, size in json.loads(window.entries)
+        ]
+        plan = plan_manual(
+            entries,
+            flushed_through=window.flushed_through,
+            flush_size=window.token_flush_size,
+            everything=True,
+        )
+        events = [] if plan is None else plan.events
+        rows = self._database.fetch(
+            DeliverExpired(
+                **session,
+                incarnation=incarnation,
+                old_flushed_through=window.flushed_through,
+                event_ids=[uuid4() for _ in events],
+                from_seqs=[event.from_seq for event in events],
+                through_seqs=[event.through_seq for event in events],
+                tokens=[event.tokens for event in events],
+                messages=[event.messages for event in events],
+                version=EVENT_VERSION,
+            )
+        )
+        return rows[0].is_first
+
+    def _archive(self, name: str | None) -> Archive | None:
+        if name is None:
+            return None
+        if name not in self._archives:
+            self._archives[name] = self._open_archive(name)
+        return self._archives[name]
+
+    def _give_up(self, step: _Step, reason: str, *, at_once: bool) -> None:
+        self._database.fetch(GiveUpAttempt(**step.keys, reason=reason, at_once=at_once))
+
+    def _give_up_quietly(self, step: _Step) -> None:
+        """Another attempt may begin at once: nothing failed."""
+        self._database.fetch(GiveUpAttempt(**step.keys, reason="changed or due again", at_once=True))
+
+
+class _StepKeys(SessionKeys):
+    """A step, as parameters of statements."""
+
+    from_seq: int
+    step_id: UUID
+
+
+@dataclass(frozen=True, slots=True)
+class _Stored:
+    name: str | None
+    digest: str | None
+    messages: int
+
+
+@dataclass(frozen=True, slots=True)
+class _Step:
+    """A step as an attempt found it."""
+
+    session: SessionKeys
+    from_seq: int
+    row: BeginAttemptRow
+
+    @property
+    def keys(self) -> _StepKeys:
+        return {**self.session, "from_seq": self.from_seq, "step_id": self.row.step_id}
+
+    def leaving(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
+        row = self.row
+        return LeavingRange(
+            shard_key=self.session["shard_key"],
+            session_key=self.session["session_key"],
+            namespace=row.namespace,
+            session_id=row.session_id,
+            user_id=row.user_id,
+            step_id=row.step_id,
+            from_seq=self.from_seq,
+            through_seq=row.through_seq,
+            cause=row.cause,
+            rows=rows,
+        )
+
+
+def _removed(step: _Step) -> Operation[RemoveMessagesRow]:
+    """One transaction, tried again if Postgres rolls it back in favour of another."""
+    act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
+    outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step, act))
+    return outcome
+
+
+def _remove_once(step: _Step, act: Act) -> Operation[RemoveMessagesRow]:
+    (outcome,) = yield from fetch(RemoveMessages(**step.keys))
+    yield from take_away_again(step.session["shard_key"], outcome.touched)
+    if outcome.status == "removed":
+        row = step.row
+        session = identify_session(row.namespace, row.session_id, row.user_id)
+        yield from append_act(session, replace(act, count=outcome.removed))
+    return outcome

@@ -1,0 +1,147 @@
+"""Carries out acts: the compliance hook is asked first, and what was done is appended to the audit trail."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import TypeVar
+
+from strandline.pipelines.audit.appending import Act, append_act
+from strandline.producers.audit.compliance import AttemptedAct, Compliance
+from strandline.producers.audit.levels import KnownLevels
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.operations import Atomic, Operation, Run
+from strandline.schemas.values.identity import Owner, SessionIdentity
+from strandline.schemas.values.message import Message
+
+logger = logging.getLogger("strandline.producers")
+
+T = TypeVar("T")
+
+
+def count_results(act: Act, result: object) -> Act:
+    """The act with the number of things that a read has given, if it has given a list."""
+    return replace(act, count=len(result)) if isinstance(result, Sequence) else act
+
+
+def is_done(act: Act, result: object) -> Act | None:
+    """The act, unless the change found nothing to change: it has given None or False."""
+    return None if result is None or result is False else act
+
+
+@dataclass(frozen=True, slots=True)
+class Recorder:
+    """Carries out the acts that concern one session, owner or namespace.
+
+    Attributes:
+        whom: whom the acts concern; a namespace by its name.
+        compliance: the hook of this process, if there is one.
+        levels: which namespaces have their reads recorded.
+    """
+
+    whom: SessionIdentity | Owner | str
+    compliance: Compliance | None
+    levels: KnownLevels
+
+    def check(self, act: Act, *, messages: Sequence[Message] = (), text: str | None = None) -> Operation[Act]:
+        """The act with the flags of the compliance hook.
+
+        Raises:
+            ActRefusedError: the hook refuses it.
+        """
+        if self.compliance is None:
+            return act
+        attempted = self._attempted(act, tuple(messages), text)
+        flags: tuple[str, ...] = yield Run(partial(self.compliance.flags_of, attempted))
+        return replace(act, flags=flags)
+
+    def carry_out(
+        self, act: Act, make: Callable[[Act], Operation[T]], *, messages: Sequence[Message] = ()
+    ) -> Operation[T]:
+        """Carry out an act whose operation appends it to the trail itself.
+
+        Raises:
+            ActRefusedError: the compliance hook refuses it.
+        """
+        checked = yield from self.check(act, messages=messages)
+        return (yield from make(checked))
+
+    def change(
+        self,
+        act: Act,
+        make: Callable[[], Operation[T]],
+        describe: Callable[[Act, T], Act | None] = lambda act, _result: act,
+        *,
+        messages: Sequence[Message] = (),
+        text: str | None = None,
+    ) -> Operation[T]:
+        """Carry out an act in one transaction, and append it there.
+
+        Args:
+            make: makes the operation; once for each attempt.
+            describe: the act as it is to be recorded, by what came of it; None: nothing was done.
+
+        Raises:
+            ActRefusedError: the compliance hook refuses it.
+        """
+        checked = yield from self.check(act, messages=messages, text=text)
+        changed: T = yield Atomic(partial(self._change_once, checked, make, describe))
+        return changed
+
+    def _change_once(
+        self, act: Act, make: Callable[[], Operation[T]], describe: Callable[[Act, T], Act | None]
+    ) -> Operation[T]:
+        result = yield from make()
+        if (described := describe(act, result)) is not None:
+            yield from append_act(self.whom, described)
+        return result
+
+    def read(
+        self,
+        act: Act,
+        operation: Operation[T],
+        describe: Callable[[Act, T], Act] = lambda act, _result: act,
+        *,
+        in_callers_transaction: bool = False,
+    ) -> Operation[T]:
+        """Carry out a read, and append it to the trail where reads are recorded, before its result is given.
+
+        The commit of the row does not wait for the disk.  A row that cannot be written does not fail the
+        read; in the caller's transaction it does, since Postgres has ended that transaction.
+
+        Raises:
+            ActRefusedError: the compliance hook refuses it.
+        """
+        checked = yield from self.check(act)
+        result = yield from operation
+        try:
+            if checked.flags or (yield from self.records_reads()):
+                yield from append_act(self.whom, describe(checked, result), lazily=not in_callers_transaction)
+        except StrandlineError as error:
+            if in_callers_transaction:
+                raise
+            logger.error(
+                "read was not recorded in the audit trail",
+                extra={"action": "audit_read_lost", "act": act.kind, "reason": str(error)},
+            )
+        return result
+
+    def records_reads(self) -> Operation[bool]:
+        """Whether reads are recorded, as of at most five seconds ago."""
+        namespace = self.whom if isinstance(self.whom, str) else self.whom.namespace
+        return self.levels.records_reads(namespace)
+
+    def _attempted(self, act: Act, messages: tuple[Message, ...], text: str | None) -> AttemptedAct:
+        whom = self.whom
+        return AttemptedAct(
+            kind=act.kind,
+            namespace=whom if isinstance(whom, str) else whom.namespace,
+            user_id=None if isinstance(whom, str) else whom.user_id,
+            session_id=whom.session_id if isinstance(whom, SessionIdentity) else None,
+            actor=act.actor,
+            origin=act.origin,
+            messages=messages,
+            text=text,
+        )

@@ -1,0 +1,215 @@
+"""The audit trail of a namespace, for its operators: each operation offered sync and async."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterator, Sequence
+from datetime import datetime
+from typing import Any
+from uuid import UUID
+
+from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.appending import Act, append_act
+from strandline.pipelines.audit.keys import keys_of
+from strandline.pipelines.audit.listing import (
+    ActFilter,
+    ActPage,
+    AuditedAct,
+    audited_namespaces,
+    list_acts,
+)
+from strandline.pipelines.audit.upkeep import Pruning, prune_trail, set_level
+from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.acts import DEFAULT_LEVEL, AuditLevel
+from strandline.schemas.values.identity import check_name
+
+
+class NamespaceAudit:
+    """Who did what in a namespace, and when; make it by ``Audit.of_namespace``.
+
+    Reading the trail is an act as well, and recorded.  All methods raise DatabaseUnavailableError when
+    Postgres cannot be reached.
+    """
+
+    def __init__(self, resources: Resources, namespace: str) -> None:
+        self._resources = resources
+        self._runner = OperationRunner(resources)
+        self._namespace = check_name("namespace", namespace)
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    def acts(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        kind: str | None = None,
+        actor: str | None = None,
+        user_id: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> ActPage:
+        """A page of acts, newest first; those of the last second have no seal yet.
+
+        Args:
+            since, until: the first and the last time, with a time zone.
+            kind: one kind, or what several begin with (``facts``).
+            actor: only what this actor did.
+            user_id: only what concerns this user; none after the user was erased.
+            limit: maximum number of acts, up to 1,000.
+            before: ``next_before`` of the page before.
+
+        Raises:
+            ConfigurationError: a time has no zone, or there is no such kind.
+            InvalidMessageError: another argument cannot be used.
+        """
+        asked = ActFilter(since, until, kind, actor, user_id)
+        return self._runner.run(self._acts(asked, limit, before))
+
+    async def aacts(
+        self,
+        *,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        kind: str | None = None,
+        actor: str | None = None,
+        user_id: str | None = None,
+        limit: int = 100,
+        before: str | None = None,
+    ) -> ActPage:
+        """Async twin of ``acts``."""
+        asked = ActFilter(since, until, kind, actor, user_id)
+        return await self._runner.arun(self._acts(asked, limit, before))
+
+    def each(self, *, page_size: int = 1_000, **filters: Any) -> Iterator[AuditedAct]:
+        """All acts that pass, newest first, read page by page; ``filters`` as for ``acts``."""
+        before, is_last = None, False
+        while not is_last:
+            page = self.acts(limit=page_size, before=before, **filters)
+            yield from page.acts
+            before, is_last = page.next_before, page.next_before is None
+
+    async def aeach(self, *, page_size: int = 1_000, **filters: Any) -> AsyncIterator[AuditedAct]:
+        """Async twin of ``each``."""
+        before, is_last = None, False
+        while not is_last:
+            page = await self.aacts(limit=page_size, before=before, **filters)
+            for act in page.acts:
+                yield act
+            before, is_last = page.next_before, page.next_before is None
+
+    def act(self, entry_id: UUID | str) -> AuditedAct | None:
+        """One act by its id; None if the trail has no such act."""
+        return self._runner.run(self._act(entry_id))
+
+    async def aact(self, entry_id: UUID | str) -> AuditedAct | None:
+        """Async twin of ``act``."""
+        return await self._runner.arun(self._act(entry_id))
+
+    def level(self) -> AuditLevel:
+        """What is recorded: ``off``, ``changes`` (the default) or ``all``."""
+        return self._runner.run(self._level())
+
+    async def alevel(self) -> AuditLevel:
+        """Async twin of ``level``."""
+        return await self._runner.arun(self._level())
+
+    def set_level(self, level: AuditLevel, *, actor: str | None = None) -> bool:
+        """Set what is recorded; False if it was set so already.
+
+        It holds for puts and changes at once, and for reads of running processes within five seconds.  The
+        act is recorded, also when it switches the trail off.
+
+        Raises:
+            ConfigurationError: there is no such level.
+        """
+        return self._runner.run(self._set_level(level, actor))
+
+    async def aset_level(self, level: AuditLevel, *, actor: str | None = None) -> bool:
+        """Async twin of ``set_level``."""
+        return await self._runner.arun(self._set_level(level, actor))
+
+    def verify(self, *, anchors: Sequence[Anchor] = ()) -> TrailVerification:
+        """Verify the chain; ``.findings`` names what was changed, removed, inserted or put elsewhere.
+
+        Args:
+            anchors: anchors that were kept outside of the database; those of other namespaces are ignored.
+
+        Raises:
+            ConfigurationError: the keys of the settings cannot be used.
+        """
+        return self._runner.run(self._verify(anchors))
+
+    async def averify(self, *, anchors: Sequence[Anchor] = ()) -> TrailVerification:
+        """Async twin of ``verify``."""
+        return await self._runner.arun(self._verify(anchors))
+
+    def anchor(self) -> Anchor | None:
+        """The present end of the chain, to be kept outside of the database; None if nothing is sealed yet."""
+        return self._runner.run(self._anchor())
+
+    async def aanchor(self) -> Anchor | None:
+        """Async twin of ``anchor``."""
+        return await self._runner.arun(self._anchor())
+
+    def prune(self, before: datetime, *, actor: str | None = None) -> Pruning:
+        """Delete what was sealed before a time, in whole seals; what is left can still be verified.
+
+        Raises:
+            ConfigurationError: the time has no zone.
+        """
+        return self._runner.run(prune_trail(self._namespace, before, Act.here("audit.prune", actor=actor)))
+
+    async def aprune(self, before: datetime, *, actor: str | None = None) -> Pruning:
+        """Async twin of ``prune``."""
+        act = Act.here("audit.prune", actor=actor)
+        return await self._runner.arun(prune_trail(self._namespace, before, act))
+
+    def close(self) -> None:
+        """Close the resources that this process shares: pools, threads, the embedded servers."""
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used it."""
+        await self._resources.aclose()
+
+    def _acts(self, asked: ActFilter, limit: int, before: str | None) -> Operation[ActPage]:
+        page = yield from list_acts(self._namespace, asked.check(), limit=limit, before=before)
+        yield from append_act(self._namespace, Act.here("audit.read", count=len(page.acts)))
+        return page
+
+    def _act(self, entry_id: UUID | str) -> Operation[AuditedAct | None]:
+        page = yield from self._acts(ActFilter(entry_id=_entry_id(entry_id)), 1, None)
+        return page.acts[0] if page.acts else None
+
+    def _level(self) -> Operation[AuditLevel]:
+        rows = yield from audited_namespaces(self._namespace)
+        level: Any = rows[0].level if rows else DEFAULT_LEVEL
+        return level  # type: ignore[no-any-return]
+
+    def _set_level(self, level: str, actor: str | None) -> Operation[bool]:
+        return set_level(self._namespace, level, Act.here("audit.level", actor=actor))
+
+    def _verify(self, anchors: Sequence[Anchor]) -> Operation[TrailVerification]:
+        mine = [anchor for anchor in anchors if anchor.namespace == self._namespace]
+        return verify_trail(self._namespace, keys_of(self._resources.settings), mine)
+
+    def _anchor(self) -> Operation[Anchor | None]:
+        for row in (yield from audited_namespaces(self._namespace)):
+            if row.mac is not None and row.sealed_at is not None:
+                return Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
+        return None
+
+
+def _entry_id(value: UUID | str) -> UUID:
+    if isinstance(value, UUID):
+        return value
+    try:
+        return UUID(value)
+    except (ValueError, AttributeError, TypeError):
+        raise InvalidMessageError("entry_id", f"{quote(value)} is not the id of an act") from None

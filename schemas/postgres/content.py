@@ -1,0 +1,101 @@
+"""What the drivers ask to seal the parameters of a query, and to open its rows; they know no key."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from uuid import UUID
+
+from strandline.schemas.errors import KeyUnavailableError
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Marks
+from strandline.schemas.sealing.tokens import is_token
+
+if TYPE_CHECKING:
+    from strandline.schemas.postgres.operations import Operation
+    from strandline.schemas.sealing.owner_keys import OwnerKeys
+
+R = TypeVar("R")
+
+
+class ContentCodec(Protocol):
+    """Seals and opens; shared by all databases of a process that are the same one."""
+
+    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
+        """The keys of an owner, if this process has them; takes no time."""
+        ...
+
+    def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
+        """The keys of an owner; None if its content is not sealed.
+
+        Raises:
+            KeyUnavailableError: they cannot be unwrapped.
+        """
+        ...
+
+    def claim_keys(
+        self, namespace: str, shard_key: UUID, *, anew: bool = False
+    ) -> Operation[OwnerKeys | None]:
+        """The keys of an owner, made if it has none and its namespace is sealed.
+
+        ``anew``: also if it was kept that there are none.
+
+        Raises: as ``find_keys``.
+        """
+        ...
+
+    def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
+        """The query with its marked parameters sealed, if their owner's content is."""
+        ...
+
+    def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
+        """The rows with what is sealed in them opened.
+
+        Raises:
+            SealedContentError: something cannot be opened.
+        """
+        ...
+
+
+def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
+    """Whether any marked column of the rows has to be opened."""
+    for mark in marks.opens:
+        place = mark.place
+        if mark.form == "within":
+            if any(row[place] is not None and '"sealed:' in row[place] for row in rows):
+                return True
+        elif mark.form == "name":
+            if any(_has_token(row[place]) for row in rows):
+                return True
+        elif any(row[place] is not None and is_token(row[place]) for row in rows):
+            return True
+    return False
+
+
+def _has_token(value: str | list[str] | None) -> bool:
+    return value is not None and any(map(is_token, [value] if isinstance(value, str) else value))
+
+
+class WithoutKeys:
+    """Stands for a codec where a database is used without one: what is sealed is refused, never shown."""
+
+    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
+        return None
+
+    def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
+        return None
+        yield
+
+    def claim_keys(
+        self, namespace: str, shard_key: UUID, *, anew: bool = False
+    ) -> Operation[OwnerKeys | None]:
+        return None
+        yield
+
+    def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
+        return query
+        yield
+
+    def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
+        raise KeyUnavailableError("This content is sealed, and this connection was made without a keyring.")
+        yield

@@ -1,0 +1,1 @@
+"""Statements about audit; written by `make queries`."""

@@ -1,0 +1,269 @@
+"""Seals the parameters of queries and opens their rows, with the keys of the owner that each query names.
+
+An owner's content is sealed if it has data keys.  Its first ones are made where its first session is claimed,
+or by the command that seals a namespace.  Unwrapped keys are kept for a while, so a put or a read that
+follows another asks for none.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from typing import Any, TypeVar
+from uuid import UUID
+
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import KeyUnavailableError
+from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.application.sealing import (
+    AddDataKey,
+    FindDataKeys,
+    FindDataKeysRow,
+    FindEncryption,
+    FindEncryptionRow,
+)
+from strandline.schemas.sealed.key_cache import KeyCache
+from strandline.schemas.sealed.values import open_value, seal_values
+from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
+from strandline.schemas.sealing.marks import Mark, Marks
+from strandline.schemas.sealing.owner_keys import KEY_BYTES, OwnerKeys, make_owner_keys, make_secret
+from strandline.schemas.sealing.tokens import is_token, key_numbers
+
+R = TypeVar("R")
+# In whose name a key is probed.
+_NOBODY = UUID(int=0)
+
+# More than this is opened off the event loop.
+INLINE_CHARACTERS = 500_000
+
+
+class SealedContent:
+    """Implements ``schemas.postgres.content.ContentCodec``; safe to share between threads and event loops."""
+
+    def __init__(self, keyring: Keyring, cache: KeyCache) -> None:
+        self.keyring = keyring
+        self.cache = cache
+        self._checked: set[bytes] = set()
+
+    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
+        return self.cache.keys_of(shard_key)
+
+    def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
+        if self.cache.is_known(shard_key):
+            return self.cache.keys_of(shard_key)
+        return (yield from self.renew_keys(shard_key))
+
+    def renew_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
+        """The keys as the database has them now."""
+        rows = yield from fetch(FindDataKeys(shard_key=shard_key))
+        wrapped = [row for row in rows if row.number is not None]
+        if not wrapped:
+            if not rows[0].is_in_use:
+                self.cache.note_unused()
+            self.cache.keep(shard_key, None)
+            return None
+        keys: OwnerKeys = yield Run(partial(unwrap_keys, self.keyring, shard_key, wrapped))
+        self.cache.keep(shard_key, keys)
+        return keys
+
+    def claim_keys(
+        self, namespace: str, shard_key: UUID, *, anew: bool = False
+    ) -> Operation[OwnerKeys | None]:
+        keys = self.cache.keys_of(shard_key)
+        if keys is None:
+            keys = yield from (self.renew_keys(shard_key) if anew else self.find_keys(shard_key))
+        if keys is not None or (not anew and self.cache.is_unused):
+            return keys
+        for row in (yield from fetch(FindEncryption(namespace=namespace))):
+            yield from self.make_keys(namespace, shard_key, row)
+            return (yield from self.renew_keys(shard_key))
+        return None
+
+    def probe_key(self, kek_id: str) -> bytes:
+        """Something that the keyring has wrapped, and can unwrap again.
+
+        Raises:
+            KeyUnavailableError: that cannot be done with this key.
+        """
+        secret = make_secret()
+        wrapped = wrap_secret(self.keyring, "", _NOBODY, kek_id, secret)
+        if unwrap_secret(self.keyring, "", _NOBODY, kek_id, wrapped) != secret:
+            raise KeyUnavailableError(f"The keyring does not unwrap what it wrapped with {quote(kek_id)}.")
+        return wrapped
+
+    def check_key(self, namespace: str, row: FindEncryptionRow) -> None:
+        """Make sure that the keyring's key is the namespace's, before it wraps anything.
+
+        Raises:
+            KeyUnavailableError: it is missing, or another one has its id.
+        """
+        if row.probe not in self._checked:
+            with _named(namespace):
+                unwrap_secret(self.keyring, "", _NOBODY, row.kek_id, row.probe)
+            self._checked.add(row.probe)
+
+    def make_keys(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> Operation[None]:
+        """Give an owner its first keys; if another process does so at once, both go on with the same ones.
+
+        Raises:
+            KeyUnavailableError: the keyring cannot wrap them with the namespace's key.
+        """
+        kek_id = row.kek_id
+        wrapped: bytes = yield Run(partial(self._wrap_new, namespace, shard_key, row))
+        yield from fetch(AddDataKey(shard_key=shard_key, namespace=namespace, kek_id=kek_id, wrapped=wrapped))
+
+    def _wrap_new(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> bytes:
+        self.check_key(namespace, row)
+        return wrap_secret(self.keyring, namespace, shard_key, row.kek_id, make_secret())
+
+    def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
+        marks = _marks_of(query)
+        keys = None
+        if any(query.values[mark.place] is not None for mark in marks.seals):
+            keys = yield from self.find_keys(_owner_given(query, marks))
+        values = list(query.values)
+        for mark in marks.seals:
+            values[mark.place] = seal_values(mark, query.values, keys)
+        return query.with_values(tuple(values))
+
+    def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
+        marks = _marks_of(query)
+        read: Sequence[Any] = rows
+        if marks.owner is not None:
+            owner = _owner_given(query, marks)
+            keys_by_owner = {owner: (yield from self._opening_keys(owner, marks, read))}
+        else:
+            owners = {row[marks.owner_column] for row in read}
+            keys_by_owner = {}
+            for owner in owners:
+                own = [row for row in read if row[marks.owner_column] == owner]
+                keys_by_owner[owner] = yield from self._opening_keys(owner, marks, own)
+        open_all = partial(_open_all, query, marks, read, keys_by_owner)
+        if _characters(marks, read) <= INLINE_CHARACTERS:
+            return open_all()
+        opened: list[R] = yield Run(open_all)
+        return opened
+
+    def _opening_keys(self, owner: UUID, marks: Marks, rows: Sequence[Any]) -> Operation[OwnerKeys]:
+        """The keys that some rows need; what this process has kept may be from before a rotation."""
+        keys = yield from self.find_keys(owner)
+        if keys is None or not _numbers(marks, rows) <= keys.ciphers.keys():
+            keys = yield from self.renew_keys(owner)
+        return keys or OwnerKeys(owner, 0, True, {}, b"")
+
+
+def wrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str, secret: bytes) -> bytes:
+    """An owner's secret, wrapped.
+
+    Raises:
+        KeyUnavailableError: naming the namespace and the key.
+    """
+    with _named(namespace):
+        wrapped = keyring.wrap(kek_id, secret, _context(namespace, shard_key))
+    if not isinstance(wrapped, bytes) or not 0 < len(wrapped) <= MAX_WRAPPED_BYTES:
+        raise KeyUnavailableError(
+            f"The keyring gave no bytes, or more than {MAX_WRAPPED_BYTES:,}, for the key {quote(kek_id)}."
+        )
+    return wrapped
+
+
+def unwrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str, wrapped: bytes) -> bytes:
+    """An owner's secret.
+
+    Raises:
+        KeyUnavailableError: naming the namespace and the key.
+    """
+    with _named(namespace):
+        secret = keyring.unwrap(kek_id, wrapped, _context(namespace, shard_key))
+    if not isinstance(secret, bytes) or len(secret) != 2 * KEY_BYTES:
+        raise KeyUnavailableError(
+            f"Namespace {quote(namespace)} is encrypted. The keyring unwrapped something else than keys with"
+            f" {quote(kek_id)}; put the key there that wrapped them."
+        )
+    return secret
+
+
+def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRow]) -> OwnerKeys:
+    """The keys of an owner from its rows.
+
+    Raises:
+        KeyUnavailableError: naming the namespace and the key.
+    """
+    secrets = {
+        row.number: unwrap_secret(
+            keyring, row.namespace or "", shard_key, row.kek_id or "", row.wrapped or b""
+        )
+        for row in rows
+        if row.number is not None
+    }
+    # Once all was sealed under one of them, nothing is in clear any more.
+    return make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+
+
+@contextmanager
+def _named(namespace: str) -> Iterator[None]:
+    """Have errors of a keyring name the namespace, if it is about one."""
+    try:
+        yield
+    except KeyUnavailableError as error:
+        if not namespace:
+            raise
+        raise KeyUnavailableError(f"Namespace {quote(namespace)} is encrypted. {error}") from error
+
+
+def _context(namespace: str, shard_key: UUID) -> bytes:
+    """Whose keys they are, so that those of one owner cannot be put in the place of another's."""
+    return b"strandline keys 1\x00" + shard_key.bytes + namespace.encode()
+
+
+def _marks_of(query: Query[Any]) -> Marks:
+    if query.marks is None:
+        raise ValueError(f"{query!r} has no marks")
+    return query.marks
+
+
+def _owner_given(query: Query[Any], marks: Marks) -> UUID:
+    if marks.owner is None:
+        raise ValueError(f"{query!r} does not say whose content it sends")
+    owner: UUID = query.values[marks.owner]  # type: ignore[assignment]
+    return owner
+
+
+def _numbers(marks: Marks, rows: Sequence[Any]) -> set[int]:
+    """The numbers of the data keys that some rows may be sealed with."""
+    places = [mark.place for mark in marks.opens if mark.form != "name"]
+    texts = (text for row in rows for place in places for text in _texts(row[place]))
+    return {
+        number for text in texts if is_token(text) or text.startswith("{") for number in key_numbers(text)
+    }
+
+
+def _texts(value: str | list[str | None] | None) -> list[str]:
+    if value is None:
+        return []
+    return [value] if isinstance(value, str) else [item for item in value if item is not None]
+
+
+def _characters(marks: Marks, rows: Sequence[Any]) -> int:
+    return sum(len(text) for mark in marks.opens for row in rows for text in _texts(row[mark.place]))
+
+
+def _open_all(
+    query: Query[R], marks: Marks, rows: Sequence[Any], keys_by_owner: Mapping[UUID, OwnerKeys]
+) -> list[R]:
+    opened = []
+    for row in rows:
+        owner = _owner_given(query, marks) if marks.owner is not None else row[marks.owner_column]
+        opened.append(_open_row(query, marks.opens, row, keys_by_owner[owner]))
+    return opened
+
+
+def _open_row(query: Query[R], marks: Sequence[Mark], row: Any, keys: OwnerKeys) -> R:
+    values = list(row)
+    for mark in marks:
+        if values[mark.place] is row[mark.place]:  # not opened under a mark before
+            values[mark.place] = open_value(mark, row, keys)
+    whole: R = tuple.__new__(query.row, values)  # type: ignore[assignment]
+    return whole

@@ -1,0 +1,82 @@
+"""The unwrapped keys that a process keeps for a while, so that a put or a read need not ask again."""
+
+from __future__ import annotations
+
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable
+from uuid import UUID
+
+from strandline.schemas.sealing.owner_keys import OwnerKeys
+
+MAX_OWNERS = 10_000
+# How long it counts that an owner, or a database, has no keys: soon after a namespace was sealed, every
+# process seals.  The pass that settles an owner waits for longer than this.
+UNSEALED_SECONDS = 5.0
+
+
+class KeyCache:
+    """Keys by owner, each for ``seconds``; the least recently used ones go first.
+
+    ``clock`` counts seconds, and never goes back.
+    """
+
+    def __init__(
+        self, seconds: float, max_owners: int = MAX_OWNERS, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._seconds = seconds
+        self._max_owners = max_owners
+        self._clock = clock
+        self._keys: OrderedDict[UUID, tuple[float, OwnerKeys | None]] = OrderedDict()
+        self._unused_until = -1.0
+        self._changing = threading.Lock()
+
+    def keys_of(self, shard_key: UUID) -> OwnerKeys | None:
+        """The keys, if they are here."""
+        if not self._keys:
+            return None
+        known = self._known(shard_key)
+        return None if known is None else known[1]
+
+    def is_known(self, shard_key: UUID) -> bool:
+        """Whether it is known which keys the owner has, or that it has none."""
+        return self._known(shard_key) is not None or self.is_unused
+
+    @property
+    def is_unused(self) -> bool:
+        """Whether nothing was sealed in the whole database a short time ago."""
+        return self._clock() < self._unused_until
+
+    def keep(self, shard_key: UUID, keys: OwnerKeys | None) -> None:
+        """Keep keys, or for a short time that there are none."""
+        until = self._clock() + (self._seconds if keys is not None else min(self._seconds, UNSEALED_SECONDS))
+        with self._changing:
+            self._keys[shard_key] = (until, keys)
+            self._keys.move_to_end(shard_key)
+            while len(self._keys) > self._max_owners:
+                self._keys.popitem(last=False)
+
+    def note_unused(self) -> None:
+        """Nothing is sealed in the whole database: for a short time nobody has to ask again."""
+        self._unused_until = self._clock() + UNSEALED_SECONDS
+
+    def forget(self, shard_key: UUID | None = None) -> None:
+        """Drop the keys of an owner, or all of them."""
+        with self._changing:
+            self._unused_until = -1.0
+            if shard_key is None:
+                self._keys.clear()
+            else:
+                self._keys.pop(shard_key, None)
+
+    def _known(self, shard_key: UUID) -> tuple[float, OwnerKeys | None] | None:
+        with self._changing:
+            known = self._keys.get(shard_key)
+            if known is None:
+                return None
+            if known[0] <= self._clock():
+                del self._keys[shard_key]
+                return None
+            self._keys.move_to_end(shard_key)
+            return known

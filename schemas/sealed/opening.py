@@ -1,0 +1,124 @@
+"""Makes what seals and opens content from the settings; the keyring is read at its first use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from importlib.metadata import entry_points
+from typing import TypeVar
+
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError, KeyUnavailableError, StrandlineError
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.sealed.key_cache import KeyCache
+from strandline.schemas.sealing.keyrings import (
+    Keyring,
+    LocalKeyring,
+    NoKeyring,
+    read_keyring_file,
+    read_keys,
+)
+from strandline.schemas.settings import Settings
+
+T = TypeVar("T")
+
+ENTRY_POINT_GROUP = "strandline.keyrings"
+_VARIABLE = "STRANDLINE_KEYRING_KEYS"
+
+
+def sealed_content(settings: Settings) -> SealedContent:
+    """What seals and opens content in this process; nothing is read or loaded before something is sealed."""
+    return SealedContent(LazyKeyring(lambda: open_keyring(settings)), KeyCache(settings.key_cache_seconds))
+
+
+def open_keyring(settings: Settings) -> Keyring:
+    """The keyring that the settings name.
+
+    Raises:
+        ConfigurationError: they name two, or one that cannot be used.
+    """
+    if sum(one is not None for one in (settings.keyring_file, settings.keyring_keys, settings.keyring)) > 1:
+        raise ConfigurationError(
+            "More than one of STRANDLINE_KEYRING_FILE, STRANDLINE_KEYRING_KEYS and STRANDLINE_KEYRING is set;"
+            " set one."
+        )
+    if settings.keyring_file is not None:
+        return read_keyring_file(settings.keyring_file)
+    if settings.keyring_keys is not None:
+        return LocalKeyring(read_keys(settings.keyring_keys.get_secret_value(), _VARIABLE), _VARIABLE)
+    return (
+        NoKeyring() if settings.keyring is None else _Guarded(_installed(settings.keyring), settings.keyring)
+    )
+
+
+class LazyKeyring:
+    """A keyring that is opened at its first use; safe to share between threads."""
+
+    def __init__(self, open_: Callable[[], Keyring]) -> None:
+        self._open = open_
+        self._opening = threading.Lock()
+        self._keyring: Keyring | None = None
+
+    def key_ids(self) -> Sequence[str]:
+        return self._opened().key_ids()
+
+    def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
+        return self._opened().wrap(key_id, secret, context)
+
+    def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
+        return self._opened().unwrap(key_id, wrapped, context)
+
+    def _opened(self) -> Keyring:
+        if self._keyring is None:
+            with self._opening:
+                self._keyring = self._keyring or self._open()
+        return self._keyring
+
+
+class _Guarded:
+    """An application's keyring, whose own errors become one of Strandline's."""
+
+    def __init__(self, keyring: Keyring, name: str) -> None:
+        self._keyring = keyring
+        self._name = name
+
+    def key_ids(self) -> Sequence[str]:
+        return self._call("key_ids", self._keyring.key_ids)
+
+    def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
+        return self._call("wrap", lambda: self._keyring.wrap(key_id, secret, context))
+
+    def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
+        return self._call("unwrap", lambda: self._keyring.unwrap(key_id, wrapped, context))
+
+    def _call(self, what: str, call: Callable[[], T]) -> T:
+        try:
+            return call()
+        except (StrandlineError, MemoryError):
+            raise
+        except Exception as error:  # the edge to foreign code: an application's keyring
+            raise KeyUnavailableError(
+                f"The keyring {quote(self._name)} raised {type(error).__name__} in {what}(); its own log may"
+                " say why."
+            ) from error
+
+
+def _installed(name: str) -> Keyring:
+    points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
+    if len(points) != 1:
+        known = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})
+        which = "installed twice" if points else "not installed"
+        raise ConfigurationError(
+            f"STRANDLINE_KEYRING: the keyring {quote(name)} is {which}; installed are:"
+            f" {', '.join(map(quote, known)) or 'none'}."
+        )
+    (point,) = points.values()
+    try:
+        keyring: Keyring = point.load()()
+    except StrandlineError:
+        raise
+    except Exception as error:  # the edge to foreign code: an application's keyring
+        raise ConfigurationError(
+            f"STRANDLINE_KEYRING: the keyring {quote(name)} cannot be made ({type(error).__name__})."
+        ) from error
+    return keyring

@@ -1,0 +1,48 @@
+"""Marks: which parameters of a statement are sealed, and which columns of its rows are opened, and how.
+
+They stand above the statement (``-- seals:``, ``-- opens:``), and ``make queries`` writes them into its
+class.
+"""
+
+from __future__ import annotations
+
+from typing import Literal, NamedTuple
+
+Form = Literal["text", "json", "within", "name", "word", "digest", "label", "transition"]
+"""What becomes of a value:
+
+- ``text``, ``json``: a token; of JSON, as a JSON string;
+- ``within``: JSON that holds such values at some paths;
+- ``name``: a token that is the same for the same name, so SQL can compare it;
+- ``word``, ``digest``, ``label``: keyed forms, which SQL compares and nobody reads;
+- ``transition``: passed on in clear while some of the owner's rows may still be in clear, else NULL.
+"""
+
+
+class Mark(NamedTuple):
+    """How one value is sealed or opened.
+
+    Attributes:
+        place: of the parameter or column.
+        kind: what the content is; part of what its ciphertext belongs to.
+        bound: the place of what else it belongs to, such as the id of its message; None: nothing.
+    """
+
+    place: int
+    form: Form
+    kind: str = ""
+    bound: int | None = None
+
+
+class Marks(NamedTuple):
+    """The marks of one statement.
+
+    Attributes:
+        owner: the place of the owner's key among the parameters; None: it is in each row.
+        owner_column: its place in the row, if it is there.
+    """
+
+    owner: int | None
+    owner_column: int | None = None
+    seals: tuple[Mark, ...] = ()
+    opens: tuple[Mark, ...] = ()

@@ -1,0 +1,358 @@
+-- The audit trail: acts appended, and the level of each namespace.
+
+-- name: append_act
+-- Append an act to the trail, in this transaction, if the namespace's level has it recorded (append_act_v1).
+-- params: shard_key uuid, has_owner boolean, namespace text, user_id text?, session_key uuid?, act jsonb, lazily boolean
+-- row: is_recorded boolean
+SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(user_id)s, %(session_key)s,
+    %(act)s::jsonb, %(lazily)s) AS is_recorded
+
+-- name: put_one_recorded
+-- As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row nothing was
+-- done, and put_v1 decides; it also makes the owner's pseudonym.
+-- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, sealed boolean,
+--     entry_id uuid, level text, actor text?, origin text?, flags text[]
+-- row: seq bigint, is_recorded boolean
+-- repeatable
+WITH moved AS (
+    @move_marks(EXISTS (SELECT FROM strandline.audit_subject w WHERE w.shard_key = %(shard_key)s))
+), stored AS (
+    @insert_message()
+    RETURNING seq
+), recorded AS (
+    INSERT INTO strandline.audit_entry (
+        shard_key, entry_id, namespace, act, actor, origin, subject, session, seq, count, flags, created_at)
+    SELECT %(shard_key)s, %(entry_id)s::uuid, n.namespace, 'put', @named_actor(%(actor)s::text, n.user_id, a.subject),
+        %(origin)s::text, a.subject, @session_pseudonym(a.salt, %(session_key)s::uuid), n.seq, 1, %(flags)s::text[],
+        n.last_put_at
+    FROM moved n CROSS JOIN strandline.audit_subject a
+    WHERE a.shard_key = %(shard_key)s AND @is_recorded(n.namespace, %(level)s::text)
+    RETURNING entry_id
+)
+SELECT n.seq, EXISTS (SELECT FROM recorded) AS is_recorded FROM stored n
+
+-- name: put_many_recorded
+-- As put_many, with the acts in the audit trail; a message without an entry_id is left out where puts are recorded.
+-- params: messages json
+-- row: session_key text, seq bigint, is_recorded boolean
+-- repeatable
+WITH held AS (
+    SELECT g.*, t.next_seq, t.incarnation, t.namespace, t.user_id, a.subject, a.salt
+    FROM json_to_recordset(%(messages)s::json) AS g (
+        shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], sealed boolean,
+        entry_id uuid, level text, actor text, origin text, flags text[])
+    JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
+    LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
+    WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
+        AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
+        AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
+        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
+        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed)
+        AND CASE WHEN g.entry_id IS NULL THEN NOT @is_recorded(t.namespace, 'all') ELSE a.subject IS NOT NULL END
+    FOR NO KEY UPDATE OF t SKIP LOCKED
+), stored AS (
+    INSERT INTO strandline.message (
+        shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
+        answers, created_at, labels)
+    SELECT h.shard_key, h.session_key, h.next_seq, h.incarnation, h.id, h.role, h.tokens, h.bytes, h.digest,
+        h.envelope, h.metadata, h.calls, h.answers, coalesce(h.created_at, statement_timestamp()), h.labels
+    FROM held h
+    ON CONFLICT (shard_key, incarnation, id) DO NOTHING
+    RETURNING shard_key, session_key, seq, role, tokens, bytes
+), moved AS (
+    UPDATE strandline.session t SET
+        next_seq = t.next_seq + 1, window_tokens = t.window_tokens + n.tokens,
+        window_messages = t.window_messages + 1, window_bytes = t.window_bytes + n.bytes,
+        replan_at_tokens = CASE WHEN n.role IN ('user', 'tool') THEN 0 ELSE t.replan_at_tokens END,
+        last_put_at = statement_timestamp()
+    FROM stored n WHERE t.shard_key = n.shard_key AND t.session_key = n.session_key
+), recorded AS (
+    -- At most as many as one group has: to compare all with all takes no time that counts.
+    INSERT INTO strandline.audit_entry (
+        shard_key, entry_id, namespace, act, actor, origin, subject, session, seq, count, flags, created_at)
+    SELECT h.shard_key, h.entry_id, h.namespace, 'put', @named_actor(h.actor, h.user_id, h.subject), h.origin, h.subject,
+        @session_pseudonym(h.salt, h.session_key), n.seq, 1, coalesce(h.flags, '{}'), statement_timestamp()
+    FROM stored n JOIN held h ON h.session_key = n.session_key
+    WHERE h.entry_id IS NOT NULL AND @is_recorded(h.namespace, h.level)
+    RETURNING entry_id
+)
+SELECT n.session_key::text, n.seq, EXISTS (SELECT FROM recorded) AS is_recorded FROM stored n
+
+-- name: level_of_namespace
+-- The level of a namespace's trail.
+-- params: namespace text
+-- row: level text
+-- repeatable
+SELECT coalesce((SELECT l.level FROM strandline.audit_level l WHERE l.namespace = %(namespace)s), 'changes') AS level
+
+-- name: names_of_owner
+-- The names of an owner, from one of the sessions.
+-- params: shard_key uuid
+-- row: namespace text, user_id text?
+-- repeatable
+SELECT s.namespace, s.user_id FROM strandline.session s WHERE s.shard_key = %(shard_key)s LIMIT 1
+
+-- name: unsealed_namespaces
+-- Namespaces with acts that no seal covers yet.
+-- params: limit bigint
+-- row: namespace text
+-- repeatable
+SELECT e.namespace FROM strandline.audit_entry e GROUP BY e.namespace LIMIT %(limit)s
+
+-- name: open_chains
+-- Begin the chains of namespaces that have none yet.
+-- params: shard_keys uuid[], namespaces text[]
+-- repeatable
+INSERT INTO strandline.audit_chain (shard_key, namespace)
+SELECT n.shard_key, n.namespace FROM unnest(%(shard_keys)s::uuid[], %(namespaces)s::text[]) AS n (shard_key, namespace)
+WHERE NOT EXISTS (SELECT FROM strandline.audit_chain c WHERE c.shard_key = n.shard_key)
+ORDER BY n.shard_key
+ON CONFLICT DO NOTHING
+
+-- name: lock_chains
+-- Lock chains that are to be extended, without those that another sealer has.
+-- params: shard_keys uuid[]
+-- row: shard_key uuid
+SELECT c.shard_key FROM strandline.audit_chain c WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
+ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED
+
+-- name: chain_ends
+-- Where chains end: how many seals and entries each has, and the MAC of its last seal.
+-- params: shard_keys uuid[]
+-- row: namespace text, seals bigint, entries bigint, mac bytea?
+-- repeatable
+SELECT c.namespace, c.seals, c.entries, s.mac FROM strandline.audit_chain c
+LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
+WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
+
+-- name: take_unsealed
+-- Take acts of namespaces that no seal covers yet, whatever their time.
+-- params: namespaces text[], limit bigint
+-- row: entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?, seq bigint?,
+--     amount bigint?, detail text?, flags text[], created_at timestamptz
+WITH chosen AS MATERIALIZED (
+    SELECT e.shard_key, e.entry_id FROM strandline.audit_entry e WHERE e.namespace = ANY (%(namespaces)s::text[])
+    LIMIT %(limit)s
+)
+DELETE FROM strandline.audit_entry e USING chosen c WHERE e.shard_key = c.shard_key AND e.entry_id = c.entry_id
+RETURNING e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount, e.detail::text,
+    e.flags, e.created_at
+
+-- name: subject_salts
+-- The secrets of owners by their pseudonyms; none of one that was erased.
+-- params: subjects uuid[]
+-- row: subject uuid, salt bytea
+-- repeatable
+SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.subject = ANY (%(subjects)s::uuid[])
+
+-- name: add_seals
+-- The next seal of each chain.
+-- params: seals json
+INSERT INTO strandline.audit_seal (
+    shard_key, number, entries, entries_before, entry_ids, leaves, root, previous, key_id, mac, sealed_at)
+SELECT s.* FROM json_to_recordset(%(seals)s::json) AS s (
+    shard_key uuid, number bigint, entries integer, entries_before bigint, entry_ids uuid[], leaves bytea, root bytea,
+    previous bytea, key_id text, mac bytea, sealed_at timestamptz)
+
+-- name: add_sealed
+-- The acts that the new seals cover.
+-- params: entries json
+INSERT INTO strandline.audit_sealed (
+    shard_key, seal, place, entry_id, act, actor, origin, origin_digest, subject, session, seq, count, detail, flags,
+    created_at)
+SELECT e.* FROM json_to_recordset(%(entries)s::json) AS e (
+    shard_key uuid, seal bigint, place integer, entry_id uuid, act text, actor text, origin text, origin_digest bytea,
+    subject uuid, session uuid, seq bigint, count bigint, detail json, flags text[], created_at timestamptz)
+
+-- name: advance_chains
+-- The new ends of chains.
+-- params: shard_keys uuid[], seals bigint[], entries bigint[]
+UPDATE strandline.audit_chain c SET seals = n.seals, entries = n.entries
+FROM unnest(%(shard_keys)s::uuid[], %(seals)s::bigint[], %(entries)s::bigint[]) AS n (shard_key, seals, entries)
+WHERE c.shard_key = n.shard_key
+
+-- name: chain_of
+-- How long a namespace's chain is, and how much of it was pruned.
+-- params: shard_key uuid
+-- row: seals bigint, pruned_seals bigint, entries bigint
+-- repeatable
+SELECT c.seals, c.pruned_seals, c.entries FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s
+
+-- name: unsealed_of
+-- How many acts of a namespace no seal covers yet.
+-- params: namespace text
+-- row: entries bigint
+-- repeatable
+SELECT count(*) AS entries FROM strandline.audit_entry e WHERE e.namespace = %(namespace)s
+
+-- name: seals_after
+-- A page of a chain.
+-- params: shard_key uuid, after bigint, limit bigint
+-- row: number bigint, entries integer, entries_before bigint, entry_ids uuid[], leaves bytea, root bytea, previous bytea,
+--     key_id text, mac bytea, sealed_at timestamptz
+-- repeatable
+SELECT s.number, s.entries, s.entries_before, s.entry_ids, s.leaves, s.root, s.previous, s.key_id, s.mac, s.sealed_at
+FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number > %(after)s
+ORDER BY s.number LIMIT %(limit)s
+
+-- name: sealed_entries
+-- The acts that a range of seals covers, in their order.
+-- params: shard_key uuid, from_seal bigint, through_seal bigint
+-- row: seal bigint, place integer, entry_id uuid, act text, actor text?, origin text?, origin_digest bytea?, subject
+--     uuid?, session uuid?, seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz, salt bytea?
+-- repeatable
+SELECT e.seal, e.place, e.entry_id, e.act, e.actor, e.origin, e.origin_digest, e.subject, e.session, e.seq, e.count AS amount,
+    e.detail::text, e.flags, e.created_at, a.salt
+FROM strandline.audit_sealed e LEFT JOIN strandline.audit_subject a ON a.subject = e.subject
+WHERE e.shard_key = %(shard_key)s AND e.seal BETWEEN %(from_seal)s AND %(through_seal)s
+ORDER BY e.seal, e.place
+
+-- name: stray_sealed
+-- Acts under seals that do not exist.
+-- params: shard_key uuid, limit bigint
+-- row: seal bigint, place integer, entry_id uuid
+-- repeatable
+SELECT e.seal, e.place, e.entry_id FROM strandline.audit_sealed e
+WHERE e.shard_key = %(shard_key)s AND NOT EXISTS (
+    SELECT FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number = e.seal)
+ORDER BY e.seal, e.place LIMIT %(limit)s
+
+-- name: pruned_through
+-- Up to which seal the acts in the trail say that it was pruned.
+-- params: shard_key uuid
+-- row: through_seal bigint?
+-- repeatable
+SELECT max(a.through_seal) AS through_seal FROM (
+    SELECT (e.detail ->> 'through_seal')::bigint AS through_seal FROM strandline.audit_sealed e
+    WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
+    UNION ALL
+    SELECT (e.detail ->> 'through_seal')::bigint FROM strandline.audit_entry e
+    WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune') AS a
+
+-- name: set_audit_level
+-- Set the level of a namespace's trail.
+-- params: namespace text, level text
+INSERT INTO strandline.audit_level (namespace, level) VALUES (%(namespace)s, %(level)s)
+ON CONFLICT (namespace) DO UPDATE SET level = excluded.level, updated_at = excluded.updated_at
+
+-- name: audit_namespaces
+-- Namespaces with a level of their own or a chain, with what is known of both; in the order of their names.
+-- params: namespace text?
+-- row: namespace text, level text, seals bigint, pruned_seals bigint, entries bigint, mac bytea?, sealed_at timestamptz?
+-- repeatable
+SELECT coalesce(c.namespace, l.namespace) AS namespace, coalesce(l.level, 'changes') AS level,
+    coalesce(c.seals, 0) AS seals, coalesce(c.pruned_seals, 0) AS pruned_seals, coalesce(c.entries, 0) AS entries, s.mac,
+    s.sealed_at
+FROM strandline.audit_chain c
+FULL JOIN strandline.audit_level l ON l.namespace = c.namespace
+LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
+WHERE %(namespace)s::text IS NULL OR coalesce(c.namespace, l.namespace) = %(namespace)s::text
+ORDER BY 1
+
+-- name: list_acts
+-- Acts of a namespace, newest first, the unsealed ones included; each with the user that its pseudonym leads to. Filters
+-- that are NULL let all pass; before_at and before_id: only what is older than the last act of a page.
+-- params: shard_key uuid, namespace text, since timestamptz?, until timestamptz?, act text?, actor text?, subject uuid?,
+--     before_at timestamptz?, before_id uuid?, entry_id uuid?, limit bigint
+-- row: entry_id uuid, seal bigint?, place integer?, act text, actor text?, origin text?, subject uuid?, user_id text?,
+--     session uuid?, seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
+-- repeatable
+SELECT e.entry_id, e.seal, e.place, e.act, e.actor, e.origin, e.subject, a.user_id, e.session, e.seq, e.count AS amount, e.detail,
+    e.flags, e.created_at
+FROM (
+    (SELECT n.entry_id, n.seal, n.place, n.act, n.actor, n.origin, n.subject, n.session, n.seq, n.count,
+        n.detail::text, n.flags, n.created_at
+    FROM strandline.audit_sealed n
+    WHERE n.shard_key = %(shard_key)s AND @passes(n)
+    ORDER BY n.created_at DESC, n.entry_id DESC LIMIT %(limit)s)
+    UNION ALL
+    (SELECT n.entry_id, NULL::bigint, NULL::integer, n.act, n.actor, n.origin, n.subject, n.session, n.seq, n.count,
+        n.detail::text, n.flags, n.created_at
+    FROM strandline.audit_entry n
+    WHERE n.namespace = %(namespace)s AND @passes(n)
+    ORDER BY n.created_at DESC, n.entry_id DESC LIMIT %(limit)s)
+) AS e
+LEFT JOIN strandline.audit_subject a ON a.subject = e.subject
+ORDER BY e.created_at DESC, e.entry_id DESC LIMIT %(limit)s
+
+-- name: subject_of
+-- The pseudonym of an owner, and the secret of its sessions' pseudonyms.
+-- params: shard_key uuid
+-- row: subject uuid, salt bytea
+-- repeatable
+SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s
+
+-- name: lock_chain
+-- Lock a namespace's chain, with how long it is and how much of it was pruned.
+-- params: shard_key uuid
+-- row: seals bigint, pruned_seals bigint
+SELECT c.seals, c.pruned_seals FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s FOR NO KEY UPDATE
+
+-- name: prunable_through
+-- The last of the first seals, at most as many as given, that were all made before a time.
+-- params: shard_key uuid, before timestamptz, pruned_seals bigint, limit bigint
+-- row: number bigint?
+-- repeatable
+SELECT max(n.number) AS number FROM (
+    SELECT s.number, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old FROM strandline.audit_seal s
+    WHERE s.shard_key = %(shard_key)s AND s.number > %(pruned_seals)s ORDER BY s.number LIMIT %(limit)s) AS n
+WHERE n.is_old
+
+-- name: prune_entries
+-- Delete the acts of the seals up to a number.
+-- params: shard_key uuid, through_seal bigint
+-- row: entries bigint
+WITH gone AS (
+    DELETE FROM strandline.audit_sealed e WHERE e.shard_key = %(shard_key)s AND e.seal <= %(through_seal)s
+    RETURNING e.seal
+)
+SELECT count(*) AS entries FROM gone
+
+-- name: prune_seals
+-- Delete the seals before a number; that one stays, so that the next can be seen to follow it.
+-- params: shard_key uuid, through_seal bigint
+DELETE FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number < %(through_seal)s
+
+-- name: mark_pruned
+-- Note up to which seal a chain was pruned.
+-- params: shard_key uuid, through_seal bigint
+UPDATE strandline.audit_chain c SET pruned_seals = %(through_seal)s WHERE c.shard_key = %(shard_key)s
+
+-- name: forget_subject
+-- Destroy the mapping of an owner's pseudonym; no row if there was none.
+-- params: shard_key uuid
+-- row: subject uuid
+DELETE FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s RETURNING a.subject
+
+-- name: forget_unsealed_origins
+-- Take the origins out of an owner's acts that no seal covers yet.
+-- params: shard_key uuid, subject uuid
+-- row: entry_id uuid
+UPDATE strandline.audit_entry e SET origin = NULL
+WHERE e.shard_key = %(shard_key)s AND e.subject = %(subject)s AND e.origin IS NOT NULL
+RETURNING e.entry_id
+
+-- name: forget_sealed_origins
+-- Take the origins out of the sealed acts of an owner by the pseudonym; the seals cover their digests.
+-- params: chain_key uuid, subject uuid
+-- row: entry_id uuid
+UPDATE strandline.audit_sealed e SET origin = NULL
+WHERE e.shard_key = %(chain_key)s AND e.subject = %(subject)s AND e.origin IS NOT NULL
+RETURNING e.entry_id
+
+-- name: append_for_subject
+-- Append an act that concerns an owner by the pseudonym alone, whose mapping is gone; under the key of the chain.
+-- params: chain_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid, count bigint?,
+--     detail json?
+INSERT INTO strandline.audit_entry (
+    shard_key, entry_id, namespace, act, actor, origin, subject, count, detail, created_at)
+SELECT %(chain_key)s, %(entry_id)s, %(namespace)s, %(act)s::text, %(actor)s::text, %(origin)s::text, %(subject)s,
+    %(count)s::bigint, %(detail)s::json, statement_timestamp()
+WHERE @is_recorded(%(namespace)s::text, 'changes')
+
+-- name: commit_durably
+-- Have the commit of this transaction wait for the disk, whatever the connection's default is.
+-- row: setting text
+SELECT set_config('synchronous_commit', 'on', true) AS setting

@@ -1,0 +1,114 @@
+-- What a read may show of a session, by the retention of its namespace and its own: text that several statements share
+-- (derivations.sql says how it is used).  Where no act was ever recorded this is a look into two empty tables.
+
+-- fragment: retention_of(column, shard_key, session_key, namespace)
+-- A number of the retention that applies to a session: its own newest act, and its namespace's in what that leaves open;
+-- NULL: none.
+nullif(@own_or_common({column}, {shard_key}, {session_key}, {namespace}), 0)
+
+-- fragment: own_or_common(column, shard_key, session_key, namespace)
+-- The same of any column: what was set, as it was set.
+coalesce((
+        SELECT own.{column} FROM strandline.session_retention_act own
+        WHERE own.shard_key = {shard_key} AND own.session_key = {session_key} ORDER BY own.number DESC LIMIT 1), (
+        SELECT common.{column} FROM strandline.retention_act common
+        WHERE common.namespace = {namespace} ORDER BY common.number DESC LIMIT 1))
+
+-- fragment: is_expired(session, shard_key, session_key)
+-- Whether nobody put to a session for as long as it is kept: then all that it holds is past its time.
+({session}.next_seq > {session}.log_start_seq AND coalesce({session}.last_put_at + make_interval(secs => @retention_of(
+        ttl_seconds, {shard_key}, {session_key}, {session}.namespace)) <= statement_timestamp(), false))
+
+-- fragment: oldest(shard_key, session_key, namespace)
+-- The time from before which messages of a session are past their age.
+coalesce(statement_timestamp() - make_interval(secs => @retention_of(
+        max_age_seconds, {shard_key}, {session_key}, {namespace})), '-infinity')
+
+-- fragment: retained(shard_key, session_key)
+-- One row: where the log of a session begins, also with what is kept of lives that expired (log_from), where what a
+-- read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
+(SELECT coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq, kept.pinned_through,
+        CASE WHEN @is_expired(kept, {shard_key}, {session_key}) THEN kept.next_seq ELSE kept.log_start_seq END
+            AS shown_from,
+        @oldest({shard_key}, {session_key}, kept.namespace) AS oldest, @session_number({session_key}) AS important
+    FROM strandline.session kept WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
+
+-- fragment: is_shown(message)
+-- Whether a read may show a message, in a statement with the CTE ``retained``.
+({message}.seq >= (SELECT bounds.shown_from FROM retained bounds)
+        AND ({message}.created_at > (SELECT bounds.oldest FROM retained bounds)
+            OR {message}.seq <= (SELECT bounds.pinned_through FROM retained bounds))
+    OR {message}.labels @> ARRAY[(SELECT bounds.important FROM retained bounds)])
+
+-- fragment: is_visible(message, shard_key)
+-- The same of a message of any session of an owner; for single ones, such as the hits of a search.
+({message}.labels @> ARRAY[@session_number({message}.session_key)] OR EXISTS (
+        SELECT FROM strandline.session seen
+        WHERE seen.shard_key = {shard_key} AND seen.session_key = {message}.session_key
+            AND NOT @is_expired(seen, {shard_key}, {message}.session_key)
+            AND ({message}.seq BETWEEN seen.log_start_seq AND seen.pinned_through
+                OR {message}.created_at > @oldest({shard_key}, {message}.session_key, seen.namespace)))
+    AND NOT EXISTS (
+        SELECT FROM strandline.expired_life ended
+        WHERE ended.shard_key = {shard_key} AND ended.session_key = {message}.session_key
+            AND {message}.seq BETWEEN ended.from_seq AND ended.through_seq))
+
+-- fragment: is_shared_visible(message)
+-- The same of a copy in a shared scope, by the session that it is of, which lies under its owner's key.
+EXISTS (
+        SELECT FROM strandline.shared_session lent
+        JOIN strandline.session seen ON seen.shard_key = lent.owner_key AND seen.session_key = lent.session_key
+        WHERE lent.shard_key = {message}.shard_key AND lent.session_key = {message}.session_key
+            AND lent.incarnation = {message}.incarnation
+            AND NOT @is_expired(seen, seen.shard_key, seen.session_key)
+            AND {message}.created_at > @oldest(seen.shard_key, seen.session_key, seen.namespace)
+            AND NOT EXISTS (
+                SELECT FROM strandline.expired_life ended
+                WHERE ended.shard_key = seen.shard_key AND ended.session_key = seen.session_key
+                    AND {message}.seq BETWEEN ended.from_seq AND ended.through_seq))
+
+-- fragment: lives(due, shard_key)
+-- Whether the life of a session that due work belongs to has not ended by a reset: one that expired is still derived.
+(EXISTS (
+        SELECT FROM strandline.session living WHERE living.shard_key = {shard_key}
+            AND living.session_key = {due}.session_key AND living.incarnation = {due}.incarnation)
+    OR EXISTS (
+        SELECT FROM strandline.expired_life ended WHERE ended.shard_key = {shard_key}
+            AND ended.session_key = {due}.session_key AND ended.incarnation = {due}.incarnation))
+
+-- fragment: is_removed(shard_key, session_key, seq)
+-- Whether retention has taken a number out of a session's log; an important message may be left there.
+EXISTS (
+        SELECT FROM strandline.retention_step gone
+        WHERE gone.shard_key = {shard_key} AND gone.session_key = {session_key} AND gone.from_seq <= {seq}
+            AND gone.through_seq >= {seq} AND gone.state = 'removed')
+
+-- fragment: is_event_removed(event, shard_key)
+-- Whether all messages of an event were taken out of the log, but for important ones.
+(@is_removed({shard_key}, {event}.session_key, {event}.from_seq)
+    AND @is_removed({shard_key}, {event}.session_key, {event}.through_seq))
+
+-- fragment: has_removed(events, shard_key)
+-- Whether messages of any of some events were taken out of the log.
+EXISTS (
+        SELECT FROM strandline.flush_event parted
+        WHERE parted.shard_key = {shard_key} AND parted.event_id = ANY ({events})
+            AND (@is_removed({shard_key}, parted.session_key, parted.from_seq)
+                OR @is_removed({shard_key}, parted.session_key, parted.through_seq)))
+
+-- fragment: rows_digest(shard_key, session_key, from_seq, through_seq)
+-- A digest of the rows of a range, by which it is known that they are as they were.
+(SELECT md5(coalesce(string_agg(concat_ws(' ', part.seq, part.xmin, encode(part.digest, 'hex')), '|'
+        ORDER BY part.seq), ''))
+    FROM strandline.message part
+    WHERE part.shard_key = {shard_key} AND part.session_key = {session_key}
+        AND part.seq BETWEEN {from_seq} AND {through_seq})
+
+-- fragment: removed_messages(session, shard_key, session_key)
+-- How many messages of a session's log retention has taken out of it, less the important ones of lives that expired,
+-- which its history still shows.
+coalesce((
+        SELECT sum(CASE WHEN gone.from_seq >= {session}.log_start_seq THEN gone.removed
+            WHEN gone.from_seq >= {session}.first_kept THEN -cardinality(gone.kept_seqs) ELSE 0 END)
+        FROM strandline.retention_step gone
+        WHERE gone.shard_key = {shard_key} AND gone.session_key = {session_key} AND gone.state = 'removed'), 0)::bigint

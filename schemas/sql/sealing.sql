@@ -1,0 +1,185 @@
+-- Encryption: which namespaces seal their content, and the wrapped keys of their owners.
+
+-- name: find_data_keys
+-- The wrapped keys of an owner, and whether any namespace of this database is sealed; one row at least.
+-- params: shard_key uuid
+-- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!
+-- repeatable
+SELECT EXISTS (SELECT FROM strandline.encryption) AS is_in_use, k.number, k.namespace, k.kek_id, k.wrapped,
+    k.settled_at IS NOT NULL AS is_settled
+FROM (SELECT 1) AS one
+LEFT JOIN strandline.data_key k ON k.shard_key = %(shard_key)s
+ORDER BY k.number
+
+-- name: find_encryption
+-- How a namespace's content is sealed; no row if it is not.
+-- params: namespace text
+-- row: kek_id text, probe bytea, vectors text
+-- repeatable
+SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
+
+-- name: add_data_key
+-- Give an owner its first keys, unless another process has; an owner without any rows has nothing to be sealed.
+-- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
+-- repeatable
+INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped, settled_at)
+SELECT %(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s, CASE WHEN NOT EXISTS (
+        SELECT FROM strandline.session s WHERE s.shard_key = %(shard_key)s
+    ) AND NOT EXISTS (
+        SELECT FROM strandline.fact_event v WHERE v.shard_key = %(shard_key)s
+    ) AND NOT EXISTS (
+        SELECT FROM strandline.store_item i WHERE i.shard_key = %(shard_key)s
+    ) AND NOT EXISTS (
+        SELECT FROM strandline.shared_session h WHERE h.shard_key = %(shard_key)s
+    ) THEN clock_timestamp() END
+ON CONFLICT (shard_key, number) DO NOTHING
+
+-- name: enable_encryption
+-- Seal a namespace's content from now on; no row if it is already.
+-- params: namespace text, kek_id text, probe bytea, vectors text
+-- row: namespace text
+-- repeatable
+INSERT INTO strandline.encryption (namespace, kek_id, probe, vectors)
+VALUES (%(namespace)s, %(kek_id)s, %(probe)s, %(vectors)s)
+ON CONFLICT (namespace) DO NOTHING
+RETURNING namespace
+
+-- name: change_encryption
+-- Have a namespace's new owners wrapped by another key.
+-- params: namespace text, kek_id text, probe bytea
+-- repeatable
+UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = clock_timestamp()
+WHERE e.namespace = %(namespace)s
+
+-- name: sessions_to_seal
+-- The next sessions of a namespace, of whatever kind, by their names.
+-- params: namespace text, after_session text, limit bigint
+-- row: session_id text, user_id text?, owner_key uuid
+-- repeatable
+SELECT o.session_id, o.user_id, o.owner_key FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: fact_owners_to_seal
+-- The next owners of a namespace whom people gave facts.
+-- params: namespace text, after_owner uuid, limit bigint
+-- row: shard_key uuid
+-- repeatable
+SELECT f.shard_key FROM strandline.fact_owner f
+WHERE f.namespace = %(namespace)s AND f.shard_key > %(after_owner)s
+ORDER BY f.shard_key LIMIT %(limit)s
+
+-- name: seal_sessions
+-- From now on these sessions take sealed messages only; returns the scopes that they share with.
+-- params: shard_keys uuid[], session_keys uuid[]
+-- row: shared_key uuid?
+-- repeatable
+UPDATE strandline.session s SET sealed = true
+FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
+WHERE s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key AND NOT s.sealed
+RETURNING s.shared_key
+
+-- name: owners_without_keys
+-- Which of some owners have no keys yet.
+-- params: shard_keys uuid[]
+-- row: shard_key uuid
+-- repeatable
+SELECT wanted.shard_key FROM unnest(%(shard_keys)s::uuid[]) AS wanted (shard_key)
+WHERE NOT EXISTS (SELECT FROM strandline.data_key k WHERE k.shard_key = wanted.shard_key)
+
+-- name: unsettled_owners
+-- The next owners of a namespace with rows that may not be sealed under their newest data key, which has this number.
+-- params: namespace text, after_owner uuid, limit bigint
+-- row: shard_key uuid, number integer, age_seconds float8
+-- repeatable
+SELECT k.shard_key, max(k.number) AS number,
+    extract(epoch FROM clock_timestamp() - max(k.created_at))::float8 AS age_seconds
+FROM strandline.data_key k
+WHERE k.namespace = %(namespace)s AND k.settled_at IS NULL AND k.shard_key > %(after_owner)s
+GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
+
+-- name: settle_owner
+-- All of an owner's rows are sealed under this data key, or were when another process gave it a newer one.
+-- params: shard_key uuid, number integer
+-- repeatable
+UPDATE strandline.data_key k SET settled_at = clock_timestamp()
+WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS NULL
+
+-- name: retire_data_keys
+-- Delete the data keys of an owner before this one, under which nothing is sealed any more; unless something of the
+-- owner is in an archive, which is kept as it was sealed.
+-- params: shard_key uuid, number integer
+-- row: number integer
+-- repeatable
+DELETE FROM strandline.data_key k WHERE k.shard_key = %(shard_key)s AND k.number < %(number)s
+    AND NOT EXISTS (
+        SELECT FROM strandline.retention_step g WHERE g.shard_key = %(shard_key)s AND g.object_name IS NOT NULL)
+RETURNING k.number
+
+-- name: owners_with_old_keys
+-- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds.
+-- params: namespace text, after_owner uuid, settled_seconds float8, limit bigint
+-- row: shard_key uuid, number integer
+-- repeatable
+SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
+WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
+GROUP BY k.shard_key
+HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL)
+    AND max(k.settled_at) < clock_timestamp() - make_interval(secs => %(settled_seconds)s)
+ORDER BY k.shard_key LIMIT %(limit)s
+
+-- name: keys_of_namespace
+-- The next data keys of a namespace.
+-- params: namespace text, after_owner uuid, after_number integer, limit bigint
+-- row: shard_key uuid, number integer, kek_id text, wrapped bytea, is_newest boolean, is_settled boolean
+-- repeatable
+SELECT k.shard_key, k.number, k.kek_id, k.wrapped, NOT EXISTS (
+        SELECT FROM strandline.data_key n WHERE n.shard_key = k.shard_key AND n.number > k.number) AS is_newest,
+    k.settled_at IS NOT NULL AS is_settled
+FROM strandline.data_key k
+WHERE k.namespace = %(namespace)s AND (k.shard_key, k.number) > (%(after_owner)s, %(after_number)s)
+ORDER BY k.shard_key, k.number LIMIT %(limit)s
+
+-- name: rewrap_data_key
+-- Store a data key as another key wraps it, if it is still wrapped by the one before.
+-- params: shard_key uuid, number integer, kek_id text, wrapped bytea, old_kek_id text
+-- repeatable
+UPDATE strandline.data_key k SET kek_id = %(kek_id)s, wrapped = %(wrapped)s
+WHERE k.shard_key = %(shard_key)s AND k.number = %(number)s AND k.kek_id = %(old_kek_id)s
+
+-- name: add_next_data_key
+-- Give an owner a further data key, unless another process has.
+-- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea
+-- repeatable
+INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
+VALUES (%(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s)
+ON CONFLICT (shard_key, number) DO NOTHING
+
+-- name: encryption_status
+-- How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these have rows that
+-- may not be sealed under their newest one, and how many keys are old.
+-- params: namespace text?
+-- row: namespace text, kek_id text, vectors text, enabled_at timestamptz, owners bigint, unsettled bigint, old_keys
+--     bigint
+SELECT e.namespace, e.kek_id, e.vectors, e.enabled_at, counted.owners, counted.unsettled, counted.old_keys
+FROM strandline.encryption e
+CROSS JOIN LATERAL (
+    SELECT count(DISTINCT k.shard_key) AS owners,
+        count(DISTINCT k.shard_key) FILTER (WHERE k.settled_at IS NULL) AS unsettled,
+        count(*) - count(DISTINCT k.shard_key) AS old_keys
+    FROM strandline.data_key k WHERE k.namespace = e.namespace) AS counted
+WHERE e.namespace = coalesce(%(namespace)s, e.namespace)
+ORDER BY e.namespace
+
+-- name: keks_in_use
+-- Which keys wrap data keys, or are to wrap those of new owners, in which namespaces.
+-- params: namespace text?
+-- row: kek_id text, namespace text, data_keys bigint
+SELECT used.kek_id, used.namespace, sum(used.data_keys)::bigint AS data_keys
+FROM (
+    SELECT k.kek_id, k.namespace, count(*) AS data_keys FROM strandline.data_key k
+    WHERE k.namespace = coalesce(%(namespace)s, k.namespace) GROUP BY k.kek_id, k.namespace
+    UNION ALL
+    SELECT e.kek_id, e.namespace, 0 FROM strandline.encryption e
+    WHERE e.namespace = coalesce(%(namespace)s, e.namespace)) AS used
+GROUP BY used.kek_id, used.namespace ORDER BY used.kek_id, used.namespace

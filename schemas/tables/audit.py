@@ -1,0 +1,114 @@
+"""The tables of the audit trail: what was appended, the sealed chain, and the pseudonyms in both."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    CheckConstraint,
+    Column,
+    Index,
+    Integer,
+    LargeBinary,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+
+from strandline.schemas.tables.base import key, metadata, moment, personal
+
+audit_level = Table(
+    "audit_level",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("level", Text, nullable=False),
+    moment("updated_at", default=True),
+    CheckConstraint("level IN ('off', 'changes', 'all')", name="level"),
+    comment="The level of a namespace's audit trail; a namespace without a row has 'changes'",
+)
+
+audit_subject = Table(
+    "audit_subject",
+    metadata,
+    key("shard_key"),
+    Column("subject", Uuid, nullable=False),
+    Column("salt", LargeBinary, nullable=False),
+    Column("namespace", Text(collation="C"), nullable=False),
+    personal("user_id", Text),
+    Index("audit_subject_by_subject", "subject"),
+    comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+)
+
+audit_entry = Table(
+    "audit_entry",
+    metadata,
+    key("shard_key"),
+    key("entry_id"),
+    Column("namespace", Text(collation="C"), nullable=False),
+    Column("act", Text, nullable=False),
+    personal("actor", Text),
+    personal("origin", Text),
+    Column("subject", Uuid),
+    Column("session", Uuid),
+    Column("seq", BigInteger),
+    Column("count", BigInteger),
+    Column("detail", JSON),
+    Column("flags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    moment("created_at", default=True),
+    comment="Acts that no seal covers yet, under the key of whom they concern, until the sealer takes them",
+)
+
+audit_chain = Table(
+    "audit_chain",
+    metadata,
+    key("shard_key"),
+    Column("namespace", Text(collation="C"), nullable=False),
+    Column("seals", BigInteger, nullable=False, server_default="0"),
+    Column("pruned_seals", BigInteger, nullable=False, server_default="0"),
+    Column("entries", BigInteger, nullable=False, server_default="0"),
+    CheckConstraint("pruned_seals BETWEEN 0 AND seals", name="pruned"),
+    comment="A namespace's chain: how many seals it has; the row that sealers lock",
+)
+
+audit_seal = Table(
+    "audit_seal",
+    metadata,
+    key("shard_key"),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("entries", Integer, nullable=False),
+    Column("entries_before", BigInteger, nullable=False),
+    Column("entry_ids", ARRAY(Uuid), nullable=False),
+    Column("leaves", LargeBinary, nullable=False),
+    Column("root", LargeBinary, nullable=False),
+    Column("previous", LargeBinary, nullable=False),
+    Column("key_id", Text, nullable=False),
+    Column("mac", LargeBinary, nullable=False),
+    moment("sealed_at"),
+    CheckConstraint("entries >= 1 AND cardinality(entry_ids) = entries", name="entries"),
+    comment="A link of a namespace's chain: the Merkle root of its entries, with a MAC over the link before",
+)
+
+audit_sealed = Table(
+    "audit_sealed",
+    metadata,
+    key("shard_key"),
+    Column("seal", BigInteger, primary_key=True, autoincrement=False),
+    Column("place", Integer, primary_key=True, autoincrement=False),
+    Column("entry_id", Uuid, nullable=False),
+    Column("act", Text, nullable=False),
+    personal("actor", Text),
+    personal("origin", Text),
+    Column("origin_digest", LargeBinary),
+    Column("subject", Uuid),
+    Column("session", Uuid),
+    Column("seq", BigInteger),
+    Column("count", BigInteger),
+    Column("detail", JSON),
+    Column("flags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
+    moment("created_at"),
+    Index("audit_sealed_by_entry", "shard_key", "entry_id"),
+    Index("audit_sealed_by_subject", "shard_key", "subject", postgresql_where=text("subject IS NOT NULL")),
+    comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
+)

@@ -1,0 +1,149 @@
+"""The tables of retention: its policies, what has left the log, and how far the runs are."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    BigInteger,
+    Boolean,
+    CheckConstraint,
+    Column,
+    Identity,
+    Index,
+    Integer,
+    Table,
+    Text,
+    Uuid,
+    text,
+)
+from sqlalchemy.dialects.postgresql import JSONB
+
+from strandline.schemas.tables.base import key, metadata, moment, personal
+
+STEP_STATES = ("planned", "archived", "read_back", "removed")
+
+retention_act = Table(
+    "retention_act",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("ttl_seconds", BigInteger),
+    Column("max_age_seconds", BigInteger),
+    Column("max_messages", BigInteger),
+    Column("forget_facts", Boolean),
+    Column("archive", Text),
+    # Ages of what grows beside the log, in seconds by name.
+    Column("ages", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    personal("actor", Text),
+    moment("created_at", default=True),
+    CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
+    comment="Numbered acts on retention in a namespace; none is changed, and the newest one applies",
+)
+
+session_retention_act = Table(
+    "session_retention_act",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("number", BigInteger, primary_key=True, autoincrement=False),
+    Column("ttl_seconds", BigInteger),
+    Column("max_age_seconds", BigInteger),
+    Column("max_messages", BigInteger),
+    Column("forget_facts", Boolean),
+    Column("archive", Text),
+    personal("actor", Text),
+    moment("created_at", default=True),
+    CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),
+    comment="The same of one session; what an act leaves open is as its namespace's act says",
+)
+
+expired_life = Table(
+    "expired_life",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    key("incarnation"),
+    Column("from_seq", BigInteger, nullable=False),
+    Column("through_seq", BigInteger, nullable=False),
+    Column("pinned_through", BigInteger, nullable=False),
+    Column("flushed_through", BigInteger, nullable=False),
+    moment("expired_at", default=True),
+    moment("removed_at", nullable=True),
+    Index("expired_life_waiting", "shard_key", "session_key", postgresql_where=text("removed_at IS NULL")),
+    comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+)
+
+retention_step = Table(
+    "retention_step",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("from_seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("through_seq", BigInteger, nullable=False),
+    Column("step_id", Uuid, nullable=False),
+    Column("incarnation", Uuid, nullable=False),
+    Column("cause", Text, nullable=False),
+    Column("state", Text, nullable=False, server_default="planned"),
+    Column("forget_facts", Boolean, nullable=False, server_default=text("false")),
+    Column("archive", Text),
+    # Of the object in the archive: its name, a digest of its bytes, and one of the rows that it was made of.
+    Column("object_name", Text),
+    Column("object_digest", Text),
+    Column("rows_digest", Text),
+    Column("messages", Integer, nullable=False, server_default="0"),
+    Column("removed", Integer, nullable=False, server_default="0"),
+    Column("kept_seqs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
+    Column("attempts", Integer, nullable=False, server_default="0"),
+    Column("last_error", Text),
+    moment("planned_at", default=True),
+    moment("attempted_at", nullable=True),
+    moment("archived_at", nullable=True),
+    moment("read_back_at", nullable=True),
+    moment("removed_at", nullable=True),
+    Index(
+        "retention_step_open",
+        "shard_key",
+        "session_key",
+        unique=True,
+        postgresql_where=text("state <> 'removed'"),
+    ),
+    CheckConstraint(f"state IN ({', '.join(map(repr, STEP_STATES))})", name="state"),
+    CheckConstraint("cause IN ('ttl', 'age', 'number')", name="cause"),
+    CheckConstraint("through_seq >= from_seq", name="range"),
+    CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
+    comment="Ranges of messages on their way out of the log, and those that left it: where they are archived",
+)
+
+retention_run = Table(
+    "retention_run",
+    metadata,
+    Column("run_id", Integer, Identity(always=True), primary_key=True),
+    Column("namespace", Text(collation="C")),
+    Column("state", Text, nullable=False, server_default="running"),
+    # Sessions are gone through in the order of their keys.
+    Column("position_shard", Uuid),
+    Column("position_session", Uuid),
+    Column("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    moment("started_at", default=True),
+    moment("updated_at", default=True),
+    moment("ended_at", nullable=True),
+    CheckConstraint("state IN ('running', 'done')", name="state"),
+    comment="Each pass over all sessions: how far it is, and what it did",
+)
+
+archived_input = Table(
+    "archived_input",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    Column("seq", BigInteger, primary_key=True, autoincrement=False),
+    Column("generation_id", Integer, primary_key=True, autoincrement=False),
+    personal("id", Text, nullable=False),
+    Column("role", Text, nullable=False),
+    Column("tokens", Integer, nullable=False),
+    personal("envelope", JSON, nullable=False),
+    personal("metadata", JSON),
+    moment("created_at"),
+    comment="Messages from the archive that a new derivation is made of; no read shows them",
+)

@@ -1,0 +1,38 @@
+"""The tables of encryption: which namespaces seal their content, and the wrapped keys of each owner."""
+
+from __future__ import annotations
+
+from sqlalchemy import CheckConstraint, Column, Index, Integer, LargeBinary, Table, Text, text
+
+from strandline.schemas.tables.base import key, metadata, moment
+
+encryption = Table(
+    "encryption",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("kek_id", Text, nullable=False),
+    # Something that the key has wrapped, by which another key of the same id is known.
+    Column("probe", LargeBinary, nullable=False),
+    Column("vectors", Text, nullable=False),
+    moment("enabled_at", default=True),
+    moment("changed_at", default=True),
+    CheckConstraint("vectors IN ('clear', 'off')", name="vectors"),
+    comment="The namespaces whose content is sealed, and the key that wraps the keys of their owners",
+)
+
+data_key = Table(
+    "data_key",
+    metadata,
+    key("shard_key"),
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("namespace", Text(collation="C"), nullable=False),
+    Column("kek_id", Text, nullable=False),
+    Column("wrapped", LargeBinary, nullable=False),
+    moment("created_at", default=True),
+    moment("settled_at", nullable=True),
+    Index("data_key_by_namespace", "namespace", "shard_key", "number"),
+    Index("data_key_unsettled", "namespace", "shard_key", postgresql_where=text("settled_at IS NULL")),
+    Index("data_key_by_kek", "kek_id", "shard_key", "number"),
+    CheckConstraint("number >= 1", name="number"),
+    comment="Wrapped keys of owners: a data key, by its number, with the search key, which stays the same",
+)

@@ -1,0 +1,70 @@
+"""Who acts, and from where: a context variable that travels with every call.
+
+``acting`` sets it for a block, as an HTTP service does for a request.  As with every context variable, a task
+and ``asyncio.to_thread`` begin with a copy of their creator's, and a bare thread begins without one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
+from dataclasses import dataclass
+
+from strandline.schemas.values.identity import check_name
+
+WORKER = "worker"
+"""The actor of what workers do by themselves."""
+
+
+@dataclass(frozen=True, slots=True)
+class Acting:
+    """Who acts, and from where, as the audit trail records it.
+
+    Attributes:
+        actor: the person, the service or the key; None if nobody was named.
+        origin: the place that the act comes from, as an address of the client; None if none was named.
+    """
+
+    actor: str | None = None
+    origin: str | None = None
+
+
+_NOBODY = Acting()
+_acting: ContextVar[Acting] = ContextVar("strandline_acting", default=_NOBODY)
+
+
+@contextmanager
+def acting(*, actor: str | None = None, origin: str | None = None) -> Iterator[Acting]:
+    """Name who does what the block does, and from where; inside of another one, what is not given stays.
+
+    The audit trail records both with each act.  Methods with an argument ``actor`` take it as the default.
+    An actor that is the id of the very user whose memory is concerned is recorded as that user's pseudonym.
+
+    Args:
+        actor: the person, the service or the key, up to 512 bytes.
+        origin: where the act comes from, such as the client's address, up to 512 bytes.
+
+    Raises:
+        InvalidMessageError: one of them is empty, too long, or holds NUL or a lone surrogate.
+    """
+    outer = _acting.get()
+    inner = Acting(
+        outer.actor if actor is None else check_name("actor", actor),
+        outer.origin if origin is None else check_name("origin", origin),
+    )
+    token = _acting.set(inner)
+    try:
+        yield inner
+    finally:
+        _acting.reset(token)
+
+
+def current_acting() -> Acting:
+    """Who acts here, and from where."""
+    return _acting.get()
+
+
+def actor_or_current(actor: str | None) -> str | None:
+    """The given actor, or the one of the block around; raises InvalidMessageError if it is not a name."""
+    return _acting.get().actor if actor is None else check_name("actor", actor)

@@ -1,0 +1,137 @@
+"""Retention: what a namespace or a session keeps for how long, as numbered acts record it."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass, fields
+from typing import Any
+from urllib.parse import urlsplit
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.stored_text import check_text
+
+MAX_SECONDS = 100 * 366 * 86_400
+MAX_MESSAGES = 2**40
+MAX_ARCHIVE_CHARACTERS = 1_000
+HANDLER = "handler"
+ARCHIVE_SCHEMES = ("file", "s3", "gs", HANDLER)
+
+# The ages of what grows beside the log, by field.
+AGES = ("answers_seconds", "calls_seconds", "traces_seconds", "ended_facts_seconds")
+
+
+@dataclass(frozen=True, slots=True)
+class Retention:
+    """What is kept for how long.  None leaves it to the level above; of a namespace: everything is kept.
+
+    Attributes:
+        ttl_seconds: a session ends so long after its last put, with all that it holds; 0: never.
+        max_age_seconds: a message leaves so long after its ``created_at``; 0: never.
+        max_messages: how many of a session's newest messages stay; 0: all.
+        forget_facts: whether facts lose what a message gave them when it leaves; default: they outlive it.
+        archive: where messages go before they are removed: a URL (``file:///…``, ``s3://bucket/prefix``,
+            ``gs://bucket/prefix``) or ``handler:NAME``; "": they are removed without.
+        answers_seconds: how long models' answers are kept after their batch has ended; 0: for ever.
+        calls_seconds: the same of the ledger of model calls.
+        traces_seconds: how long what a person took away is recognised when it is derived again.
+        ended_facts_seconds: how long facts are kept that ended because of others.
+    """
+
+    ttl_seconds: int | None = None
+    max_age_seconds: int | None = None
+    max_messages: int | None = None
+    forget_facts: bool | None = None
+    archive: str | None = None
+    answers_seconds: int | None = None
+    calls_seconds: int | None = None
+    traces_seconds: int | None = None
+    ended_facts_seconds: int | None = None
+
+    def check(self, *, of_session: bool = False) -> Retention:
+        """The same, if it can be stored.
+
+        Raises:
+            InvalidMessageError: naming the field that cannot be used.
+        """
+        bounds = dict.fromkeys(("ttl_seconds", "max_age_seconds", *AGES), MAX_SECONDS)
+        for name, highest in {**bounds, "max_messages": MAX_MESSAGES}.items():
+            _check_number(name, getattr(self, name), highest)
+        for name in AGES if of_session else ():
+            if getattr(self, name) is not None:
+                raise InvalidMessageError(name, "applies to a whole namespace; set it for the namespace")
+        if not isinstance(self.forget_facts, bool | None):
+            raise InvalidMessageError("forget_facts", "must be True, False, or None for the level above")
+        if self.archive is not None:
+            check_archive(self.archive)
+        return self
+
+    def within(self, above: Retention) -> Retention:
+        """This one, with what it leaves open as the level above has it."""
+        return Retention(
+            **{
+                field.name: getattr(above, field.name) if (own := getattr(self, field.name)) is None else own
+                for field in fields(self)
+            }
+        )
+
+    @property
+    def ages_json(self) -> str:
+        """The ages of what grows beside the log, as an act stores them."""
+        return json.dumps({name: value for name in AGES if (value := getattr(self, name)) is not None})
+
+    def to_json(self) -> str:
+        """What it says, for people and logs."""
+        return json.dumps({name: value for name, value in asdict(self).items() if value is not None})
+
+
+def retention_from(row: Any, ages: str = "{}") -> Retention:
+    """Read an act; ages of a newer release are left out."""
+    stored: dict[str, int] = json.loads(ages)
+    return Retention(
+        ttl_seconds=row.ttl_seconds,
+        max_age_seconds=row.max_age_seconds,
+        max_messages=row.max_messages,
+        forget_facts=row.forget_facts,
+        archive=row.archive,
+        **{name: stored[name] for name in AGES if name in stored},
+    )
+
+
+def check_archive(archive: object) -> str:
+    """An archive's name as an act stores it.
+
+    Raises:
+        InvalidMessageError: it is none of the kinds there are, or holds a password.
+    """
+    check_text("archive", archive)
+    text = str(archive)
+    if not text:
+        return text
+    if len(text) > MAX_ARCHIVE_CHARACTERS:
+        raise InvalidMessageError("archive", f"is longer than {MAX_ARCHIVE_CHARACTERS:,} characters")
+    scheme, colon, rest = text.partition(":")
+    if scheme not in ARCHIVE_SCHEMES or not colon or not rest.strip("/"):
+        raise InvalidMessageError(
+            "archive",
+            "must be file:///FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX, handler:NAME, or empty for none",
+        )
+    if scheme == HANDLER:
+        return text
+    parts = urlsplit(text)
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise InvalidMessageError(
+            "archive",
+            "must hold no credentials and no options: these belong in the workers' environment (AWS_…)",
+        )
+    if scheme == "file" and (parts.netloc or not parts.path.startswith("/")):
+        raise InvalidMessageError("archive", "must name a folder from the root: file:///FOLDER")
+    return text
+
+
+def _check_number(name: str, value: object, highest: int) -> None:
+    if value is None:
+        return
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value <= highest:
+        raise InvalidMessageError(
+            name, f"must be a whole number from 0 (never) to {highest:,}, or None for the level above"
+        )

@@ -1,0 +1,262 @@
+"""``strandline audit``: who did what, what is recorded, and the proof that nothing of it was changed."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Sequence
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import click
+
+from strandline.audit import Audit
+from strandline.cli.audit.listing import export_command, in_utc, list_command, show_command
+from strandline.cli.audit.opening import opened_audit
+from strandline.cli.audit.reports import (
+    AnchorReport,
+    LevelReport,
+    LevelsReport,
+    PruningReport,
+    TrailsReport,
+    report_anchor,
+    report_trail,
+)
+from strandline.cli.servers.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.pipelines.audit.anchors import Anchor, read_anchors
+from strandline.pipelines.audit.keys import keys_of
+from strandline.pipelines.audit.listing import audited_namespaces
+from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.acts import LEVELS, AuditLevel
+
+
+@click.group("audit")
+def command() -> None:
+    """Who did what, from where and when: list it, prove that nothing was changed, set what is recorded."""
+
+
+command.add_command(list_command)
+command.add_command(show_command)
+command.add_command(export_command)
+
+
+@command.command("level", short_help="Show or set what is recorded.")
+@click.argument("level", required=False, type=click.Choice(LEVELS))
+@click.option(
+    "--namespace", metavar="NAME", help="The namespace; to set a level, `default` if none is given."
+)
+@as_json
+@json_schema_option
+@target_options
+def level_command(
+    level: AuditLevel | None, namespace: str | None, as_json: bool, json_schema: bool, **target: Any
+) -> int:
+    """Show the level of a namespace, or of all that have one or a trail; with LEVEL, set it.
+
+    `changes`, the default, records what alters memory or takes it away; `all` also puts and reads; `off`
+    nothing. A change holds for puts and changes at once, for reads within five seconds, and is recorded.
+    """
+    if json_schema:
+        print_schema(LevelsReport)
+        return 0
+    settings = settings_from(**target)
+    if level is not None:
+        with opened_audit(settings, namespace or "default") as audit:
+            is_new = audit.set_level(level)
+        if not as_json:
+            say(f"{audit.namespace}: {level}" if is_new else f"{audit.namespace}: {level} already")
+            return 0
+    with opened_database(settings) as database:
+        reports = _levels(database, namespace)
+    if as_json:
+        print_json(LevelsReport(namespaces=reports))
+        return 0
+    for one in reports:
+        chain = f"{quantity(one.entries, 'entry', 'entries')} in {quantity(one.seals, 'seal')}"
+        pruned = f", {one.pruned_seals:,} of these pruned" if one.pruned_seals else ""
+        say(f"{one.namespace}: {one.level}; {chain}{pruned}")
+    if not reports:
+        say("every namespace has the level `changes`, and nothing is sealed yet")
+    return 0
+
+
+@command.command("verify", short_help="Prove that sealed entries are as they were sealed.")
+@click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
+@click.option(
+    "--anchors",
+    "anchor_file",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="Anchors kept outside (`audit anchors --json`): the chain has to hold each of them.",
+)
+@as_json
+@json_schema_option
+@target_options
+def verify_command(
+    namespace: str | None, anchor_file: Path | None, as_json: bool, json_schema: bool, **target: Any
+) -> int:
+    """Verify the trail, and name each entry that was changed, removed, inserted or put at another place.
+
+    Exits with 1 if something was found. It proves nothing about entries that no seal covers yet (those of
+    the last second or so), nor that an act that was recorded was done. Whoever has the key of the seals and
+    may write to the tables can make the chain again: only anchors that were kept outside show that, or that
+    the end of the chain was cut off.
+    """
+    if json_schema:
+        print_schema(TrailsReport)
+        return 0
+    settings = settings_from(**target)
+    anchors = [] if anchor_file is None else _read_anchor_file(anchor_file)
+    with opened_database(settings) as database:
+        results = [
+            database.run(verify_trail(name, keys_of(settings), [a for a in anchors if a.namespace == name]))
+            for name in _names(database, namespace, anchors)
+        ]
+    if as_json:
+        print_json(TrailsReport(trails=[report_trail(result) for result in results]))
+    else:
+        _print_results(results, settings, anchor_file)
+    return 0 if all(result.is_sound for result in results) else 1
+
+
+@command.command("anchors", short_help="Print the ends of the chains, to be kept outside.")
+@click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
+@as_json
+@json_schema_option
+@target_options
+def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
+    """Print the end of each chain, a line each; with --json as `audit verify --anchors` reads them.
+
+    Keep them where who may write to the database cannot: a chain that was made again, or cut off, does not
+    hold them. STRANDLINE_AUDIT_ANCHORS_FILE has workers append them to a file by themselves.
+    """
+    if json_schema:
+        print_schema(AnchorReport)
+        return 0
+    with opened_database(settings_from(**target)) as database:
+        rows = database.run(audited_namespaces(namespace))
+    for row in rows:
+        if row.mac is not None and row.sealed_at is not None:
+            anchor = Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
+            if as_json:
+                sys.stdout.write(report_anchor(anchor).model_dump_json() + "\n")
+            else:
+                time = f"{anchor.sealed_at:%Y-%m-%d %H:%M:%S}"
+                say(f"{anchor.namespace}: seal {anchor.seal} of {time}, {anchor.mac}")
+    return 0
+
+
+@command.command("prune", short_help="Delete old entries, in whole seals.")
+@namespace_option
+@click.option(
+    "--before", type=click.DateTime(), required=True, metavar="TIME", help="What was sealed before (UTC)."
+)
+@click.option("--yes", is_flag=True, help="Delete them; without --yes, only say what this does.")
+@as_json
+@json_schema_option
+@target_options
+def prune_command(
+    namespace: str, before: datetime, yes: bool, as_json: bool, json_schema: bool, **target: Any
+) -> int:
+    """Delete the entries of all seals that were made before a time, from the beginning of the chain.
+
+    What is left can still be verified: the last pruned seal stays, without its entries. The pruning is
+    itself an act in the trail.
+    """
+    if json_schema:
+        print_schema(PruningReport)
+        return 0
+    moment = in_utc(before)
+    if not yes:
+        say(f"{namespace}: would delete what was sealed before {moment}; add --yes to do it")
+        return 0
+    with opened_audit(settings_from(**target), namespace) as audit:
+        done = _prune(audit, moment)
+    if as_json:
+        print_json(done)
+    else:
+        entries = quantity(done.entries, "entry", "entries")
+        say(f"{namespace}: deleted {entries}, up to seal {done.through_seal}")
+    return 0
+
+
+def _prune(audit: Audit, before: datetime | None) -> PruningReport:
+    assert before is not None, "the option is required"  # noqa: S101
+    done = audit.prune(before)
+    return PruningReport(namespace=audit.namespace, entries=done.entries, through_seal=done.through_seal)
+
+
+def _levels(database: Database, namespace: str | None) -> list[LevelReport]:
+    return [
+        LevelReport(
+            namespace=row.namespace,
+            level=row.level,
+            seals=row.seals,
+            pruned_seals=row.pruned_seals,
+            entries=row.entries,
+        )
+        for row in database.run(audited_namespaces(namespace))
+    ]
+
+
+def _names(database: Database, namespace: str | None, anchors: Sequence[Anchor]) -> list[str]:
+    """The namespaces to verify; of one whose whole chain is gone, only an anchor tells."""
+    if namespace is not None:
+        return [namespace]
+    known = {row.namespace for row in database.run(audited_namespaces())}
+    return sorted(known | {anchor.namespace for anchor in anchors})
+
+
+def _read_anchor_file(path: Path) -> list[Anchor]:
+    try:
+        return read_anchors(path.read_text(encoding="utf-8").splitlines(), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigurationError(f"{path} cannot be read: {type(error).__name__}.") from None
+
+
+def _print_results(
+    results: Sequence[TrailVerification], settings: Settings, anchor_file: Path | None
+) -> None:
+    for result in results:
+        say(_summary(result))
+        say(*(f"  {_place(one.seal, one.place)}: {one.sentence}" for one in result.findings))
+    if not results:
+        say("no namespace has a trail yet")
+    if any(result.unkeyed_seals for result in results):
+        say(
+            "seals without a key prove little: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE",
+            err=True,
+        )
+    if anchor_file is None and results and settings.audit_anchors_file is None:
+        say(
+            "no anchors were compared: that the end of a chain was not cut off is not proven"
+            " (`strandline audit anchors`)",
+            err=True,
+        )
+
+
+def _summary(result: TrailVerification) -> str:
+    state = "sound" if result.is_sound else quantity(len(result.findings), "finding")
+    extent = f"{quantity(result.entries, 'entry', 'entries')} in {quantity(result.seals, 'seal')}"
+    more = [
+        f"{result.pruned_seals:,} seals pruned before" if result.pruned_seals else "",
+        f"{quantity(result.anchors, 'anchor')} held" if result.anchors else "",
+        f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
+    ]
+    return ", ".join([f"{result.namespace}: {state}; {extent}", *(part for part in more if part)])
+
+
+def _place(seal: int | None, place: int | None) -> str:
+    return f"seal {seal}" if place is None else f"seal {seal}, place {place}"

@@ -1,0 +1,177 @@
+"""``strandline audit list``, ``show`` and ``export``: what was done, newest first."""
+
+from __future__ import annotations
+
+import sys
+from datetime import UTC, datetime
+from typing import Any
+
+import click
+
+from strandline.cli.audit.opening import opened_audit
+from strandline.cli.audit.reports import ActReport, ActsReport, report_act
+from strandline.cli.servers.options import (
+    as_json,
+    json_schema_option,
+    namespace_option,
+    settings_from,
+    target_options,
+)
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.pipelines.audit.listing import AuditedAct
+from strandline.schemas.display.shown_text import json_shown, quantity, quote
+from strandline.schemas.errors import NotFoundError
+from strandline.schemas.values.acts import ACTS
+
+_TIME = click.DateTime()
+
+
+def in_utc(moment: datetime | None) -> datetime | None:
+    """A time of an option, which is given in UTC."""
+    return None if moment is None else moment.replace(tzinfo=UTC)
+
+
+@click.command("list", short_help="List acts, newest first.")
+@namespace_option
+@click.option("--since", type=_TIME, metavar="TIME", help="Only acts from this time on (UTC).")
+@click.option("--until", type=_TIME, metavar="TIME", help="Only acts up to this time (UTC).")
+@click.option(
+    "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
+)
+@click.option("--actor", metavar="NAME", help="Only what this actor did.")
+@click.option("--user", metavar="ID", help="Only what concerns this user; nothing after an erasure.")
+@click.option(
+    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of results."
+)
+@click.option("--before", metavar="PLACE", help="The page that follows one: its `next_before`.")
+@as_json
+@json_schema_option
+@target_options
+def list_command(
+    namespace: str,
+    since: datetime | None,
+    until: datetime | None,
+    kind: str | None,
+    actor: str | None,
+    user: str | None,
+    limit: int,
+    before: str | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """List what was done in a namespace, newest first: when, what, by whom, from where and to whose memory.
+
+    Users stand in the trail as pseudonyms, and are named here until they are erased. To list is an act as
+    well, and recorded.
+    """
+    if json_schema:
+        print_schema(ActsReport)
+        return 0
+    with opened_audit(settings_from(**target), namespace) as audit:
+        page = audit.acts(
+            since=in_utc(since),
+            until=in_utc(until),
+            kind=kind,
+            actor=actor,
+            user_id=user,
+            limit=limit,
+            before=before,
+        )
+    if as_json:
+        acts = [report_act(act) for act in page.acts]
+        print_json(ActsReport(namespace=namespace, next_before=page.next_before, acts=acts))
+        return 0
+    say(*map(_line, page.acts))
+    if not page.acts:
+        say("no acts; `strandline audit level` shows what is recorded")
+    if page.next_before is not None:
+        say(f"more: --before {page.next_before}")
+    return 0
+
+
+@click.command("show", short_help="Show one act with all that is recorded of it.")
+@click.argument("entry_id", metavar="ID")
+@namespace_option
+@as_json
+@json_schema_option
+@target_options
+def show_command(entry_id: str, namespace: str, as_json: bool, json_schema: bool, **target: Any) -> int:
+    """Show the act ID (`list --json` gives ids) with where it stands in the chain."""
+    if json_schema:
+        print_schema(ActReport)
+        return 0
+    with opened_audit(settings_from(**target), namespace) as audit:
+        act = audit.act(entry_id)
+    if act is None:
+        raise NotFoundError(
+            f"The trail of namespace {quote(namespace)} has no act {quote(entry_id)}; it may be pruned, or of"
+            " another namespace."
+        )
+    if as_json:
+        print_json(report_act(act))
+    else:
+        say(*_details(act))
+    return 0
+
+
+@click.command("export", short_help="Print all acts as JSON lines.")
+@namespace_option
+@click.option("--since", type=_TIME, metavar="TIME", help="Only acts from this time on (UTC).")
+@click.option("--until", type=_TIME, metavar="TIME", help="Only acts up to this time (UTC).")
+@target_options
+def export_command(namespace: str, since: datetime | None, until: datetime | None, **target: Any) -> int:
+    """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
+    with opened_audit(settings_from(**target), namespace) as audit:
+        for act in audit.each(since=in_utc(since), until=in_utc(until)):
+            sys.stdout.write(json_shown(report_act(act).model_dump_json()) + "\n")
+    return 0
+
+
+def _line(act: AuditedAct) -> str:
+    parts = [
+        f"{act.at:%Y-%m-%d %H:%M:%S}",
+        act.kind,
+        f"by {_actor(act)}" if act.actor is not None else "by someone unnamed",
+        f"from {act.origin}" if act.origin is not None else "",
+        f"of {_whom(act)}" if act.subject is not None else "",
+        _extent(act),
+        f"[{', '.join(act.flags)}]" if act.flags else "",
+        "" if act.seal is not None else "(not sealed yet)",
+    ]
+    return "  ".join(part for part in parts if part)
+
+
+def _actor(act: AuditedAct) -> str:
+    """The actor; one that is the user concerned by name, as long as there is one."""
+    if act.actor == f"user:{act.subject}" and act.user_id is not None:
+        return act.user_id
+    return act.actor or ""
+
+
+def _whom(act: AuditedAct) -> str:
+    return act.user_id if act.user_id is not None else f"subject {str(act.subject)[:8]}"
+
+
+def _extent(act: AuditedAct) -> str:
+    number = "" if act.count is None else quantity(act.count, "item" if act.seq is None else "message")
+    return number if act.seq is None else f"{number} from {act.seq}".strip()
+
+
+def _details(act: AuditedAct) -> list[str]:
+    seal = "none yet" if act.seal is None else f"{act.seal}, place {act.place}"
+    fields: dict[str, object] = {
+        "id": act.entry_id,
+        "time": act.at.isoformat(),
+        "act": f"{act.kind}: {ACTS[act.kind].meaning}" if act.kind in ACTS else act.kind,
+        "actor": _actor(act) or "nobody was named",
+        "origin": act.origin or "none",
+        "user": act.user_id or ("none" if act.subject is None else "the pseudonym leads to nobody"),
+        "subject": act.subject or "none: it concerns the namespace",
+        "session": act.session or "none",
+        "extent": _extent(act) or "none",
+        "detail": ", ".join(f"{name}={value}" for name, value in act.detail.items()) or "none",
+        "flags": ", ".join(act.flags) or "none",
+        "seal": seal,
+    }
+    return [f"{name:<8} {value}" for name, value in fields.items()]

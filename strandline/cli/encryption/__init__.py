@@ -1,0 +1,1 @@
+"""``strandline encryption``: encrypt namespaces, rotate their keys, and say how far that is."""

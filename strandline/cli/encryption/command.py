@@ -1,0 +1,282 @@
+"""``strandline encryption status|enable|reseal|rotate|retire``."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import click
+
+from strandline.cli.encryption.reading import opened, read_encryption
+from strandline.cli.encryption.reports import (
+    EncryptedNamespaceReport,
+    EncryptionReport,
+    ResealReport,
+    RetireReport,
+    RotateReport,
+)
+from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.terminal.output import console, is_rich, print_json, say
+from strandline.pipelines.sealing.enabling import change_key, enable, enabled, prepare_owners
+from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
+from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.queries.application.sealing import KeksInUse
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.values.identity import check_name
+
+Tell = Callable[[str], None]
+
+# Between two passes of ``reseal --wait``.
+PASS_SECONDS = 2.0
+
+
+@click.group("encryption")
+def command() -> None:
+    """Encrypt what namespaces hold, rotate their keys, and show how far that is."""
+
+
+@command.command("status", short_help="Show which namespaces are encrypted, and how far.")
+@click.argument("namespace", required=False)
+@as_json
+@target_options
+def status(
+    namespace: str | None, as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None
+) -> int:
+    """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys."""
+    settings = settings_from(database_url, broker_url, schema)
+    with opened(settings) as (database, content):
+        namespaces = read_encryption(database, content, namespace)
+        if namespace is not None and not namespaces:
+            enabled(database, check_name("namespace", namespace))
+        report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
+    if as_json:
+        print_json(report)
+        return 0
+    say(f"keyring of this process: {', '.join(map(quote, report.keyring)) or 'none'}")
+    for one in namespaces:
+        say(*_lines(one))
+    if not namespaces:
+        say("no namespace is encrypted; `strandline encryption enable` encrypts one")
+    return 0
+
+
+@command.command("enable", short_help="Encrypt a namespace, also one that has data.")
+@click.argument("namespace")
+@click.option("--key", "key_id", metavar="ID", help="The key that wraps; default: the keyring's first.")
+@click.option(
+    "--vectors",
+    type=click.Choice(["clear", "off"]),
+    required=True,
+    help="clear: vectors of messages stay readable, and texts can be guessed from them. off: no vectors.",
+)
+@as_json
+@target_options
+def enable_namespace(
+    namespace: str,
+    key_id: str | None,
+    vectors: str,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Encrypt NAMESPACE: what is stored from now on is sealed at once, what is there by the workers.
+
+    Every producer and worker needs the keyring before. `strandline encryption reseal --wait` seals what is
+    there now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    check_name("namespace", namespace)
+    with opened(settings) as (database, content), _progress("giving owners keys") as tell:
+        is_new = enable(database, content, namespace, key_id or _first_key(content), vectors)
+        made = 0
+        for keys in prepare_owners(database, content, namespace):
+            made += keys
+            tell(f"{quantity(made, 'owner')} with new keys")
+        (report,) = read_encryption(database, content, namespace)
+    if as_json:
+        print_json(report)
+        return 0
+    say(f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}", *_lines(report))
+    return 0
+
+
+@command.command("reseal", short_help="Seal now what is not sealed under the newest keys.")
+@click.argument("namespace")
+@click.option("--rows-per-second", type=click.IntRange(1), metavar="N", help="At most; default: no bound.")
+@click.option("--wait", is_flag=True, help="Go on until all of it is sealed.")
+@as_json
+@target_options
+def reseal(
+    namespace: str,
+    rows_per_second: int | None,
+    wait: bool,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and goes on later.
+
+    Workers do the same by themselves, slowly.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    pace = Pace(rows_per_second)
+    with opened(settings) as (database, content), _progress("sealing") as tell:
+        enabled(database, check_name("namespace", namespace))
+        rows = 0
+        while True:
+            progress = Progress()
+            for _made in prepare_owners(database, content, namespace):
+                pass
+            cache_seconds = settings.key_cache_seconds
+            for progress in reseal_namespace(
+                database, content, namespace, cache_seconds=cache_seconds, pace=pace
+            ):
+                tell(f"{quantity(rows + progress.rows, 'row')} of {quantity(progress.owners, 'owner')}")
+            rows = progress.rows = rows + progress.rows
+            if not (wait and progress.waiting):
+                break
+            time.sleep(PASS_SECONDS)
+        progress.retired = retire_old_keys(database, content, namespace, pace=pace)
+    _show_reseal(namespace, progress, as_json=as_json)
+    return 0
+
+
+@command.command("rotate", short_help="Change the key that wraps, or the data keys.")
+@click.argument("namespace")
+@click.option("--key", "key_id", metavar="ID", help="Wrap all data keys with this key of the keyring.")
+@click.option("--data", "data", is_flag=True, help="Give every owner a new data key, and seal all with it.")
+@as_json
+@target_options
+def rotate(
+    namespace: str,
+    key_id: str | None,
+    data: bool,
+    as_json: bool,
+    database_url: str | None,
+    broker_url: str | None,
+    schema: str | None,
+) -> int:
+    """Rotate the keys of NAMESPACE, while it is used; it can be stopped and goes on when it is repeated.
+
+    With --key, no content is touched; the former key is needed until `encryption retire` says otherwise.
+    With --data, workers seal everything again, and delete former data keys some hours later.
+    """
+    if key_id is None and not data:
+        raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
+    settings = settings_from(database_url, broker_url, schema)
+    rewrapped = renewed = 0
+    with opened(settings) as (database, content), _progress("rotating") as tell:
+        if key_id is not None:
+            change_key(database, content, check_name("namespace", namespace), key_id)
+            for keys in rewrap_keys(database, content, namespace):
+                rewrapped += keys
+                tell(f"{quantity(rewrapped, 'data key')} wrapped again")
+        if data:
+            for keys in renew_data_keys(database, content, namespace):
+                renewed += keys
+                tell(f"{quantity(renewed, 'new data key')}")
+        present = enabled(database, namespace).kek_id
+    report = RotateReport(namespace=namespace, key_id=present, rewrapped=rewrapped, renewed=renewed)
+    if as_json:
+        print_json(report)
+        return 0
+    if key_id is not None:
+        say(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
+    if data:
+        say(f"{namespace}: {quantity(renewed, 'new data key')}; workers seal everything again with them")
+    return 0
+
+
+@command.command("retire", short_help="Say whether a key can be removed from the keyring.")
+@click.argument("key_id")
+@as_json
+@target_options
+def retire(
+    key_id: str, as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None
+) -> int:
+    """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
+
+    Backups of the database may still need it: keep it as long as you keep them.
+    """
+    settings = settings_from(database_url, broker_url, schema)
+    with opened(settings) as (database, _content):
+        used = {
+            row.namespace: row.data_keys
+            for row in database.fetch(KeksInUse(namespace=None))
+            if row.kek_id == key_id
+        }
+    report = RetireReport(key_id=key_id, can_be_removed=not used, data_keys=used)
+    if as_json:
+        print_json(report)
+    elif used:
+        say(
+            f"{quote(key_id)} must stay in the keyring:",
+            *(f"  {name}: {quantity(number, 'data key')} wrapped by it" for name, number in used.items()),
+            "  `strandline encryption rotate NAMESPACE --key ID` wraps them with another key",
+        )
+    else:
+        say(f"{quote(key_id)} wraps nothing in this database; only backups may still need it")
+    return 1 if used else 0
+
+
+def _first_key(content: SealedContent) -> str:
+    for key_id in content.keyring.key_ids():
+        return key_id
+    raise ConfigurationError(
+        "This process has no keyring. Set STRANDLINE_KEYRING_FILE to a file with a line for each key: its id,"
+        " and 32 bytes in base64 (`openssl rand -base64 32`)."
+    )
+
+
+def _show_reseal(namespace: str, progress: Progress, *, as_json: bool) -> None:
+    if as_json:
+        print_json(
+            ResealReport(
+                namespace=namespace,
+                owners=progress.owners,
+                rows=progress.rows,
+                settled=progress.settled,
+                waiting=progress.waiting,
+                retired=progress.retired,
+            )
+        )
+        return
+    say(
+        f"{namespace}: {quantity(progress.rows, 'row')} sealed, of {quantity(progress.owners, 'owner')};"
+        f" {progress.settled:,} settled, {progress.waiting:,} to be looked at once more"
+    )
+    if progress.retired:
+        say(f"  {quantity(progress.retired, 'former data key')} deleted")
+
+
+def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
+    state = (
+        "all sealed"
+        if one.state == "on"
+        else f"{quantity(one.unsettled, 'owner')} of {one.owners:,} with rows that may not be sealed yet"
+    )
+    old = f", {quantity(one.old_data_keys, 'former data key')}" if one.old_data_keys else ""
+    yield (
+        f"{one.namespace}: {state}; {quantity(one.owners, 'owner')} with keys{old}, vectors {one.vectors},"
+        f" since {one.enabled_at:%Y-%m-%d %H:%M:%S %Z}"
+    )
+    for kek in one.keys:
+        missing = "" if kek.is_in_keyring else ", which is NOT in this keyring"
+        wraps = f"{quantity(kek.data_keys, 'data key')}"
+        new = " and those of new owners" if kek.key_id == one.key_id else ""
+        yield f"  {quote(kek.key_id)}{missing}: wraps {wraps}{new}"
+
+
+@contextmanager
+def _progress(what: str) -> Iterator[Tell]:
+    """A line on a terminal that says how far it is, gone in the end."""
+    if not is_rich(stderr=True):
+        yield lambda _line: None
+        return
+    with console(stderr=True).status(what) as line:
+        yield lambda text: line.update(f"{what}: {text}")

@@ -1,0 +1,51 @@
+"""Reads how far namespaces are encrypted, for the command and for the doctor."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from strandline.cli.encryption.reports import EncryptedNamespaceReport, KekReport
+from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.sealing import EncryptionStatus, KeksInUse
+from strandline.schemas.sealed.content import SealedContent
+from strandline.schemas.settings import Settings
+
+
+@contextmanager
+def opened(settings: Settings) -> Iterator[tuple[Database, SealedContent]]:
+    """The configured database, and what seals and opens its content."""
+    with (
+        servers_for_once(settings) as servers,
+        opened_pool(servers.database_url, settings) as database,
+    ):
+        if not isinstance(database.content, SealedContent):
+            raise ConfigurationError("This database was opened without a keyring.")
+        yield database, database.content
+
+
+def read_encryption(
+    database: Database, content: SealedContent, namespace: str | None = None
+) -> list[EncryptedNamespaceReport]:
+    """Every encrypted namespace, or one, with the keys that wrap its data keys."""
+    held = set(content.keyring.key_ids())
+    keks: dict[str, list[KekReport]] = {}
+    for row in database.fetch(KeksInUse(namespace=namespace)):
+        kek = KekReport(key_id=row.kek_id, data_keys=row.data_keys, is_in_keyring=row.kek_id in held)
+        keks.setdefault(row.namespace, []).append(kek)
+    return [
+        EncryptedNamespaceReport(
+            namespace=row.namespace,
+            state="sealing" if row.unsettled else "on",
+            key_id=row.kek_id,
+            vectors=row.vectors,
+            enabled_at=row.enabled_at,
+            owners=row.owners,
+            unsettled=row.unsettled,
+            old_data_keys=row.old_keys,
+            keys=keks.get(row.namespace, []),
+        )
+        for row in database.fetch(EncryptionStatus(namespace=namespace))
+    ]

@@ -1,0 +1,69 @@
+"""What ``strandline encryption`` prints under ``--json``."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+from strandline.cli.reports.report import Report
+
+
+class KekReport(Report):
+    """A key that wraps data keys of a namespace; ``is_in_keyring``: whether this process has it."""
+
+    key_id: str
+    data_keys: int
+    is_in_keyring: bool
+
+
+class EncryptedNamespaceReport(Report):
+    """How far one namespace is encrypted.
+
+    ``state`` is ``on`` if every row of every owner is sealed under the owner's newest data key, else
+    ``sealing``.  ``unsettled`` counts owners of whom that is not known yet, ``old_data_keys`` data keys that
+    are kept until no process can have used them any more.
+    """
+
+    namespace: str
+    state: str
+    key_id: str
+    vectors: str
+    enabled_at: datetime
+    owners: int
+    unsettled: int
+    old_data_keys: int
+    keys: list[KekReport]
+
+
+class EncryptionReport(Report):
+    """Every encrypted namespace, and the ids of the keys in this process's keyring."""
+
+    keyring: list[str]
+    namespaces: list[EncryptedNamespaceReport]
+
+
+class ResealReport(Report):
+    """What one pass has done: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later."""
+
+    namespace: str
+    owners: int
+    rows: int
+    settled: int
+    waiting: int
+    retired: int
+
+
+class RotateReport(Report):
+    """How many data keys were wrapped again, or made, and by which key."""
+
+    namespace: str
+    key_id: str
+    rewrapped: int
+    renewed: int
+
+
+class RetireReport(Report):
+    """Whether a key can be removed from the keyring, and what is still wrapped by it."""
+
+    key_id: str
+    can_be_removed: bool
+    data_keys: dict[str, int]

@@ -1,0 +1,269 @@
+"""The base: what was derived of messages that are gone, and what goes on from it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import urlsplit
+
+import pytest
+
+from strandline import Memory, Message, Retention, retention
+from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.pipelines.inspect.explain_message import explain_fact_alone
+from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
+from strandline.pipelines.replay.records import Selection
+from strandline.pipelines.replay.switching import prune, roll_back
+from strandline.schemas.errors import ArchiveError, ConflictError, ReplayError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.in_process import BackgroundRunner
+from tests.conftest import MakeMemory, rows_of
+from tests.support.aging import DAY, age_messages, age_session
+from tests.support.servers.databases import temporary_database
+from tests.support.workers.draining import drain_everything
+
+LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60, "chat_history_token_ratio": 0.5}
+OLD = 30
+TABLES = {
+    "fact": "fact_id, text, live, fingerprint",
+    "fact_revision": "fact_id, revision, operation, text, seqs",
+    "block_state": "scope_key, ordinal, through_seq, state::text",
+    "chunk": "session_key, from_seq, piece, lexemes::text, code::text",
+    "receipt": "event_id, generation_id, stage, outcome, batch_id",
+}
+
+
+@pytest.fixture(scope="module")
+def filled(stack: EmbeddedStack) -> Iterator[str]:
+    """The name of a database with a session whose first thirty messages are old, and another of the user."""
+    with temporary_database(stack.database_url) as url, pytest.MonkeyPatch.context() as environment:
+        environment.setenv("STRANDLINE_EMBEDDED", "never")
+        settings = load_settings(database_url=url)
+        database = Database.connect(ConnectionOptions.from_settings(url, settings))
+        for session in ("s", "t"):
+            memory = Memory.from_defaults(session, user_id="ana", database_url=url, **LIMITS)
+            for number in range(1, 61):
+                text = f"My {session} boat number {number} is called A{number}."
+                memory.put(Message(role="user" if number % 2 else "assistant", content=text))
+                # Of the one session the batches are small, of the other as large as can be.
+                if session == "s" and number % 8 == 0:
+                    drain_everything(database, url, settings)
+            memory.close()
+        drain_everything(database, url, settings)
+        database.close()
+        age_messages(url, "s", 40 * DAY, OLD)
+        yield urlsplit(url).path[1:]
+
+
+@pytest.fixture
+def database_url(stack: EmbeddedStack, filled: str) -> Iterator[str]:
+    with temporary_database(stack.database_url, filled) as url:
+        yield url
+
+
+@pytest.fixture
+def memory(make_memory: MakeMemory) -> Memory:
+    return make_memory("s", user_id="ana", **LIMITS)
+
+
+@pytest.fixture
+def truncated(memory: Memory, database: Database, tmp_path: Any) -> int:
+    """The session has lost its old messages; the last of them."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=f"file://{tmp_path}/archive"))
+    assert retention.run(database).removed
+    return max(one.through_seq for one in retention.archived_ranges(database, "s"))
+
+
+def rows(url: str, table: str, generation: int | None = None) -> list[tuple[Any, ...]]:
+    where = "" if generation is None else f" WHERE generation_id = {generation}"
+    return rows_of(url, f"SELECT {TABLES[table]} FROM strandline.{table}{where} ORDER BY {TABLES[table]}")
+
+
+def everything(url: str) -> dict[str, list[tuple[Any, ...]]]:
+    return {table: rows(url, table) for table in TABLES}
+
+
+def facts_of_removed(url: str) -> list[tuple[Any, ...]]:
+    """The live facts that come from messages that retention has removed, in what serves."""
+    return rows_of(
+        url,
+        "SELECT DISTINCT f.fact_id, f.text FROM strandline.fact f"
+        " JOIN strandline.generation g ON g.generation_id = f.generation_id AND g.state = 'serving'"
+        " JOIN strandline.fact_revision r ON r.generation_id = f.generation_id AND r.fact_id = f.fact_id"
+        " JOIN strandline.retention_step s ON s.session_key = r.session_key"
+        " AND r.seqs[1] BETWEEN s.from_seq AND s.through_seq WHERE f.live ORDER BY f.fact_id",
+    )
+
+
+def in_place(database: Database, settings: Settings, pipeline: str) -> InPlace:
+    return replay_in_place(database, begin_in_place(database, pipeline, Selection()), settings)
+
+
+def replay_new(database: Database, settings: Settings, pipeline: str, **how: Any) -> tuple[int, Progress]:
+    provide = retention.provide_input if how.get("from_archive") else None
+    runner = BackgroundRunner(database, prepare_stages(database, settings), settings)
+    runner.start()
+    try:
+        replay = begin_generation(database, pipeline, settings, force=True, **how)
+        return replay.generation_id, derive_generation(database, replay, provide_input=provide)
+    finally:
+        runner.stop()
+
+
+def summary_states(url: str, generation: int) -> list[tuple[Any, ...]]:
+    return rows(url, "block_state", generation)
+
+
+def test_the_summary_at_the_cut_is_where_the_fold_begins(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
+) -> None:
+    throughs = [
+        row[0]
+        for row in rows_of(
+            database_url,
+            "SELECT through_seq FROM strandline.block_state f JOIN strandline.session s"
+            " ON s.session_key = f.scope_key WHERE s.session_id = 's' ORDER BY ordinal",
+        )
+    ]
+    assert 0 < throughs[0] <= truncated < throughs[1], "of the states before it none is left"
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_replay_in_place_of_what_remains_gives_the_same_rows(
+    database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+) -> None:
+    assert truncated
+    before = everything(database_url)
+    counts = in_place(database, settings, pipeline)
+    assert everything(database_url) == before
+    assert counts.batches == counts.same > 0 and counts.archived > 0
+    assert (counts.asked_again, counts.made_due, counts.rewritten) == (0, 0, 0)
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_a_new_generation_begins_with_the_carried_base(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+) -> None:
+    before = facts_of_removed(database_url)
+    summary = memory.get().summary
+    generation, progress = replay_new(database, settings, pipeline)
+    assert progress.phase == "done" and progress.carried > 0
+    marked = rows_of(
+        database_url,
+        "SELECT count(*) FROM strandline.batch WHERE generation_id = %s AND carried_from IS NOT NULL",
+        generation,
+    )
+    assert marked[0][0] > 0
+    assert verify(database, deep=True).violations == ()
+    assert before and facts_of_removed(database_url) == before
+    assert memory.get().summary == summary or pipeline == SUMMARY
+    assert truncated and in_place(database, settings, pipeline).rewritten == 0
+    if pipeline != VECTORS:
+        # It goes back, and is carried a second time.
+        roll_back(database, pipeline)
+        prune(database, generation)
+        assert replay_new(database, settings, pipeline)[1].carried == progress.carried
+        assert verify(database, deep=True).violations == ()
+
+
+def test_a_carried_fact_says_so(
+    memory: Memory, database: Database, settings: Settings, truncated: int
+) -> None:
+    replay_new(database, settings, FACTS)
+    explained = [
+        explain_fact_alone(database, str(fact.fact_id), user_id="ana")
+        for fact in memory.facts.list(limit=1_000)
+    ]
+    carried = [
+        revision
+        for one in explained
+        for revision in one.revisions  # type: ignore[union-attr]
+        if revision.carried_from is not None
+    ]
+    assert carried and all(revision.removed for revision in carried) and truncated
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY])
+def test_it_can_be_derived_from_the_archive_instead(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, pipeline: str
+) -> None:
+    generation, progress = replay_new(database, settings, pipeline, from_archive=True)
+    assert (progress.phase, progress.carried) == ("done", 0)
+    table = "fact" if pipeline == FACTS else "block_state"
+    assert rows(database_url, table, generation)
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.archived_input") == [(0,)], "gone again"
+    assert facts_of_removed(database_url)
+    assert not any((message.seq or 0) <= truncated for message in memory.get_all())
+    assert verify(database, deep=True).violations == ()
+
+
+def test_without_the_archive_that_is_refused(memory: Memory, database: Database, settings: Settings) -> None:
+    memory.set_retention(Retention(max_age_seconds=30 * DAY))
+    retention.run(database)
+    with pytest.raises(ArchiveError, match="without an archive"):
+        replay_new(database, settings, FACTS, from_archive=True)
+    with pytest.raises(ReplayError, match="find nothing"):
+        begin_generation(database, VECTORS, settings, force=True, from_archive=True)
+
+
+def test_a_correction_behind_the_cut_leaves_what_is_in_front_of_it(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
+) -> None:
+    facts = facts_of_removed(database_url)
+    assert facts
+    memory.replace(truncated + 1, "My other boat is called Borealis.")
+    memory.rewind(50)
+    drain_everything(database, database_url, settings)
+    assert facts_of_removed(database_url) == facts
+    assert verify(database, deep=True).violations == ()
+
+
+def test_a_fork_has_what_is_left_and_says_what_is_not(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int
+) -> None:
+    memory.fork("copy")
+    drain_everything(database, database_url, settings)
+    copy = Memory.from_defaults("copy", user_id="ana", database_url=database_url, **LIMITS)
+    assert [m.seq for m in copy.get_all()] == [m.seq for m in memory.get_all()]
+    assert copy.get_retention() == memory.get_retention()
+    assert {one.through_seq for one in retention.archived_ranges(database, "copy")} == {truncated}
+    assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("derived", [False, True])
+def test_a_reset_forgets_what_is_asked_of_it(
+    memory: Memory, database: Database, database_url: str, settings: Settings, truncated: int, derived: bool
+) -> None:
+    memory.reset(derived=derived)
+    texts = str([fact.text for fact in memory.facts.list(limit=1_000)])
+    assert ("My s boat" not in texts) is derived and "My t boat" in texts
+    drain_everything(database, database_url, settings)
+    assert verify(database, deep=True).violations == ()
+    memory.put(Message(role="user", content="hello"))
+    assert [m.text for m in memory.get_all()] == ["hello"] and truncated
+
+
+def test_archived_messages_come_back_as_they_were(
+    memory: Memory, database: Database, database_url: str, truncated: int, make_memory: MakeMemory
+) -> None:
+    restored = retention.restore(database, "s", "back")
+    back = make_memory("back", user_id="ana", **LIMITS)
+    messages = back.get_all()
+    assert restored.messages == len(messages) == truncated
+    assert [m.seq for m in messages] == list(range(1, truncated + 1))
+    assert messages == list(retention.read_archived(database, "s"))
+    assert retention.restore(database, "s", "back").messages == truncated, "again, it is the same"
+    assert len(back.get_all()) == truncated
+    assert verify(database, deep=True).violations == ()
+    with pytest.raises(ConflictError):
+        retention.restore(database, "s", "t")
+    age_session(database_url, "back", 8 * DAY)
+    assert back.get_all() == [], "it is kept for a week"
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)], "nothing is derived again"
