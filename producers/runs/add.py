@@ -42,7 +42,7 @@ from strandline.producers.writing.redact import redact_message
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
+from strandline.schemas.postgres.operations import Atomic, Operation, claim_owner_keys, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.runs import (
     AddRun,
     ChangeRun,
@@ -58,6 +58,7 @@ from strandline.schemas.queries.conversation.runs import (
     RunRows,
     RunRowsRow,
 )
+from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
 from strandline.schemas.values.identity import SessionIdentity, SessionKeys
 from strandline.schemas.values.message import HEAD_ROLES, Message, RunStatus, read_rows
 
@@ -332,7 +333,7 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
 
 def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Difference]:
     record = request.record
-    key = yield from _find_key(request)
+    key = yield from _find_key(request, () if known is None else known.digests)
     if known is None:
         return _Difference((), given_anew(request.messages, key), 0)
     stored = yield from fetch(RunRows(**record.identity.keys, seqs=known.seqs, run_id=record.run_id))
@@ -378,8 +379,12 @@ def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[
     return (yield from put_messages(put, put_whole, in_callers_transaction=True))
 
 
-def _find_key(request: RunRequest) -> Operation[Key]:
-    keys = yield from find_owner_keys(request.record.identity.shard_key)
+def _find_key(request: RunRequest, digests: Sequence[bytes] = ()) -> Operation[Key]:
+    identity = request.record.identity
+    keys = yield from find_owner_keys(identity.shard_key)
+    if keys is None and any(len(digest) > DIGEST_BYTES for digest in digests):
+        # Sealed since this process looked.
+        keys = yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
     return bytes if keys is None else keys.digest
 
 

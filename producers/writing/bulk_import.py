@@ -21,7 +21,7 @@ from strandline.producers.writing.put import (
     with_stored_digests,
 )
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.operations import find_owner_keys
+from strandline.schemas.postgres.operations import claim_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
     KnownMessages,
@@ -78,14 +78,18 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
 def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
     ids = [message.id for message in request.messages]
     digests = [message.digest for message in request.messages]
-    keys = database.run(find_owner_keys(request.identity.shard_key))
     (known,) = database.fetch(
-        KnownMessages(
-            **request.identity.keys,
-            ids=ids,
-            digests=digests,
-            keyed_digests=digests if keys is None else [keys.digest(digest) for digest in digests],
-        )
+        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=digests)
+    )
+    if not known.differing:
+        return known
+    namespace, shard_key = request.identity.namespace, request.identity.shard_key
+    keys = database.run(claim_owner_keys(namespace, shard_key, anew=True))
+    if keys is None:
+        return known
+    keyed = [keys.digest(digest) for digest in digests]
+    (known,) = database.fetch(
+        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=keyed)
     )
     return known
 
