@@ -10,20 +10,18 @@ as the person left it (``given.py``).
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from uuid import uuid4, uuid5
+from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
-from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.runs.given import (
     GivenRun,
     Key,
     given_again,
     given_anew,
-    system_id,
     system_ids,
     with_replaced,
 )
@@ -38,8 +36,7 @@ from strandline.producers.writing.correct import (
     rewind_if_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.redact import redact_message
-from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
+from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
 from strandline.schemas.postgres.operations import Atomic, Operation, claim_owner_keys, fetch, find_owner_keys
@@ -59,8 +56,8 @@ from strandline.schemas.queries.conversation.runs import (
     RunRowsRow,
 )
 from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
-from strandline.schemas.values.identity import SessionIdentity, SessionKeys
-from strandline.schemas.values.message import HEAD_ROLES, Message, RunStatus, read_rows
+from strandline.schemas.values.identity import SessionKeys
+from strandline.schemas.values.message import Message, RunStatus, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,35 +150,6 @@ class _Difference:
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]
-
-
-def name_messages(
-    identity: SessionIdentity,
-    run_id: str,
-    sources: Sequence[object],
-    limits: PutLimits,
-    redaction: Redaction | None = None,
-) -> Iterator[Message]:
-    """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
-
-    A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
-
-    Raises:
-        InvalidMessageError: one of them is not a message, or a redaction hook refuses it.
-        RedactionError: a redaction hook failed.
-    """
-    for index, source in enumerate(sources):
-        where = f"messages[{index}]"
-        message = Message.from_openai(source, where=where)
-        if redaction is not None:
-            message = redact_message(message, where, limits, redaction)
-        if message.id is not None:
-            yield message
-        elif message.role in HEAD_ROLES:
-            yield replace(message, id=system_id(identity, prepare(message, where, limits).digest))
-        else:
-            name = f"run {len(run_id)} {run_id} {index}"
-            yield replace(message, id=uuid5(identity.session_key, name).hex)
 
 
 def add_run(request: RunRequest, act: Act) -> Operation[AddedRun]:
