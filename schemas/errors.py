@@ -60,6 +60,10 @@ class ConflictError(StrandlineError):
     """A message id was used again in its session with other content; nothing was stored."""
 
 
+class VersionError(ConflictError):
+    """A fact is not any more as the caller saw it; nothing was changed."""
+
+
 class RedactionError(StrandlineError):
     """A redaction hook failed, took too long, or returned no text: nothing was stored, or sent to a model."""
 

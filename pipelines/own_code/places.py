@@ -62,7 +62,7 @@ def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
             f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
             f" group {group}; name one that has, or write package.module:function."
         )
-    function: Callable[..., Any] = import_object(place, "function", setting)
+    function: Callable[..., Any] = import_object(place, f"{setting} function", setting)
     if not callable(function):
         raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
     return function
