@@ -15,6 +15,7 @@ from bench.cases.encrypted import measure_encryption
 from bench.cases.flat import measure_flat
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
+from bench.cases.service import measure_service
 from bench.cases.writes import measure_concurrent, measure_put
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure
@@ -44,6 +45,7 @@ CASES = (
     Case("concurrent", measure_concurrent, 20),
     Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
+    Case("service", measure_service, 60),
     Case("encryption", measure_encryption, 15),
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),
