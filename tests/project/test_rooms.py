@@ -25,7 +25,7 @@ ROOMS = {
     " queries/application queries/conversation queries/derived queries/inspection queries/work sealed sealing"
     " sql tables values",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
-    " models/openai models/prompts overflow own_code redaction replay sealing text vectors",
+    " models/openai models/prompts overflow own_code redaction replay sealing text upkeep vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
     " reading/searching runs search search/index tools writing",
     "workers": "celery_app",
@@ -34,7 +34,7 @@ ROOMS = {
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
     " cli cli/ask cli/demo cli/doctor cli/encryption cli/facts"
-    " cli/generations cli/imports cli/mcp cli/reports cli/servers"
+    " cli/generations cli/imports cli/mcp cli/reports cli/retention cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
