@@ -66,12 +66,12 @@ class Ground:
         *,
         session_id: str | None = None,
         user_id: str | None = None,
-        namespace: str = DEFAULT_NAMESPACE,
         blocks: list[BaseMemoryBlock] | None = None,
         token_limit: int = 30_000,
         token_flush_size: int = 3_000,
         ringing: bool = False,
         consuming: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> Memory:
         """A memory of one session, closed with the database.
 

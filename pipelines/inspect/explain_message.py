@@ -104,6 +104,29 @@ def explain(
         return _explain_message(tx, _only(rows, subject, namespace))
 
 
+def explain_message_alone(
+    database: Database,
+    message_id: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> MessageExplanation:
+    """Explain a message by its id, and never a fact that happens to have the same.
+
+    Raises: as ``explain``.
+    """
+    with database.transaction() as tx:
+        tx.fetch(VerifySnapshot())
+        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
+        rows = tx.fetch(
+            ExplainFindMessages(
+                namespace=namespace, session_id=session_id, user_id=user_id, message_id=message_id
+            )
+        )
+        return _explain_message(tx, _only(rows, message_id, namespace))
+
+
 def explain_fact_alone(
     database: Database,
     fact_id: str,

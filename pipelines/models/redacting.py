@@ -109,7 +109,9 @@ def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = 
     except RefusalError as error:
         raise PermanentModelError(f"A redaction hook refused what was to be sent: {error}") from error
     except RedactionError as error:
-        raise UnredactedError(str(error), counts=not isinstance(error, RedactionWaitsError)) from error
+        unredacted = UnredactedError(str(error))
+        unredacted.counts = not isinstance(error, RedactionWaitsError)
+        raise unredacted from error
 
 
 def _visit(task: T, visit: Visit) -> T:

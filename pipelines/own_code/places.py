@@ -17,19 +17,20 @@ class _MissingError(Exception):
     """A module has no such name."""
 
 
-def import_object(place: str, what: str, where: str) -> Any:
+def import_object(place: str, what: str, where: str, form: str = "package.module:name") -> Any:
     """The object at ``package.module:name``.
 
     Args:
         what: what it is to be, such as ``memory block``.
         where: what names it, such as a setting.
+        form: how a place is written.
 
     Raises:
         ConfigurationError: the place has another form, or nothing can be imported from there.
     """
     module, colon, attribute = place.partition(":")
     if not colon or not module or not attribute:
-        raise ConfigurationError(f"{where} names {quote(place)}; write package.module:name.")
+        raise ConfigurationError(f"{where} names {quote(place)}; write {form}.")
     try:
         value: Any = importlib.import_module(module)
         for name in attribute.strip().split("."):
@@ -61,7 +62,7 @@ def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
             f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
             f" group {group}; name one that has, or write package.module:function."
         )
-    function: Callable[..., Any] = import_object(place, "function", setting)
+    function: Callable[..., Any] = import_object(place, f"{setting} function", setting)
     if not callable(function):
         raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
     return function

@@ -1,4 +1,4 @@
-"""Derived rows in their sealed form: words of chunks, states of folding lanes, stored answers of models."""
+"""Further rows in their sealed form: words of chunks, states of lanes, answers of models, items."""
 
 from __future__ import annotations
 
@@ -9,15 +9,17 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.application.resealing import (
     ResealAnswers,
     ResealChunks,
+    ResealItems,
     ResealStates,
     UnsealedAnswers,
     UnsealedChunks,
+    UnsealedItems,
     UnsealedStates,
 )
 from strandline.schemas.sealed.values import keyed_tsvector, keyed_words
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 
-STATE, ANSWER = "state", "answer"
+STATE, ANSWER, ITEM = "state", "answer", "item"
 _NOTHING = UUID(int=0)
 
 
@@ -27,6 +29,7 @@ def reseal_chunks(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]
     while rows := fetcher.fetch(
         UnsealedChunks(
             shard_key=keys.shard_key,
+            has_vectors=keys.has_vectors,
             after_generation=generation,
             after_session=session,
             after_seq=seq,
@@ -39,6 +42,7 @@ def reseal_chunks(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]
         fetcher.fetch(
             ResealChunks(
                 shard_key=keys.shard_key,
+                has_vectors=keys.has_vectors,
                 generation_ids=[row.generation_id for row in rows],
                 session_keys=[row.session_key for row in rows],
                 from_seqs=[row.from_seq for row in rows],
@@ -89,6 +93,27 @@ def reseal_answers(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int
                 steps=[row.step for row in rows],
                 versions=[row.version for row in rows],
                 bodies=[keys.reseal_bytes(row.body, ANSWER) for row in rows],
+            )
+        )
+        yield len(rows)
+
+
+def reseal_items(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
+    """Seal the values of a store of items."""
+    path, key = "", ""
+    while rows := fetcher.fetch(
+        UnsealedItems(
+            shard_key=keys.shard_key, prefix=keys.json_prefix, after_path=path, after_key=key, limit=page
+        )
+    ):
+        path, key = rows[-1].path, rows[-1].key
+        fetcher.fetch(
+            ResealItems(
+                shard_key=keys.shard_key,
+                paths=[row.path for row in rows],
+                keys=[row.key for row in rows],
+                versions=[row.version for row in rows],
+                values=[keys.reseal_json(row.value, ITEM) for row in rows],
             )
         )
         yield len(rows)

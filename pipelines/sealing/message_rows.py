@@ -8,9 +8,11 @@ from uuid import UUID
 
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.application.resealing import (
+    ResealArchivedInputs,
     ResealCorrections,
     ResealMessages,
     ResealSharedMessages,
+    UnsealedArchivedInputs,
     UnsealedCorrections,
     UnsealedMessages,
     UnsealedMessagesRow,
@@ -113,6 +115,34 @@ def reseal_corrections(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator
                 session_keys=[row.session_key for row in rows],
                 numbers=[row.number for row in rows],
                 digests=[keys.digest(row.digest) for row in rows],
+            )
+        )
+        yield len(rows)
+
+
+def reseal_archived_inputs(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
+    """Seal messages that came back from an archive for a derivation."""
+    session, seq, generation = _NO_SESSION, 0, -1
+    while rows := fetcher.fetch(
+        UnsealedArchivedInputs(
+            shard_key=keys.shard_key,
+            prefix=keys.json_prefix,
+            after_session=session,
+            after_seq=seq,
+            after_generation=generation,
+            limit=page,
+        )
+    ):
+        session, seq, generation = rows[-1].session_key, rows[-1].seq, rows[-1].generation_id
+        fetcher.fetch(
+            ResealArchivedInputs(
+                shard_key=keys.shard_key,
+                session_keys=[row.session_key for row in rows],
+                seqs=[row.seq for row in rows],
+                generation_ids=[row.generation_id for row in rows],
+                versions=[row.version for row in rows],
+                envelopes=[keys.reseal_json(row.envelope, ENVELOPE, row.id) for row in rows],
+                metadata=[_metadata(keys, row.metadata, row.id) for row in rows],
             )
         )
         yield len(rows)

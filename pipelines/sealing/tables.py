@@ -4,7 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from strandline.pipelines.sealing.derived_rows import reseal_answers, reseal_chunks, reseal_states
+from strandline.pipelines.sealing.derived_rows import (
+    reseal_answers,
+    reseal_chunks,
+    reseal_items,
+    reseal_states,
+)
 from strandline.pipelines.sealing.fact_rows import (
     reseal_candidates,
     reseal_fact_events,
@@ -12,6 +17,7 @@ from strandline.pipelines.sealing.fact_rows import (
     reseal_revisions,
 )
 from strandline.pipelines.sealing.message_rows import (
+    reseal_archived_inputs,
     reseal_corrections,
     reseal_messages,
     reseal_shared_messages,
@@ -28,6 +34,8 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_messages,
     reseal_shared_messages,
     reseal_corrections,
+    reseal_archived_inputs,
+    reseal_items,
     reseal_chunks,
     reseal_states,
     reseal_answers,

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import repeat
 from typing import Any, TypeVar
 from uuid import UUID
 
@@ -181,28 +182,44 @@ def keyed_label(keys: OwnerKeys, session_key: UUID, label: int) -> int:
     return keys.number_of(label ^ number) ^ number
 
 
-def open_value(mark: Mark, row: Sequence[Any], keys: OwnerKeys) -> Any:
-    """The value of a marked column as it was before it was sealed.
+def open_column(mark: Mark, columns: Sequence[Sequence[Any]], keys: OwnerKeys) -> list[Any]:
+    """The values of a marked column, in all rows, as they were before they were sealed.
 
     Raises:
-        SealedContentError: it cannot be opened.
+        SealedContentError: one cannot be opened.
     """
-    value = row[mark.place]
-    if value is None:
-        return None
-    bound = "" if mark.bound is None else (row[mark.bound] or "")
-    if mark.form == "within":
-        return change_within(value, mark.kind, _opener(keys)) if '"sealed:' in value else value
-    if mark.form == "bytes":
-        return keys.open_bytes(value, mark.kind)
-    if mark.form == "traces":
-        return open_traces(keys, value)
-    if mark.form == "fingerprint":
-        return _open_fingerprint(keys, value, bound)
-    open_one = keys.open_name if mark.form == "name" else keys.open
-    if isinstance(value, list):
-        return [None if item is None else open_one(item, mark.kind, *_beside(mark, bound)) for item in value]
-    return open_one(value, mark.kind, *_beside(mark, bound))
+    values = columns[mark.place]
+    if mark.form in ("text", "json"):
+        bounds: Iterable[str] = repeat("") if mark.bound is None else columns[mark.bound]
+        if any(type(value) is list for value in values):
+            return [
+                keys.open_all(value, mark.kind, repeat(bound))
+                for value, bound in zip(values, bounds, strict=False)
+            ]
+        return keys.open_all(values, mark.kind, bounds)
+    bounds = repeat("") if mark.bound is None else columns[mark.bound]
+    return [
+        None if value is None else _open_value(mark, value, bound, keys)
+        for value, bound in zip(values, bounds, strict=False)
+    ]
+
+
+def _open_value(mark: Mark, value: Any, bound: Any, keys: OwnerKeys) -> Any:
+    match mark.form:
+        case "within":
+            return change_within(value, mark.kind, _opener(keys)) if '"sealed:' in value else value
+        case "bytes":
+            return keys.open_bytes(value, mark.kind)
+        case "traces":
+            return open_traces(keys, value)
+        case "fingerprint":
+            return _open_fingerprint(keys, value, bound)
+        case "name":
+            names = [value] if isinstance(value, str) else value
+            opened = [None if name is None else keys.open_name(name, mark.kind) for name in names]
+            return opened[0] if isinstance(value, str) else opened
+        case _:
+            raise ValueError(f"a column cannot be opened as {mark.form!r}")
 
 
 def _open_fingerprint(keys: OwnerKeys, stored: bytes, text: str) -> bytes:
@@ -211,10 +228,6 @@ def _open_fingerprint(keys: OwnerKeys, stored: bytes, text: str) -> bytes:
         return stored
     unkeyed = fingerprint(keys.open(text, "fact"))
     return unkeyed if keys.digest(unkeyed) == stored else stored
-
-
-def _beside(mark: Mark, bound: str) -> tuple[str, ...]:
-    return () if mark.form == "name" else (bound,)
 
 
 Change = Callable[[str, str, Any], Any]

@@ -188,7 +188,7 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- name: digest_derived_chunks
 -- The same digest of the chunks that `insert_chunks` would write.
 -- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
---     lengths integer[], lexemes text[], embeddings text[], roles text[], speakers text[], tones smallint[], said_on
+--     lengths integer[], lexemes text[], embeddings text?[], roles text[], speakers text[], tones smallint[], said_on
 --     date?[]
 -- row: pieces integer, digest text
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,

@@ -76,27 +76,31 @@ RETURNING c.number
 
 -- name: unsealed_chunks
 -- The next pieces of an owner's messages, of any generation, with words that are not keyed.
--- params: shard_key uuid, after_generation integer, after_session uuid, after_seq bigint, after_piece integer, limit bigint
+-- With vectors off, those that still have one as well.
+-- params: shard_key uuid, has_vectors boolean, after_generation integer, after_session uuid, after_seq bigint, after_piece
+--     integer, limit bigint
 -- row: generation_id integer, session_key uuid, from_seq bigint, piece integer, version text, lexemes text, speaker text[]
 -- repeatable
 SELECT c.generation_id, c.session_key, c.from_seq, c.piece, c.xmin::text AS version, c.lexemes::text, c.speaker
 FROM strandline.chunk c
 WHERE c.shard_key = %(shard_key)s AND (c.generation_id, c.session_key, c.from_seq, c.piece)
         > (%(after_generation)s, %(after_session)s, %(after_seq)s, %(after_piece)s)
-    AND (EXISTS (SELECT FROM unnest(tsvector_to_array(c.lexemes)) AS u (word) WHERE left(u.word, 1) <> 'K')
+    AND (NOT %(has_vectors)s AND c.embedding IS NOT NULL
+        OR EXISTS (SELECT FROM unnest(tsvector_to_array(c.lexemes)) AS u (word) WHERE left(u.word, 1) <> 'K')
         OR EXISTS (SELECT FROM unnest(c.speaker) AS u (word) WHERE left(u.word, 1) <> 'K'))
 ORDER BY c.generation_id, c.session_key, c.from_seq, c.piece LIMIT %(limit)s
 
 -- name: reseal_chunks
 -- Store pieces with keyed words.
--- params: shard_key uuid, generation_ids integer[], session_keys uuid[], from_seqs bigint[], pieces integer[], versions
---     text[], lexemes text[], speakers text[]
+-- params: shard_key uuid, has_vectors boolean, generation_ids integer[], session_keys uuid[], from_seqs bigint[], pieces
+--     integer[], versions text[], lexemes text[], speakers text[]
 -- row: piece integer
 -- repeatable
 WITH change AS (
     @note_chunk_change(%(shard_key)s)
 )
-UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[]
+UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[],
+    embedding = CASE WHEN %(has_vectors)s THEN c.embedding END
 FROM unnest(%(generation_ids)s::integer[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integer[],
     %(versions)s::text[], %(lexemes)s::text[], %(speakers)s::text[])
     AS n (generation_id, session_key, from_seq, piece, version, lexemes, speaker)
@@ -268,3 +272,51 @@ FROM unnest(%(numbers)s::bigint[], %(versions)s::text[], %(payloads)s::text[], %
     AS n (number, version, payload, traces)
 WHERE e.shard_key = %(shard_key)s AND e.number = n.number AND e.xmin::text = n.version
 RETURNING e.number
+
+-- name: unsealed_items
+-- The next items of a store that are not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_path text, after_key text, limit bigint
+-- row: path text, key text, version text, value text
+-- repeatable
+SELECT s.path, s.key, s.xmin::text AS version, s.value::text FROM strandline.store_item s
+WHERE s.shard_key = %(shard_key)s AND (s.path, s.key) > (%(after_path)s, %(after_key)s)
+    AND left(s.value::text, length(%(prefix)s)) <> %(prefix)s
+ORDER BY s.path, s.key LIMIT %(limit)s
+
+-- name: reseal_items
+-- Store items in the form that they are to have.
+-- params: shard_key uuid, paths text[], keys text[], versions text[], values text[]
+-- row: key text
+-- repeatable
+UPDATE strandline.store_item s SET value = n.value::json
+FROM unnest(%(paths)s::text[], %(keys)s::text[], %(versions)s::text[], %(values)s::text[])
+    AS n (path, key, version, value)
+WHERE s.shard_key = %(shard_key)s AND s.path = n.path AND s.key = n.key AND s.xmin::text = n.version
+RETURNING s.key
+
+-- name: unsealed_archived_inputs
+-- The next messages from the archive, kept for a new derivation, that are not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_session uuid, after_seq bigint, after_generation integer, limit bigint
+-- row: session_key uuid, seq bigint, generation_id integer, version text, id text, envelope text, metadata text?
+-- repeatable
+SELECT m.session_key, m.seq, m.generation_id, m.xmin::text AS version, m.id, m.envelope::text, m.metadata::text
+FROM strandline.archived_input m
+WHERE m.shard_key = %(shard_key)s AND (m.session_key, m.seq, m.generation_id)
+        > (%(after_session)s, %(after_seq)s, %(after_generation)s)
+    AND (left(m.envelope::text, length(%(prefix)s)) <> %(prefix)s
+        OR left(m.metadata::text, length(%(prefix)s)) <> %(prefix)s)
+ORDER BY m.session_key, m.seq, m.generation_id LIMIT %(limit)s
+
+-- name: reseal_archived_inputs
+-- Store them in the form that they are to have.
+-- params: shard_key uuid, session_keys uuid[], seqs bigint[], generation_ids integer[], versions text[], envelopes
+--     text[], metadata text?[]
+-- row: seq bigint
+-- repeatable
+UPDATE strandline.archived_input m SET envelope = n.envelope::json, metadata = n.metadata::json
+FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(generation_ids)s::integer[], %(versions)s::text[],
+    %(envelopes)s::text[], %(metadata)s::text[])
+    AS n (session_key, seq, generation_id, version, envelope, metadata)
+WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = n.seq
+    AND m.generation_id = n.generation_id AND m.xmin::text = n.version
+RETURNING m.seq

@@ -3,12 +3,14 @@
 -- name: find_data_keys
 -- The wrapped keys of an owner, and whether any namespace of this database is sealed; one row at least.
 -- params: shard_key uuid
--- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!
+-- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!,
+--     has_vectors boolean!
 -- repeatable
 SELECT EXISTS (SELECT FROM strandline.encryption) AS is_in_use, k.number, k.namespace, k.kek_id, k.wrapped,
-    k.settled_at IS NOT NULL AS is_settled
+    k.settled_at IS NOT NULL AS is_settled, coalesce(e.vectors, 'clear') = 'clear' AS has_vectors
 FROM (SELECT 1) AS one
 LEFT JOIN strandline.data_key k ON k.shard_key = %(shard_key)s
+LEFT JOIN strandline.encryption e ON e.namespace = k.namespace
 ORDER BY k.number
 
 -- name: find_encryption
@@ -117,14 +119,16 @@ DELETE FROM strandline.data_key k WHERE k.shard_key = %(shard_key)s AND k.number
 RETURNING k.number
 
 -- name: owners_with_old_keys
--- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds.
+-- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds. What is
+-- in an archive stays sealed as it was, and keeps all keys of its owner.
 -- params: namespace text, after_owner uuid, settled_seconds float8, limit bigint
 -- row: shard_key uuid, number integer
 -- repeatable
 SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key
-HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL)
+HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL) AND NOT EXISTS (
+        SELECT FROM strandline.retention_step o WHERE o.shard_key = k.shard_key AND o.object_name IS NOT NULL)
     AND max(k.settled_at) < statement_timestamp() - make_interval(secs => %(settled_seconds)s)
 ORDER BY k.shard_key LIMIT %(limit)s
 

@@ -3,7 +3,7 @@
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
 -- seals: lexemes tsvector, speakers array
 WITH change AS (

@@ -49,7 +49,7 @@ ON CONFLICT DO NOTHING
 -- name: share_chunks
 -- Insert or update searchable pieces of these messages.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
 -- seals: lexemes tsvector, speakers array
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,

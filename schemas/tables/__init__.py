@@ -2,13 +2,24 @@
 
 Every table of an owner's data has ``shard_key`` first in its primary key.  ``generation``, ``replay``,
 ``replay_budget``, ``namespace_limit``, ``budget_slice``, ``capture_act``, ``audit_level``, ``encryption``,
-``retention_act``, ``retention_run``, ``worker`` and ``alembic_version`` are small reference tables.
-Invariants are named constraints in the database.  Hot rows are narrow: no index covers a counter of
+``retention_act``, ``retention_run``, ``service_key``, ``worker`` and ``alembic_version`` are small reference
+tables.  Invariants are named constraints in the database.  Hot rows are narrow: no index covers a counter of
 ``session``, so that its updates stay HOT.  Of a ``message`` row nothing is ever updated but the form in which
 its content is stored (docs/architecture/encryption.md).
 """
 
-from strandline.schemas.tables import audit, derived, items, limits, log, retention, sealing, shared, work
+from strandline.schemas.tables import (
+    audit,
+    derived,
+    items,
+    limits,
+    log,
+    retention,
+    sealing,
+    service,
+    shared,
+    work,
+)
 from strandline.schemas.tables.base import SCHEMA, metadata
 
 __all__ = [
@@ -21,6 +32,7 @@ __all__ = [
     "metadata",
     "retention",
     "sealing",
+    "service",
     "shared",
     "work",
 ]

@@ -38,7 +38,7 @@ audit_subject = Table(
     Column("namespace", Text(collation="C"), nullable=False),
     personal("user_id", Text),
     Index("audit_subject_by_subject", "subject"),
-    comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+    comment="The random pseudonym of an owner in the audit trail, until erasure deletes the row",
 )
 
 audit_entry = Table(

@@ -7,7 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak import corrections, costs, ends, fairness, puts, reads, retaining, returning, takeover
+from tests.soak import (
+    corrections,
+    costs,
+    ends,
+    fairness,
+    puts,
+    reads,
+    retaining,
+    returning,
+    service,
+    takeover,
+)
 from tests.soak.ground import Ground, Grounds
 from tests.soak.readings import Reading
 
@@ -37,6 +48,7 @@ CASES = (
     Case("puts", puts.run, 120, short=False),
     Case("retention", retaining.run, 600, short=False),
     Case("corrections", corrections.run, 240, short=False),
+    Case("service", service.run, 420, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )
 

@@ -29,7 +29,9 @@ def _owners(url: str, keyring: LocalKeyring) -> list[OwnerKeys]:
             "SELECT shard_key, number, namespace, kek_id, wrapped FROM strandline.data_key"
         ).fetchall()
     return [
-        unwrap_keys(keyring, shard_key, [FindDataKeysRow(True, number, namespace, kek_id, wrapped, True)])
+        unwrap_keys(
+            keyring, shard_key, [FindDataKeysRow(True, number, namespace, kek_id, wrapped, True, True)]
+        )
         for shard_key, number, namespace, kek_id, wrapped in stored
     ]
 

@@ -110,7 +110,10 @@ def test_a_file_is_appended_to(tmp_path: Path) -> None:
         ({"audit_key": "short"}, "STRANDLINE_AUDIT_KEY: the secret has fewer than 16 bytes"),
         ({"audit_key": "x" * 16, "audit_key_file": "keys"}, "are both set"),
         ({"audit_key_file": "/no/such/file"}, "cannot be read: FileNotFoundError"),
-        ({"audit_anchors": "no.such:place"}, "STRANDLINE_AUDIT_ANCHORS: no.such:place cannot be imported"),
+        (
+            {"audit_anchors": "no.such:place"},
+            "STRANDLINE_AUDIT_ANCHORS function no.such:place cannot be imported",
+        ),
     ],
 )
 def test_keys_and_places_that_cannot_be_used_are_named(

@@ -172,7 +172,9 @@ class UnsealedChunksRow(NamedTuple):
 
 
 class UnsealedChunks(Query[UnsealedChunksRow]):
-    """The next pieces of an owner's messages, of any generation, with words that are not keyed."""
+    """The next pieces of an owner's messages, of any generation, with words that are not keyed. With vectors
+    off, those that still have one as well.
+    """
 
     __slots__ = ()
     name = "unsealed_chunks"
@@ -187,9 +189,10 @@ class UnsealedChunks(Query[UnsealedChunksRow]):
         after_session: UUID,
         after_seq: int,
         after_piece: int,
+        has_vectors: bool,
         limit: int,
     ) -> None:
-        self.values = (shard_key, after_generation, after_session, after_seq, after_piece, limit)
+        self.values = (shard_key, after_generation, after_session, after_seq, after_piece, has_vectors, limit)
 
 
 class ResealChunksRow(NamedTuple):
@@ -208,6 +211,7 @@ class ResealChunks(Query[ResealChunksRow]):
         self,
         *,
         shard_key: UUID,
+        has_vectors: bool,
         generation_ids: list[int],
         session_keys: list[UUID],
         from_seqs: list[int],
@@ -218,6 +222,7 @@ class ResealChunks(Query[ResealChunksRow]):
     ) -> None:
         self.values = (
             shard_key,
+            has_vectors,
             generation_ids,
             session_keys,
             from_seqs,
@@ -496,3 +501,99 @@ class ResealFactEvents(Query[ResealFactEventsRow]):
         shard_key: UUID,
     ) -> None:
         self.values = (numbers, versions, payloads, traces, shard_key)
+
+
+class UnsealedItemsRow(NamedTuple):
+    path: str
+    key: str
+    version: str
+    value: str
+
+
+class UnsealedItems(Query[UnsealedItemsRow]):
+    """The next items of a store that are not sealed under the newest data key."""
+
+    __slots__ = ()
+    name = "unsealed_items"
+    repeatable = True
+    row = UnsealedItemsRow
+
+    def __init__(self, *, shard_key: UUID, after_path: str, after_key: str, prefix: str, limit: int) -> None:
+        self.values = (shard_key, after_path, after_key, prefix, limit)
+
+
+class ResealItemsRow(NamedTuple):
+    key: str
+
+
+class ResealItems(Query[ResealItemsRow]):
+    """Store items in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_items"
+    repeatable = True
+    row = ResealItemsRow
+
+    def __init__(
+        self, *, paths: list[str], keys: list[str], versions: list[str], values: list[str], shard_key: UUID
+    ) -> None:
+        self.values = (paths, keys, versions, values, shard_key)
+
+
+class UnsealedArchivedInputsRow(NamedTuple):
+    session_key: UUID
+    seq: int
+    generation_id: int
+    version: str
+    id: str
+    envelope: str
+    metadata: str | None
+
+
+class UnsealedArchivedInputs(Query[UnsealedArchivedInputsRow]):
+    """The next messages from the archive, kept for a new derivation, that are not sealed under the newest
+    data key.
+    """
+
+    __slots__ = ()
+    name = "unsealed_archived_inputs"
+    repeatable = True
+    row = UnsealedArchivedInputsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        after_session: UUID,
+        after_seq: int,
+        after_generation: int,
+        prefix: str,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, after_session, after_seq, after_generation, prefix, limit)
+
+
+class ResealArchivedInputsRow(NamedTuple):
+    seq: int
+
+
+class ResealArchivedInputs(Query[ResealArchivedInputsRow]):
+    """Store them in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_archived_inputs"
+    repeatable = True
+    row = ResealArchivedInputsRow
+
+    def __init__(
+        self,
+        *,
+        session_keys: list[UUID],
+        seqs: list[int],
+        generation_ids: list[int],
+        versions: list[str],
+        envelopes: list[str],
+        metadata: list[str | None],
+        shard_key: UUID,
+    ) -> None:
+        self.values = (session_keys, seqs, generation_ids, versions, envelopes, metadata, shard_key)

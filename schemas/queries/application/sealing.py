@@ -16,6 +16,7 @@ class FindDataKeysRow(NamedTuple):
     kek_id: str
     wrapped: bytes
     is_settled: bool
+    has_vectors: bool
 
 
 class FindDataKeys(Query[FindDataKeysRow]):
@@ -212,7 +213,7 @@ class OwnersWithOldKeysRow(NamedTuple):
 
 class OwnersWithOldKeys(Query[OwnersWithOldKeysRow]):
     """The next owners of a namespace with data keys before the newest one, which is settled since so many
-    seconds.
+    seconds. What is in an archive stays sealed as it was, and keeps all keys of its owner.
     """
 
     __slots__ = ()

@@ -148,7 +148,7 @@ class ShareChunks(Query[Never]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str],
+        embeddings: list[str | None],
         roles: list[str],
         speakers: list[str],
         tones: list[int],

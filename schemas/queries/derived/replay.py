@@ -331,7 +331,7 @@ class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str],
+        embeddings: list[str | None],
         roles: list[str],
         speakers: list[str],
         tones: list[int],

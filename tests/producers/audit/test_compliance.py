@@ -165,7 +165,7 @@ def test_a_hook_that_hangs_is_given_up(
         (f"{__name__}:nothing", "cannot be imported"),
         (f"{__name__}:PLACE", "cannot be called"),
         ("nobody", "no installed package has an entry point"),
-        (":f", "write package.module:function"),
+        (":f", "write package.module:name"),
     ],
 )
 def test_a_hook_that_is_not_there_is_named(

@@ -21,6 +21,7 @@ from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.values.acts import ACTS
+from strandline.schemas.values.retention import Retention
 from tests.conftest import rows_of
 from tests.support.servers.databases import temporary_database
 
@@ -79,6 +80,10 @@ CALLS: dict[str, tuple[Call, list[str]]] = {
     "Memory.summarize_last": (lambda f: f.memory.summarize_last(2), ["summary.read"]),
     "Memory.set_policy": (lambda f: f.memory.set_policy(idle_seconds=60), ["policy"]),
     "Memory.set_policy again": (lambda f: f.memory.set_policy(idle_seconds=60), []),
+    "Memory.set_retention": (
+        lambda f: f.memory.set_retention(Retention(max_messages=1_000)),
+        ["retention"],
+    ),
     "Memory.replace": (lambda f: f.memory.replace(1, "1", idempotency_key="r"), ["replace"]),
     "Memory.replace again": (lambda f: f.memory.replace(1, "1", idempotency_key="r"), []),
     "Memory.pop": (lambda f: f.memory.pop(), ["pop"]),
@@ -146,7 +151,8 @@ NO_ACTS = {
     "lists what a model may call": {"Memory.tools"},
     "shows what operators have set": {
         f"{face}.{name}" for face in ("Facts", "NamespaceFacts") for name in ("get_capture", "capture_acts")
-    },
+    }
+    | {"Memory.get_retention", "Memory.retention_acts"},
     "counts": {"NamespaceFacts.to_clear"},
     "shows nothing of anybody": {"Audit.level", "Audit.verify", "Audit.anchor"},
     "has to be committed to be seen, in test_trail": {"Audit.prune"},
@@ -215,6 +221,8 @@ COMMAND_ACTS = {
     "explain": "explain",
     "facts": "by Facts, and explain",
     "limits": "limits",
+    "encryption": "encryption",
+    "retention": "retention, expire, restore, reveal",
     "audit": "audit.level, audit.prune, audit.read",
     "replay": "replay.start, replay.resume",
     "generations": "generations.serve, generations.rollback, generations.prune",

@@ -51,9 +51,11 @@ ACROSS_SHARDS = {
     },
     "one commit takes messages of several sessions": {"put_many", "put_many_recorded"},
     "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
+    "who listens to a namespace hears of all its owners": {"recent_flushes", "flush_outcomes"},
     "the sweep and the turns look for work of any owner": {
         "bring_rings_forward_v1",
         "forget_expired_items",
+        "forget_kept_responses",
         "next_lane_v1",
         "orphaned_lanes",
         "replay_lanes",
