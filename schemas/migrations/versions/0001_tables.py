@@ -1660,7 +1660,7 @@ def _create_retention(schema: str) -> None:
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("expired_life_pkey")),
         schema=schema,
-        comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+        comment="Lives of sessions that ended for want of puts: no read shows them, their work goes on",
     )
     op.create_index(
         "expired_life_waiting",
