@@ -27,6 +27,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.wiring.assembly import prepare_stages
 
 Given = dict[str, Any]
@@ -70,6 +71,7 @@ class Ground:
         token_flush_size: int = 3_000,
         ringing: bool = False,
         consuming: bool = False,
+        namespace: str = DEFAULT_NAMESPACE,
     ) -> Memory:
         """A memory of one session, closed with the database.
 
@@ -78,6 +80,7 @@ class Ground:
         memory = Memory.from_defaults(
             session_id or uuid4().hex,
             user_id=user_id,
+            namespace=namespace,
             memory_blocks=blocks,
             token_limit=token_limit,
             token_flush_size=token_flush_size,

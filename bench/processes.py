@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import signal
 import subprocess
 import sys
@@ -15,6 +16,10 @@ from pathlib import Path
 import httpx2
 
 from bench.environment import Ground, NotMeasuredError
+from strandline.producers.service.gate.keys import KeySpec, create_key
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.settings import load_settings
 
 ROOT = Path(__file__).resolve().parent.parent
 STOP_SECONDS = 30.0
@@ -65,6 +70,33 @@ class ModelProcess:
             "STRANDLINE_EMBEDDING_BACKEND": "openai" if embedding else "local",
             "STRANDLINE_EMBEDDING_DIMENSIONS": "256",
         }
+
+
+@dataclass(frozen=True, slots=True)
+class ServiceProcess:
+    """The HTTP service on a case's database, and two keys."""
+
+    port: int
+    key: str
+    other_key: str
+
+
+@contextmanager
+def service(ground: Ground) -> Iterator[ServiceProcess]:
+    """Start ``strandline serve`` on a free port, and make keys for it."""
+    settings = load_settings(database_url=ground.url)
+    database = Database.connect(ConnectionOptions.from_settings(ground.url, settings, pool_size=1))
+    spec = KeySpec.check("default", ["read", "write", "facts"])
+    keys = [database.run(create_key(spec)).key for _ in range(2)]
+    database.close()
+    given = {"STRANDLINE_DATABASE_URL": ground.url, "STRANDLINE_BROKER_URL": ground.broker_url}
+    with _running(["-m", "strandline", "serve", "--port", "0"], given, output=subprocess.PIPE) as process:
+        assert process.stdout is not None
+        line = process.stdout.readline()
+        address = re.search(r"http://[^:]+:(\d+)", line)
+        if address is None:
+            raise NotMeasuredError("the service did not start")
+        yield ServiceProcess(int(address[1]), *keys)
 
 
 LOCAL = {"STRANDLINE_TEXT_BACKEND": "local", "STRANDLINE_EMBEDDING_BACKEND": "local"}

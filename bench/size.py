@@ -15,6 +15,7 @@ class Size:
         gets: the same.
         in_flight: sessions that put at the same time.
         puts_each: puts of each of them, per repetition.
+        readers: connections that ask for contexts at the same time.
         window: messages in the window that is read.
         crossing_puts: of one repetition, of which every 75th crosses the mark; with small events a tenth of
             them, of which every fourth does.
@@ -38,6 +39,7 @@ class Size:
     gets: int = 40
     in_flight: int = 64
     puts_each: int = 200
+    readers: int = 1_000
     window: int = 400
     crossing_puts: int = 7_600
     peer_calls: int = 20
@@ -75,6 +77,7 @@ QUICK = Size(
     gets=4,
     in_flight=4,
     puts_each=2,
+    readers=40,
     window=30,
     crossing_puts=160,
     peer_calls=2,

@@ -7,12 +7,15 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 
+from bench.cases.audit import measure_audit
 from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
+from bench.cases.encrypted import measure_encryption
 from bench.cases.flat import measure_flat
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
+from bench.cases.service import measure_service
 from bench.cases.writes import measure_concurrent, measure_put
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure
@@ -40,7 +43,10 @@ class Case:
 CASES = (
     Case("put", measure_put, 10),
     Case("concurrent", measure_concurrent, 20),
+    Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
+    Case("service", measure_service, 60),
+    Case("encryption", measure_encryption, 15),
     Case("peers", measure_peers, 25),
     Case("crossing", measure_crossing, 30, registered=False),
     Case("calls", measure_calls, 40),

@@ -5,11 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from functools import partial
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_by_hand
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
@@ -30,29 +28,29 @@ from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
+from strandline.producers.memory_parts.writing import MemoryWriting
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
-from strandline.producers.writing.accepting import Accept, put_quickly, put_whole
+from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.reset import reset
-from strandline.producers.writing.set_policy import PolicySet, set_policy
+from strandline.producers.writing.put import PutResult
+from strandline.producers.writing.set_policy import PolicySet
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
     identify_session,
     scope_session_id,
 )
-from strandline.schemas.values.policy import Policy, PolicyChange
+from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
+class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -303,16 +301,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
         return self._announce_flush(flushed, connection)
 
-    def _changing_policy(
-        self, change: PolicyChange, actor: str | None, connection: object | None
-    ) -> Operation[PolicySet]:
-        changing = partial(set_policy, self._identity, change, in_callers_transaction=connection is not None)
-        return self._recorder.carry_out(Act.here("policy", actor=actor), changing)
-
-    def _reset_operation(self, derived: bool) -> Operation[None]:
-        resetting = partial(reset, self._identity, derived=derived)
-        return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
-
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
     ) -> Policy:
@@ -332,70 +320,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
     async def aclose(self) -> None:
         """Async twin of ``close``; to be called on the event loop that used the memory."""
         await self._resources.aclose()
-
-    def _put_all(
-        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        most = self._resources.settings.max_messages_per_put
-        if self._redaction is not None:
-            return self._put_redacted(messages, accept, most, in_callers_transaction)
-        request = self._check_put(messages, max_messages=most)
-        if self._resources.compliance is not None:
-            return self._put_checked(request, accept, in_callers_transaction)
-        return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
-
-    def _put_redacted(
-        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        """The same, off the event loop as far as a hook of the application runs."""
-        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
-        return (yield from self._put_checked(request, accept, in_callers_transaction))
-
-    def _put_checked(
-        self, request: PutRequest, accept: Accept, in_callers_transaction: bool
-    ) -> Operation[PutResult]:
-        request = yield from self._check_act(request)
-        return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
-
-    def _check_act(self, request: PutRequest) -> Operation[PutRequest]:
-        """The put with the flags of the compliance hook, which may refuse it."""
-        messages = [message.source for message in request.messages]
-        act = yield from self._recorder.check(request.make_act(), messages=messages)
-        request.flags = act.flags
-        return request
-
-    def _check_put(
-        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
-    ) -> PutRequest:
-        return PutRequest.check(
-            messages,
-            identity=self._identity,
-            policy=self._policy,
-            count_text=self._count_text,
-            part_tokens=self._part_tokens,
-            limits=self._put_limits,
-            max_messages=max_messages,
-            redaction=None if is_redacted else self._redaction,
-        )
-
-    def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
-        messages = listed_messages(messages)
-        request: PutRequest | None = None
-        if messages:
-            limit = self._resources.settings.max_messages_per_put
-            check = partial(self._check_put, messages, max_messages=limit)
-            request = check() if self._redaction is None else (yield Run(check))
-            request.act = None  # all of it is one act
-        act = Act.here("set", count=len(messages))
-        kept = [] if request is None else [message.source for message in request.messages]
-        changing = partial(self._replace_messages, request)
-        return (yield from self._recorder.change(act, changing, messages=kept))
-
-    def _replace_messages(self, request: PutRequest | None) -> Operation[PutResult]:
-        yield from reset(self._identity, None, derived=False)
-        if request is None:
-            return PutResult([], None)
-        return (yield from put_messages(request, put_whole, in_callers_transaction=True))
 
     def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
         flushed = yield from flush_by_hand(

@@ -128,7 +128,7 @@ class NamespaceFacts(CaptureSettings):
         while after is not None:
             page = self._runner.run(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, self._runner.run(self._clearing(owner, actor)))
+                yield Clearing(1, self._runner.run(self._clear_owner(owner, actor)))
             after = page.last
 
     async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
@@ -137,14 +137,14 @@ class NamespaceFacts(CaptureSettings):
         while after is not None:
             page = await self._runner.arun(_page(self._namespace, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, await self._runner.arun(self._clearing(owner, actor)))
+                yield Clearing(1, await self._runner.arun(self._clear_owner(owner, actor)))
             after = page.last
 
     @property
     def _whom(self) -> str:
         return self._namespace
 
-    def _clearing(self, owner: UUID, actor: str | None) -> Operation[int]:
+    def _clear_owner(self, owner: UUID, actor: str | None) -> Operation[int]:
         recorder = replace(self._recorder, whom=Owner(self._namespace, None, owner))
         act = Act.here("facts.clear", actor=actor)
         yield from open_fact_lanes(owner)

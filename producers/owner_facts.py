@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
-from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import lock_facts, open_fact_lanes
 from strandline.producers.audit.carrying_out import is_done
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.fact_parts.lookups import FactLookups
@@ -39,6 +39,7 @@ from strandline.producers.facts.listing import (
     list_facts,
 )
 from strandline.producers.search.facts import FoundFact, search_end, search_facts
+from strandline.schemas.errors import VersionError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
@@ -200,7 +201,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._adding(wording, actor))
+        return self._runner.run(self._add_fact(wording, actor))
 
     async def aadd(
         self,
@@ -217,7 +218,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._adding(wording, actor))
+        return await self._runner.arun(self._add_fact(wording, actor))
 
     def replace(
         self,
@@ -227,15 +228,19 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         about_date: date | None = None,
         actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Give a live fact other words and return it; None if this owner has no such live fact.
 
         Its history stays, and so do its topics and its day unless new ones are given. If another fact already
         has the new words, that one is returned, and this one is removed. The old words do not come back from
-        earlier messages.
+        earlier messages.  With ``if_version``, a fact's ``.version``, it is changed only if it is still so.
+
+        Raises:
+            VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._replacing(fact_id, wording, actor))
+        return self._runner.run(self._replace_fact(fact_id, wording, actor, if_version))
 
     async def areplace(
         self,
@@ -245,51 +250,66 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         topics: Sequence[str] | None = None,
         about_date: date | None = None,
         actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._replacing(fact_id, wording, actor))
+        return await self._runner.arun(self._replace_fact(fact_id, wording, actor, if_version))
 
-    def delete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+    def delete(self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._deleting(fact_id, actor))
+        return self._runner.run(self._delete_fact(fact_id, actor, if_version))
 
-    async def adelete(self, fact_id: UUID | str, *, actor: str | None = None) -> bool:
+    async def adelete(
+        self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
+    ) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._deleting(fact_id, actor))
+        return await self._runner.arun(self._delete_fact(fact_id, actor, if_version))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._runner.run(self._clearing(actor))
+        return self._runner.run(self._clear_facts(actor))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._runner.arun(self._clearing(actor))
+        return await self._runner.arun(self._clear_facts(actor))
 
-    def feedback(self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None) -> Fact | None:
+    def feedback(
+        self,
+        fact_id: UUID | str,
+        feedback: str | None,
+        *,
+        actor: str | None = None,
+        if_version: str | None = None,
+    ) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._judging(fact_id, judged, actor))
+        return self._runner.run(self._judge_fact(fact_id, judged, actor, if_version))
 
     async def afeedback(
-        self, fact_id: UUID | str, feedback: str | None, *, actor: str | None = None
+        self,
+        fact_id: UUID | str,
+        feedback: str | None,
+        *,
+        actor: str | None = None,
+        if_version: str | None = None,
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._judging(fact_id, judged, actor))
+        return await self._runner.arun(self._judge_fact(fact_id, judged, actor, if_version))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._importing(facts))
+        return self._runner.run(self._import_facts(facts))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
         listing = list_facts(self._owner, page, filters)
@@ -302,11 +322,11 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Operation[Sequence[FoundFact]]:
         number, embed_query = checked_limit(limit), self._resources.embed_query
         if first_n is None and last_n is None:
-            found = search_facts(self._owner, query, number, filters, embed_query)
-            return self._record_read("facts.search", found)
+            hits = search_facts(self._owner, query, number, filters, embed_query)
+            return self._record_read("facts.search", hits)
         end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
-        found_end = search_end(self._owner, query, end, filters, embed_query)
-        return self._record_read("facts.search", found_end)
+        end_hits = search_end(self._owner, query, end, filters, embed_query)
+        return self._record_read("facts.search", end_hits)
 
     def _edit(
         self,
@@ -321,31 +341,36 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         yield from open_fact_lanes(self._owner.shard_key)
         return (yield from self._recorder.change(act, change, describe, text=text))
 
-    def _adding(self, wording: Wording, actor: str | None) -> Operation[Fact]:
+    def _add_fact(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self._redaction)
         adding = partial(self._add_operation, wording, actor)
         return (yield from self._edit("facts.add", adding, actor, text=wording.text))
 
-    def _replacing(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+    def _replace_fact(
+        self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None
+    ) -> Operation[Fact | None]:
         wording = yield from redact_wording(wording, self._redaction)
-        replacing = partial(self._replace_operation, fact_id, wording, actor)
+        replacing = self._if_version(
+            fact_id, version, partial(self._replace_operation, fact_id, wording, actor)
+        )
         return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
 
-    def _deleting(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
-        return self._edit("facts.delete", partial(self._delete_operation, fact_id, actor), actor)
+    def _delete_fact(self, fact_id: UUID | str, actor: str | None, version: str | None) -> Operation[bool]:
+        deleting = self._if_version(fact_id, version, partial(self._delete_operation, fact_id, actor))
+        return self._edit("facts.delete", deleting, actor)
 
-    def _clearing(self, actor: str | None) -> Operation[int]:
+    def _clear_facts(self, actor: str | None) -> Operation[int]:
         clearing = partial(clear_facts, self._owner.shard_key, actor)
         return self._edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
 
-    def _judging(
-        self, fact_id: UUID | str, feedback: str | None, actor: str | None
+    def _judge_fact(
+        self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None
     ) -> Operation[Fact | None]:
         feedback = yield from redact_feedback(feedback, self._redaction)
-        judging = partial(self._judge_operation, fact_id, feedback, actor)
+        judging = self._if_version(fact_id, version, partial(self._judge_operation, fact_id, feedback, actor))
         return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
 
-    def _importing(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+    def _import_facts(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
         facts = yield from redact_imported(facts, self._redaction)
         importing = self._edit(
             "facts.import",
@@ -353,6 +378,23 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
             describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
         )
         return (yield from importing)
+
+    def _if_version(
+        self, fact_id: UUID | str, version: str | None, change: Callable[[], Operation[T]]
+    ) -> Callable[[], Operation[T]]:
+        return change if version is None else partial(self._change_version, fact_id, version, change)
+
+    def _change_version(
+        self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
+    ) -> Operation[T]:
+        """Carry a change out if the fact is still as the caller saw it; under the owner's lock."""
+        yield from lock_facts(self._owner.shard_key)
+        fact = yield from get_fact(self._owner, fact_id)
+        if fact is not None and fact.version != version:
+            raise VersionError(
+                "The fact was changed meanwhile; get it again, and repeat with its new version."
+            )
+        return (yield from change())
 
     def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
         fact_id = yield from add_fact(self._owner, wording, actor)

@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
+from typing import Any
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.pipelines.redaction.json_texts import Visit, visit_message, visit_object
 from strandline.schemas.errors import InvalidMessageError, ProviderDownError, RedactionError, RefusalError
+
+_Object = dict[str, Any]
 
 SETTING = "STRANDLINE_REDACT_BEFORE_STORING"
 
@@ -27,3 +32,29 @@ def redact_texts(redaction: Redaction, texts: Sequence[str], where: str) -> list
         raise InvalidMessageError(where, f"was refused by the redaction hook: {error}") from error
     except (RedactionError, ProviderDownError) as error:
         raise RedactionError(f"{where} was not stored. {error}") from error
+
+
+def redact_stored(
+    redaction: Redaction, envelope: str, metadata: str | None, where: str
+) -> tuple[_Object, _Object] | None:
+    """A message's envelope and metadata, given as they would be stored; None: no hook changes them.
+
+    Raises: as ``redact_texts``.
+    """
+    body, beside = json.loads(envelope), {} if metadata is None else json.loads(metadata)
+    texts: list[str] = []
+
+    def note(text: str) -> str:
+        texts.append(text)
+        return text
+
+    _visit(body, beside, note)
+    results = redact_texts(redaction, texts, where)
+    if results == texts:
+        return None
+    left = iter(results)
+    return _visit(body, beside, lambda _text: next(left))
+
+
+def _visit(body: _Object, metadata: _Object, visit: Visit) -> tuple[_Object, _Object]:
+    return visit_message(body, visit), visit_object(metadata, visit)

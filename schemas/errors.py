@@ -60,6 +60,10 @@ class ConflictError(StrandlineError):
     """A message id was used again in its session with other content; nothing was stored."""
 
 
+class VersionError(ConflictError):
+    """A fact is not any more as the caller saw it; nothing was changed."""
+
+
 class RedactionError(StrandlineError):
     """A redaction hook failed, took too long, or returned no text: nothing was stored, or sent to a model."""
 
@@ -232,9 +236,9 @@ class UnredactedError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class HandlerError(TransientModelError):
@@ -242,9 +246,9 @@ class HandlerError(TransientModelError):
 
     is_unpaid = True
 
-    def __init__(self, problem: str, *, counts: bool = True) -> None:
+    def __init__(self, problem: str) -> None:
         super().__init__(problem)
-        self.counts = counts
+        self.counts = True
 
 
 class PermanentModelError(ModelError):

@@ -163,6 +163,24 @@ class Settings(BaseSettings):
         False, description="true: nothing undocumented of psycopg, Kombu and Celery is used; slower"
     )
 
+    # The HTTP service.
+    service_host: str = Field("127.0.0.1", min_length=1, description="where it listens; others need a key")
+    service_port: int = Field(8420, ge=0, le=65535, description="0: any that is free")
+    service_trusted_proxies: str = Field("", description="addresses whose X-Forwarded-For is believed")
+    service_max_body_bytes: int = Field(1_048_576, ge=1024)
+    service_body_seconds: Positive = Field(10.0, description="longest time for a body to arrive, or be taken")
+    service_request_seconds: Positive = Field(30.0, description="longest time of a request's work")
+    service_reads_at_once: int = Field(32, ge=1, le=10_000)
+    service_writes_at_once: int = Field(256, ge=1, le=10_000)
+    service_others_at_once: int = Field(16, ge=1, le=10_000)
+    service_streams_at_once: int = Field(256, ge=0, le=10_000)
+    service_queue_length: int = Field(128, ge=0, le=100_000, description="requests of a class that may wait")
+    service_queue_seconds: Positive = Field(1.0, description="longest wait of a request for its turn")
+    service_drain_seconds: NotNegative = Field(
+        2.0, description="after a signal: how long it answers, and says that it is not ready"
+    )
+    service_shutdown_seconds: Positive = Field(20.0, description="after that, for requests in hand")
+
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)
     replay_concurrency: int | None = Field(

@@ -62,6 +62,7 @@ from strandline.schemas.errors import (
     ServerLimitError,
     StrandlineError,
     UnknownPipelineError,
+    VersionError,
 )
 from strandline.schemas.values.acting import Acting, acting, current_acting
 from strandline.schemas.values.capture import Capture
@@ -140,6 +141,7 @@ __all__ = [
     "TrailVerification",
     "UnknownPipelineError",
     "VectorMemoryBlock",
+    "VersionError",
     "VideoPart",
     "acting",
     "current_acting",

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from strandline.pipelines.custom.contract import BlockDefinition
@@ -111,8 +111,7 @@ class Memory(SessionMemory):
 
         Args:
             session_id: the conversation; default: a new random one.
-            user_id: the owner of facts, across sessions; default: the session itself.
-            namespace: the tenant; nothing is shared between namespaces.
+            user_id, namespace: the owner of facts, by default the session itself; and the tenant.
             token_limit: maximum tokens of a read, long-term memory included.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
@@ -122,11 +121,9 @@ class Memory(SessionMemory):
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
             part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
-            memory_template: a Jinja2 template to lay the blocks out with; default: the built-in one.
-            shared_scope: a name in the namespace, in which sessions share what they flush; default: none.
+            memory_template, shared_scope: Jinja2 that lays blocks out; a name under which sessions share.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
-            redact: a function of a text that returns it as it may be stored; after those of the settings.
-            on_overflow: workers hand what is flushed to the handler of ``STRANDLINE_ON_OVERFLOW``.
+            redact, on_overflow: a redaction hook of its own; workers hand what is flushed to the handler.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
             pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
             consume: with ``"background"``, threads of this process also consume events.
@@ -146,10 +143,8 @@ class Memory(SessionMemory):
             message_flush_size=message_flush_size,
             deliver=deliver,
             idle_seconds=idle_seconds,
-            tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
-            pipelines=_fed_pipelines(blocks, on_overflow),
-            max_facts=max_facts_of(blocks),
             shared_scope=shared_scope,
+            **_policy_of(blocks, tokenizer_fn, on_overflow=on_overflow),
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -259,6 +254,24 @@ class Memory(SessionMemory):
         blocks = declare_blocks(memory_blocks, partial(_custom_blocks, self._resources.settings.blocks))
         _check_searched_scope(blocks, self._shared_key)
         return blocks
+
+
+class _BlockPolicy(TypedDict):
+    """What of a policy follows from blocks and code."""
+
+    tokenizer: str
+    pipelines: tuple[str, ...]
+    max_facts: int | None
+
+
+def _policy_of(
+    blocks: Sequence[BaseMemoryBlock], tokenizer: Tokenizer | None, *, on_overflow: bool
+) -> _BlockPolicy:
+    return {
+        "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
+        "pipelines": _fed_pipelines(blocks, on_overflow),
+        "max_facts": max_facts_of(blocks),
+    }
 
 
 def _fed_pipelines(blocks: Sequence[BaseMemoryBlock], on_overflow: bool) -> tuple[str, ...]:

@@ -6,6 +6,7 @@ Each takes a ``Database`` (``connect``).  Workers carry retention out by themsel
 from __future__ import annotations
 
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from uuid import UUID
@@ -18,7 +19,7 @@ from strandline.pipelines.upkeep.archive import Archive
 from strandline.pipelines.upkeep.archived import RESTORED_TTL_SECONDS, ArchivedRange, Restored
 from strandline.pipelines.upkeep.handler_archive import LeavingMessages
 from strandline.pipelines.upkeep.policies import RetentionAct, RetentionLevel
-from strandline.pipelines.upkeep.removal import Removal, Remover
+from strandline.pipelines.upkeep.removal import REST, Removal, Remover
 from strandline.replay import connect
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -160,13 +161,21 @@ def run(
     session_id: str | None = None,
     on_progress: Callable[[Removal], None] = lambda _removal: None,
     stop: threading.Event | None = None,
+    at_once: bool = False,
     open_archive: Callable[[str], Archive] = open_archive,
 ) -> Removal:
     """Archive and remove what is past its time now; it can be stopped at any time, and begun again.
 
     What workers still derive stays until they have, and what an archive refuses stays until it does not.
+    ``at_once``: without a rest after each step, which leaves the machine to puts.
     """
-    remover = Remover(database, open_archive, busy_seconds=0.0)
+    remover = Remover(
+        database,
+        open_archive,
+        busy_seconds=0.0,
+        rest=0.0 if at_once else REST,
+        wait=time.sleep if stop is None else stop.wait,
+    )
     which = _which(database, namespace, session_id)
     done = passes.run_once(database, remover, which, on_progress=on_progress, stop=stop)
     if session_id is None and not (stop and stop.is_set()):

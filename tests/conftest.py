@@ -27,6 +27,7 @@ from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
+from tests.support.opened_rows import open_rows
 from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
     pytest_addoption,
     pytest_runtestloop,
@@ -46,6 +47,7 @@ from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 TESTS = Path(__file__).parent
 
 _broker_databases = count()
+_homes = count()
 
 # Run the suite as with that setting; tests of what it gives up are skipped (``needs_internals``).
 PUBLIC_APIS_ONLY = os.environ.get("STRANDLINE_TEST_PUBLIC_APIS_ONLY", "").lower() in ("1", "true")
@@ -110,7 +112,7 @@ def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
 def pytest_collection() -> Generator[None, object, object]:
     """Without garbage collection: half of the time went into looking at modules, which stay.
 
-    Later collections leave them out as well.
+    Later collections leave them out as well, and are a tenth as many as otherwise.
     """
     gc.disable()
     try:
@@ -118,6 +120,7 @@ def pytest_collection() -> Generator[None, object, object]:
     finally:
         gc.enable()
         gc.freeze()
+        gc.set_threshold(10 * gc.get_threshold()[0])
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
@@ -138,14 +141,18 @@ def _is_slow(path: Path) -> bool:
 
 
 @pytest.fixture(autouse=True)
-def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """No test depends on, or touches, what the machine's user has configured."""
+def _clean_environment(monkeypatch: pytest.MonkeyPatch, tmp_path_factory: pytest.TempPathFactory) -> None:
+    """No test depends on, or touches, what the machine's user has configured.
+
+    Its home is not there yet, and few tests make it: a folder for each would be looked for among all others.
+    """
     for name in list(os.environ):
         if name.startswith(("STRANDLINE_", "OPENAI_")):
             monkeypatch.delenv(name)
     if ENCRYPTION:
         monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", TEST_KEYS)
-    monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
+    home = tmp_path_factory.getbasetemp() / f"home-{next(_homes)}"
+    monkeypatch.setenv("STRANDLINE_HOME", str(home))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "never")
     if PUBLIC_APIS_ONLY:
         monkeypatch.setenv("STRANDLINE_PUBLIC_APIS_ONLY", "true")
@@ -305,7 +312,8 @@ def wait_until(condition: Callable[[], Any], *, timeout: float, what: str) -> No
 def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...]]:
     """Look at the tables from outside, on a connection of the test's own."""
     with psycopg.connect(database_url, autocommit=True) as connection:
-        return connection.execute(sql, params).fetchall()
+        rows = connection.execute(sql, params).fetchall()
+    return open_rows(database_url, rows, TEST_KEYS) if ENCRYPTION else rows
 
 
 def nothing_due(database_url: str) -> bool:

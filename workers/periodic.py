@@ -9,6 +9,7 @@ from collections.abc import Callable
 
 from strandline.pipelines.engine.failure_logging import level_of
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.values.acting import WORKER, acting
 
 logger = logging.getLogger("strandline.workers")
 
@@ -36,6 +37,10 @@ class Periodic:
             self._thread.join(timeout_seconds)
 
     def _run(self) -> None:
+        with acting(actor=WORKER):
+            self._tick_until_stopped()
+
+    def _tick_until_stopped(self) -> None:
         while not self._stop.wait(self._interval * random.uniform(0.75, 1.25)):  # noqa: S311
             try:
                 self._tick()

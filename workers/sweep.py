@@ -17,6 +17,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.application.items import ForgetExpiredItems
+from strandline.schemas.queries.application.service import ForgetKeptResponses
 from strandline.schemas.queries.conversation.flush import EndWatch, PutOffWatch, RipeWatches, WatchAgain
 from strandline.schemas.queries.work.lanes import BringRingsForward, OrphanedLanes, RingDue
 from strandline.schemas.queries.work.workers import ForgetDeadWorkers
@@ -75,13 +76,14 @@ class Sweep:
         self._rung_at = -BUSY_RING_SECONDS
 
     def tick(self) -> None:
-        """Check everything once: due work, sessions to flush, workers long gone, items whose time is over."""
+        """Check everything once: due work, sessions to flush, workers long gone, what is kept for a time."""
         self._take_over_orphaned()
         self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()
         self._flush_watched()
         self._database.fetch(ForgetDeadWorkers())
         self._database.fetch(ForgetExpiredItems(limit=self._batch_size))
+        self._database.fetch(ForgetKeptResponses(limit=self._batch_size))
 
     def _take_over_orphaned(self) -> None:
         orphaned = OrphanedLanes(

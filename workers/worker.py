@@ -36,6 +36,8 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
+from strandline.workers.resealing import Resealing
 from strandline.workers.retaining import OpenArchive, StepPoint, make_retaining
 from strandline.workers.sealing import Sealing
 from strandline.workers.sweep import Sweep
@@ -103,6 +105,14 @@ class Worker:
         self._replaying = ReplaySlots(self.engine, settings)
         self._heartbeat = Periodic("heartbeat", settings.heartbeat_interval_seconds, self._beat)
         self._upkeep = Periodic("upkeep", settings.heartbeat_interval_seconds, self._keep_up)
+        resealing = Resealing(
+            database, cache_seconds=settings.key_cache_seconds, is_stopping=self._stopping.is_set
+        )
+        self._resealing = (
+            Periodic("resealing", RESEAL_SECONDS, resealing.tick)
+            if with_sweep and settings.has_keyring
+            else None
+        )
         self._take_over = TakeOver(self.take_over)
         self._sweep = Sweep(
             database,
@@ -142,6 +152,8 @@ class Worker:
         self._upkeep.start()
         if self._sweeping is not None:
             self._sweeping.start()
+        if self._resealing is not None:
+            self._resealing.start()
         if self._retaining is not None:
             self._retaining.start()
         if self._sealer is not None:
@@ -212,6 +224,8 @@ class Worker:
         self.begin_stopping()
         if self._sweeping is not None:
             self._sweeping.stop()
+        if self._resealing is not None:
+            self._resealing.stop()
         if self._retaining is not None:
             self._retaining.stop(CLAIM_SECONDS)
         if self._sealer is not None:

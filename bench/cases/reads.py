@@ -23,9 +23,9 @@ CACHE = "STRANDLINE_WINDOW_CACHE_BYTES"
 
 def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
     """Read again, never read before, with search, and after one more put."""
-    session_id, limits = _filled_session(ground, size)
+    session_id, limits = filled_session(ground, size)
     again, searching = _memory(ground, session_id, limits), _memory(ground, session_id, limits, search=True)
-    with _without_cache():  # settings are read where a memory is made
+    with without_cache():  # settings are read where a memory is made
         first = _memory(ground, session_id, limits)
     messages = cycle(ground.messages)
     window = len(again.get().messages)
@@ -52,7 +52,7 @@ class _Gets:
         return of_times("get", f"{self._name}: {how}", "SELECT of the window", pairs[1:], goal=goal)
 
 
-def _filled_session(ground: Ground, size: Size) -> tuple[str, tuple[int, int]]:
+def filled_session(ground: Ground, size: Size, *, user_id: str | None = None) -> tuple[str, tuple[int, int]]:
     """A session with flushed history, facts and summary derived, and the window asked for; and its limits.
 
     Two and a half windows cross the mark, and one and a half of them are flushed.
@@ -61,7 +61,7 @@ def _filled_session(ground: Ground, size: Size) -> tuple[str, tuple[int, int]]:
     tokens = [count_default(message["content"]) for message in messages]
     mark, flushed = sum(tokens[: 5 * size.window // 2]), sum(tokens[: 3 * size.window // 2])
     limits = (math.ceil(mark / DEFAULT_HISTORY_RATIO), flushed)
-    memory = ground.memory(token_limit=limits[0], token_flush_size=limits[1], consuming=True)
+    memory = ground.memory(user_id=user_id, token_limit=limits[0], token_flush_size=limits[1], consuming=True)
     for message in messages:
         seq = memory.put(message)
         if seq > 2 * size.window and ground.rows("SELECT FROM strandline.flush_event"):
@@ -88,7 +88,7 @@ def _bare_select(ground: Ground, session_id: str) -> Iterator[Call]:
 
 
 @contextmanager
-def _without_cache() -> Iterator[None]:
+def without_cache() -> Iterator[None]:
     before = os.environ.get(CACHE)
     os.environ[CACHE] = "0"
     try:

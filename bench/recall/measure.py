@@ -24,6 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
+from bench.encryption import encrypt
 from bench.environment import Ground, NotMeasuredError, prepared_ground
 from bench.recall.bm25 import open_bm25
 from bench.recall.contexts import ALL_GIVEN, GIVEN, OVER, TOKENS, Open, measure_contexts, open_memory
@@ -50,12 +51,14 @@ class Run:
         parts: as ``--only`` names them.
         limits: of the prompts, in tokens; None: those of the collection.
         file: where the scores are written after each table.
+        encrypted: whether what is searched is encrypted, which is to change no figure.
     """
 
     parts: Sequence[str]
     limits: Sequence[int] | None
     file: Path | None
     scores: list[Score] = field(default_factory=list)
+    encrypted: bool = False
 
     def keep(self, table: Table) -> None:
         """Print the table, and write all that there is."""
@@ -78,7 +81,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if not chosen:
         print(f"No such conversation; there are {', '.join(one.name for one in present)}.", file=sys.stderr)
         return 2
-    run = Run(given.only or PARTS, given.limits, given.json)
+    run = Run(given.only or PARTS, given.limits, given.json, encrypted=given.encrypted)
     began = time.monotonic()
     try:
         with embedding_by(None if given.embedder == LOCAL else given.embedder):
@@ -131,24 +134,33 @@ def measure(run: Run, chosen: Sequence[Conversation], *, quick: bool = False) ->
             for collection in dict.fromkeys(one.collection for one in chosen):
                 of_it = [one for one in chosen if one.collection == collection]
                 limits = run.limits or LIMITS[collection]
-                for table in _tables(server, run.parts, of_it, limits[:1] if quick else limits):
+                for table in _tables(
+                    server, run.parts, of_it, limits[:1] if quick else limits, encrypted=run.encrypted
+                ):
                     run.keep(table)
 
 
 def _tables(
-    server: Ground, parts: Sequence[str], chosen: Sequence[Conversation], limits: Sequence[int]
+    server: Ground,
+    parts: Sequence[str],
+    chosen: Sequence[Conversation],
+    limits: Sequence[int],
+    *,
+    encrypted: bool = False,
 ) -> Iterator[Table]:
     if SEARCH in parts:
-        yield from _search_tables(server, chosen)
+        yield from _search_tables(server, chosen, encrypted=encrypted)
     opened = dict(_openers(parts))
     for limit in limits if opened else ():
         yield _context_table(server, chosen, limit, opened)
 
 
-def _search_tables(server: Ground, chosen: Sequence[Conversation]) -> Iterator[Table]:
+def _search_tables(server: Ground, chosen: Sequence[Conversation], *, encrypted: bool) -> Iterator[Table]:
     collection = chosen[0].collection
     scores: list[Score] = []
     with server.fresh(registered=False) as ground:
+        if encrypted:
+            encrypt(ground.url)
         for conversation in chosen:
             say(f"{collection} {conversation.name}: {len(conversation.questions)} questions, searched")
             scores += measure_searches(ground.url, conversation)
@@ -218,6 +230,9 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--conversations", metavar="NAME", nargs="+", help="these only, as conv-30 or beam-7")
     parser.add_argument("--limits", metavar="TOKENS", nargs="+", type=_token_limit, help=_describe_limits())
     parser.add_argument("--quick", action="store_true", help="a few questions of each, to see that it works")
+    parser.add_argument(
+        "--encrypted", action="store_true", help="search an encrypted namespace: no figure may change"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
     return parser
 

@@ -16,6 +16,7 @@ from strandline import FoundMessage, Memory, VectorMemoryBlock
 from strandline.producers.search.search import MAX_LIMIT, SearchRequest, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
 
@@ -90,7 +91,8 @@ def wait_until_derived(memory: Memory, seq: int) -> None:
 def open_searches(url: str, user_id: str, session_id: str) -> Iterator[Mapping[str, Search]]:
     """The search over all sessions of a user; without the embedder it is the operation below ``search``."""
     identity = identify_session(DEFAULT_NAMESPACE, session_id, user_id)
-    database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
+    settings = load_settings()
+    database = Database.connect(ConnectionOptions.from_settings(url, settings), sealed_content(settings))
     memory = Memory.from_defaults(session_id, user_id=user_id, database_url=url)
 
     def search_by_words(text: str, limit: int) -> Sequence[str]:

@@ -42,7 +42,7 @@ def one_key(secret: str) -> SealKeys:
     Raises:
         ConfigurationError: it is too short.
     """
-    checked = _checked(secret, "STRANDLINE_AUDIT_KEY")
+    checked = _check_secret(secret, "STRANDLINE_AUDIT_KEY")
     name = sha256(b"strandline audit key name" + checked).hexdigest()[:12]
     return SealKeys(name, MappingProxyType({name: checked}))
 
@@ -81,7 +81,7 @@ def read_keyring(text: str, place: str) -> SealKeys:
     for name, secret, where in _lines(text, place):
         if name in secrets:
             raise ConfigurationError(f"{where}: there is a key {name} above; each name is given once.")
-        secrets[name] = _checked(secret, where)
+        secrets[name] = _check_secret(secret, where)
     if not secrets:
         raise ConfigurationError(f"{place} has no key; write a name and a secret in a line.")
     return SealKeys(name, MappingProxyType(secrets))
@@ -99,7 +99,7 @@ def _lines(text: str, place: str) -> Iterator[tuple[str, str, str]]:
         yield words[0], words[1], where
 
 
-def _checked(secret: str, where: str) -> bytes:
+def _check_secret(secret: str, where: str) -> bytes:
     encoded = secret.encode()
     if len(encoded) < MIN_SECRET_BYTES:
         # Not quoted, and not how long it is.

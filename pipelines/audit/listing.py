@@ -120,7 +120,7 @@ def list_acts(
     """
     if not 1 <= limit <= MAX_ACTS_PER_PAGE:
         raise InvalidMessageError("limit", f"must be from 1 to {MAX_ACTS_PER_PAGE:,}")
-    before_at, before_id = _read_place(before)
+    place = _Place() if before is None else _read_place(before)
     subject = None
     if asked.user_id is not None:
         subject = yield from find_subject(namespace, asked.user_id)
@@ -135,8 +135,10 @@ def list_acts(
             act=asked.kind,
             actor=asked.actor,
             subject=subject,
-            before_at=before_at,
-            before_id=before_id,
+            before_at=place.at,
+            before_id=place.entry_id,
+            before_seal=place.seal,
+            before_place=place.number,
             entry_id=asked.entry_id,
             limit=limit + 1,
         )
@@ -175,18 +177,30 @@ def _act(row: ListActsRow) -> AuditedAct:
     )
 
 
+@dataclass(frozen=True, slots=True)
+class _Place:
+    """A place in the list: behind an act that no seal covers yet, or behind a place in the chain."""
+
+    at: datetime | None = None
+    entry_id: UUID | None = None
+    seal: int | None = None
+    number: int | None = None
+
+
 def _place(act: AuditedAct) -> str:
-    return f"{act.at.isoformat()}/{act.entry_id}"
+    return f"{act.at.isoformat()}/{act.entry_id}" if act.seal is None else f"{act.seal}/{act.place}"
 
 
-def _read_place(place: str | None) -> tuple[datetime | None, UUID | None]:
-    if place is None:
-        return None, None
-    moment, _slash, entry_id = place.partition("/")
+def _read_place(text: str) -> _Place:
+    before, _slash, behind = text.partition("/")
     try:
-        at, last = datetime.fromisoformat(moment), UUID(entry_id)
+        if before.isdecimal():
+            place = _Place(seal=int(before), number=int(behind))
+        else:
+            place = _Place(datetime.fromisoformat(before), UUID(behind))
     except ValueError:
-        at, last = None, None
-    if at is None or at.tzinfo is None:
+        place = _Place()
+    has_zone = place.at is not None and place.at.tzinfo is not None
+    if not has_zone and not (0 < (place.seal or 0) < 2**63 and 0 < (place.number or 0) < 2**31):
         raise InvalidMessageError("before", "is not what a page gave as next_before")
-    return at, last
+    return place

@@ -18,18 +18,19 @@ from uuid import UUID
 from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.hashing import FIRST, Link, SealedEntry, merkle_root, origin_digest
 from strandline.pipelines.audit.keys import SealKeys
+from strandline.schemas.errors import DatabaseError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.audit.audit import (
-    AddSealed,
     AddSeals,
     AdvanceChains,
     ChainEnds,
     CommitDurably,
     LockChains,
+    MoveSealed,
     OpenChains,
+    ReadUnsealed,
+    ReadUnsealedRow,
     SubjectSalts,
-    TakeUnsealed,
-    TakeUnsealedRow,
     UnsealedNamespaces,
 )
 from strandline.schemas.values.identity import audit_chain_key
@@ -63,7 +64,7 @@ class _Seal:
     link: Link
     leaves: tuple[bytes, ...]
     mac: bytes
-    rows: tuple[TakeUnsealedRow, ...]
+    rows: tuple[ReadUnsealedRow, ...]
     digests: tuple[bytes | None, ...]
 
 
@@ -93,7 +94,7 @@ def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> 
         row.namespace: _End(row.seals, row.entries, row.mac or FIRST)
         for row in (yield from fetch(ChainEnds(shard_keys=mine)))
     }
-    taken = yield from fetch(TakeUnsealed(namespaces=sorted(ends), limit=limit))
+    taken = yield from fetch(ReadUnsealed(namespaces=sorted(ends), limit=limit))
     if not taken:
         return SealingPass(0, ())
     subjects = sorted({row.subject for row in taken if row.subject is not None and row.origin is not None})
@@ -102,8 +103,9 @@ def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> 
         salts = {row.subject: row.salt for row in (yield from fetch(SubjectSalts(subjects=subjects)))}
     seals = list(_make_seals(keys, ends, taken, salts, now))
     yield from fetch(AddSeals(seals=json.dumps([_seal_record(seal) for seal in seals])))
-    entries = [record for seal in seals for record in _entry_records(seal)]
-    yield from fetch(AddSealed(entries=json.dumps(entries)))
+    (moved,) = yield from fetch(_move(seals))
+    if moved.entries != len(taken):
+        raise DatabaseError("Entries of the audit trail went while they were sealed; nothing was sealed.")
     yield from fetch(
         AdvanceChains(
             shard_keys=[seal.link.chain_key for seal in seals],
@@ -117,7 +119,7 @@ def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> 
 def _make_seals(
     keys: SealKeys,
     ends: Mapping[str, _End],
-    taken: Iterable[TakeUnsealedRow],
+    taken: Iterable[ReadUnsealedRow],
     salts: Mapping[UUID, bytes],
     now: datetime,
 ) -> Iterator[_Seal]:
@@ -130,7 +132,7 @@ def _make_seal(
     keys: SealKeys,
     namespace: str,
     end: _End,
-    rows: tuple[TakeUnsealedRow, ...],
+    rows: tuple[ReadUnsealedRow, ...],
     salts: Mapping[UUID, bytes],
     now: datetime,
 ) -> _Seal:
@@ -151,7 +153,7 @@ def _make_seal(
     return _Seal(namespace, link, leaves, link.mac(keys.secret_of(keys.current) or b""), rows, digests)
 
 
-def _origin_digest(row: TakeUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:
+def _origin_digest(row: ReadUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:
     """The digest of the origin; None where there is none, or the user was erased since."""
     if row.origin is None or (row.subject is not None and row.subject not in salts):
         return None
@@ -159,7 +161,7 @@ def _origin_digest(row: TakeUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes |
     return origin_digest(salt, row.entry_id, row.origin)
 
 
-def _entry(row: TakeUnsealedRow, digest: bytes | None) -> SealedEntry:
+def _entry(row: ReadUnsealedRow, digest: bytes | None) -> SealedEntry:
     return SealedEntry(
         row.entry_id,
         row.act,
@@ -192,25 +194,20 @@ def _seal_record(seal: _Seal) -> dict[str, object]:
     }
 
 
-def _entry_records(seal: _Seal) -> Iterator[dict[str, object]]:
-    for place, (row, digest) in enumerate(zip(seal.rows, seal.digests, strict=True), 1):
-        yield {
-            "shard_key": str(seal.link.chain_key),
-            "seal": seal.link.number,
-            "place": place,
-            "entry_id": str(row.entry_id),
-            "act": row.act,
-            "actor": row.actor,
-            "origin": None if digest is None else row.origin,
-            "origin_digest": None if digest is None else _bytea(digest),
-            "subject": _text(row.subject),
-            "session": _text(row.session),
-            "seq": row.seq,
-            "count": row.amount,
-            "detail": None if row.detail is None else json.loads(row.detail),
-            "flags": row.flags,
-            "created_at": row.created_at.isoformat(),
-        }
+def _move(seals: Sequence[_Seal]) -> MoveSealed:
+    places = [
+        (row, seal.link, place, digest)
+        for seal in seals
+        for place, (row, digest) in enumerate(zip(seal.rows, seal.digests, strict=True), 1)
+    ]
+    return MoveSealed(
+        shard_keys=[row.shard_key for row, _link, _place, _digest in places],
+        entry_ids=[row.entry_id for row, _link, _place, _digest in places],
+        chain_keys=[link.chain_key for _row, link, _place, _digest in places],
+        seals=[link.number for _row, link, _place, _digest in places],
+        places=[place for _row, _link, place, _digest in places],
+        digests=[digest for _row, _link, _place, digest in places],
+    )
 
 
 def _anchor(seal: _Seal) -> Anchor:
@@ -221,10 +218,6 @@ def _anchor(seal: _Seal) -> Anchor:
 
 def _bytea(value: bytes) -> str:
     return f"\\x{value.hex()}"
-
-
-def _text(key: UUID | None) -> str | None:
-    return None if key is None else str(key)
 
 
 def seal_all(keys: SealKeys) -> Operation[Sequence[Anchor]]:

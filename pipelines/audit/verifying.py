@@ -158,7 +158,7 @@ def _stray_finding(row: StraySealedRow) -> Finding:
     return Finding("inserted", sentence, row.seal, row.place, row.entry_id)
 
 
-def _follow(chain: _Chain, result: TrailVerification, wanted: Set[int]) -> Operation[None]:
+def _follow(chain: _Chain, result: TrailVerification, anchored: Set[int]) -> Operation[None]:
     """Follow the chain seal by seal, in pages."""
     after = max(0, chain.number - 1)
     while page := (
@@ -171,7 +171,7 @@ def _follow(chain: _Chain, result: TrailVerification, wanted: Set[int]) -> Opera
         for row in rows:
             by_seal.setdefault(row.seal, []).append(row)
         for seal in page:
-            if seal.number in wanted:
+            if seal.number in anchored:
                 chain.macs[seal.number] = seal.mac.hex()
             _look_at(chain, result, seal, by_seal.get(seal.number, []))
         after = page[-1].number

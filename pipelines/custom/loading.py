@@ -50,4 +50,5 @@ def _listed_blocks(named: str) -> Iterator[tuple[str, Any]]:
 
 
 def _import(place: str) -> Any:
-    return import_object(place, "memory block", "STRANDLINE_BLOCKS")
+    form = "package.module:Class, several separated by commas"
+    return import_object(place, "memory block", "STRANDLINE_BLOCKS", form)

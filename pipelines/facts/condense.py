@@ -18,7 +18,6 @@ from typing import Literal
 from uuid import UUID, uuid5
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
@@ -34,6 +33,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     EndCondensed,
     RecordCondensation,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.normal_form import normal_form
 

@@ -15,7 +15,6 @@ from typing import Any, Literal, cast
 from uuid import UUID
 
 from strandline.pipelines.facts.fact_lanes import FactSet, lock_facts
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Trace, read_traces
 from strandline.pipelines.facts.wording import read_wording
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -41,6 +40,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     Uncondense,
     WriteFact,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 

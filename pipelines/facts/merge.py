@@ -36,7 +36,6 @@ from strandline.pipelines.facts.merge_inputs import (
     related_facts,
     tombstones_about,
 )
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation, parse_merge
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextModel
@@ -44,6 +43,7 @@ from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
 from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 from uuid import UUID, uuid5
 
 from strandline.pipelines.facts.merge_inputs import Candidate, KnownFact, MergeWork
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
@@ -17,6 +16,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     InvalidateFact,
     UpdateFact,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
 

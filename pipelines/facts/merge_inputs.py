@@ -10,13 +10,13 @@ from uuid import UUID
 from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
 from strandline.pipelines.facts.editing.instructions import Instruction
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEvents
 from strandline.schemas.queries.derived.facts_merge import RelatedFacts
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
 # What one merge call shows of the known facts: those that share most words with the candidates.

@@ -3,22 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from hashlib import blake2b
 
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.schemas.values.normal_form import folded
 
 # How models and the local stand-in call a speaker without a name.
 _NAMELESS = frozenset(query_lexemes("user assistant"))
 
 # Of two sentences about one message, the shorter one must share more than this with the other.
 ALIKE_ABOVE = 0.5
-
-
-def fingerprint(text: str) -> bytes:
-    """A digest that is equal for the same words: case, width, punctuation and spacing do not count."""
-    words = "".join(c if c.isalnum() else " " for c in folded(text)).split()
-    return blake2b(" ".join(words).encode(), digest_size=16).digest()
 
 
 def telling_lexemes(lexemes: Iterable[str], said_by: str | None) -> frozenset[str]:

@@ -14,8 +14,9 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
+from strandline.pipelines.facts.similarity import are_alike, telling_lexemes
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.values.fingerprints import fingerprint
 
 
 @dataclass(frozen=True, slots=True)
@@ -92,12 +93,16 @@ def write_traces(traces: Sequence[Trace]) -> str:
 
 
 def _trace(item: Mapping[str, Any]) -> Trace:
-    session_key = item.get("session_key")
+    session_key, text = item.get("session_key"), item.get("text")
+    words, lexemes = bytes.fromhex(item["fingerprint"]), item.get("lexemes") or ()
+    if text is not None:  # those that are stored are keyed
+        words = fingerprint(text)
+        lexemes = query_lexemes(item.get("own_text") or text) if "lexemes" in item else ()
     return Trace(
-        fingerprint=bytes.fromhex(item["fingerprint"]),
+        fingerprint=words,
         session_key=None if session_key is None else UUID(session_key),
         seqs=frozenset(item.get("seqs") or ()),
-        lexemes=telling_lexemes(item.get("lexemes") or (), item.get("said_by")),
+        lexemes=telling_lexemes(lexemes, item.get("said_by")),
     )
 
 

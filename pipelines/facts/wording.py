@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypedDict
 
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.values.fingerprints import fingerprint
 
 
 class Words(TypedDict):

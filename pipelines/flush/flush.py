@@ -21,8 +21,9 @@ from strandline.pipelines.flush.plan import (
     plan_threshold,
     plan_turn,
 )
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import Flush, PlanWindow, PostponePlanning
+from strandline.schemas.sealing.tokens import REFERENCE
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
 from strandline.schemas.values.policy import Deliver
@@ -102,7 +103,7 @@ def flush_at_put(
     ``window``: the JSON of ``window_v1``.
     ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
     """
-    marks, entries = _parse_window(window)
+    marks, entries = yield from _read_window(shard_key, window)
     return (yield from _flush_by_policy(shard_key, session_key, marks, entries, cause, lazily=lazily))
 
 
@@ -240,7 +241,25 @@ def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | N
     """The marks and the window's entries, in one snapshot; no marks if there is no such session."""
     rows = yield from fetch(PlanWindow(shard_key=shard_key, session_key=session_key))
     window = rows[0].to_flush
-    return (None, []) if window is None else _parse_window(window)
+    return (None, []) if window is None else (yield from _read_window(shard_key, window))
+
+
+def _read_window(shard_key: UUID, window: str) -> Operation[tuple[Marks, list[Entry]]]:
+    """The window of a JSON text; ids of tool calls in one form, if only some of them are keyed yet."""
+    marks, entries = _parse_window(window)
+    ids = [name for entry in entries for name in (*entry.calls, *filter(None, (entry.answers,)))]
+    if len({name.startswith(REFERENCE) for name in ids}) == 2:
+        keys = yield from find_owner_keys(shard_key)
+        if keys is not None:
+            entries = [
+                replace(
+                    entry,
+                    calls=tuple(map(keys.reference, entry.calls)),
+                    answers=None if entry.answers is None else keys.reference(entry.answers),
+                )
+                for entry in entries
+            ]
+    return marks, entries
 
 
 def _parse_window(window: str) -> tuple[Marks, list[Entry]]:

@@ -85,12 +85,8 @@ def explain(
         ConfigurationError: the id names several messages.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
@@ -108,6 +104,29 @@ def explain(
         return _explain_message(tx, _only(rows, subject, namespace))
 
 
+def explain_message_alone(
+    database: Database,
+    message_id: str,
+    *,
+    namespace: str = DEFAULT_NAMESPACE,
+    session_id: str | None = None,
+    user_id: str | None = None,
+) -> MessageExplanation:
+    """Explain a message by its id, and never a fact that happens to have the same.
+
+    Raises: as ``explain``.
+    """
+    with database.transaction() as tx:
+        tx.fetch(VerifySnapshot())
+        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
+        rows = tx.fetch(
+            ExplainFindMessages(
+                namespace=namespace, session_id=session_id, user_id=user_id, message_id=message_id
+            )
+        )
+        return _explain_message(tx, _only(rows, message_id, namespace))
+
+
 def explain_fact_alone(
     database: Database,
     fact_id: str,
@@ -122,12 +141,8 @@ def explain_fact_alone(
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
-    where = Where(
-        namespace=namespace,
-        session_id=session_id,
-        user_id=user_id,
-        owner_key=_owner_key(namespace, user_id),
-    )
+    key = _owner_key(namespace, user_id)
+    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())

@@ -16,7 +16,6 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.verify_checks import CHECKS, Scope, stage_chain
 from strandline.schemas.display.shown_text import quote
@@ -34,6 +33,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifySnapshot,
     VerifyTotals,
 )
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 Progress = Callable[[str, int, int], None]

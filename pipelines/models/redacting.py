@@ -62,7 +62,7 @@ class RedactingTextModel:
             return text
 
         _visit(task, note)
-        results = _redacted(self._redaction, texts)
+        results = _redact(self._redaction, texts)
         if results == texts:
             return self._model.answer(task)
         left = iter(results)
@@ -95,7 +95,7 @@ class RedactingEmbedder:
         Raises: as ``RedactingTextModel.answer``.
         """
         began = time.monotonic()
-        shown = _redacted(self._redaction, texts, timeout_seconds)
+        shown = _redact(self._redaction, texts, timeout_seconds)
         if timeout_seconds is not None:
             timeout_seconds -= time.monotonic() - began
             if timeout_seconds <= 0:
@@ -103,13 +103,15 @@ class RedactingEmbedder:
         return self._embedder.embed(shown, timeout_seconds=timeout_seconds)
 
 
-def _redacted(redaction: Redaction, texts: Sequence[str], seconds: float | None = None) -> list[str]:
+def _redact(redaction: Redaction, texts: Sequence[str], seconds: float | None = None) -> list[str]:
     try:
         return redaction.texts(texts, seconds=seconds)
     except RefusalError as error:
         raise PermanentModelError(f"A redaction hook refused what was to be sent: {error}") from error
     except RedactionError as error:
-        raise UnredactedError(str(error), counts=not isinstance(error, RedactionWaitsError)) from error
+        unredacted = UnredactedError(str(error))
+        unredacted.counts = not isinstance(error, RedactionWaitsError)
+        raise unredacted from error
 
 
 def _visit(task: T, visit: Visit) -> T:
@@ -148,12 +150,13 @@ def _spare(task: Task, shown: Task, text: str) -> str:
     """The answer without new wordings of facts that the model was not shown as they are."""
     answer = json.loads(text)
     if isinstance(task, MergeTask) and isinstance(shown, MergeTask):
-        known, candidates = _changed(task.known, shown.known), _changed(task.candidates, shown.candidates)
+        known = _numbers_changed(task.known, shown.known)
+        candidates = _numbers_changed(task.candidates, shown.candidates)
         answer["operations"] = [_merged_apart(item, known, candidates) for item in answer["operations"]]
     elif isinstance(task, CondenseTask) and isinstance(shown, CondenseTask):
-        answer = _kept_apart(answer, _changed(task.facts, shown.facts))
+        answer = _kept_apart(answer, _numbers_changed(task.facts, shown.facts))
     elif isinstance(task, InstructTask) and isinstance(shown, InstructTask):
-        facts = _changed(task.facts, shown.facts)
+        facts = _numbers_changed(task.facts, shown.facts)
         answer["operations"] = [
             {**item, "op": "add", "fact": None} if item["op"] == "update" and item["fact"] in facts else item
             for item in answer["operations"]
@@ -163,7 +166,7 @@ def _spare(task: Task, shown: Task, text: str) -> str:
     return json.dumps(answer, ensure_ascii=False, separators=(",", ":"))
 
 
-def _changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact]) -> frozenset[int]:
+def _numbers_changed(facts: Iterable[NumberedFact], shown: Iterable[NumberedFact]) -> frozenset[int]:
     return frozenset(fact.number for fact, seen in zip(facts, shown, strict=True) if fact.text != seen.text)
 
 

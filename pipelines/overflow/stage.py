@@ -68,11 +68,12 @@ class OverflowStage:
         except RefusalError as error:
             raise PermanentModelError(f"{what} refused the event: {error}") from error
         except NoPlaceError:
-            raise HandlerError(
+            waiting = HandlerError(
                 f"{what} was not called: earlier calls occupy all threads and have not returned; restart this"
-                " process.",
-                counts=False,
-            ) from None
+                " process."
+            )
+            waiting.counts = False
+            raise waiting from None
         except TimeLimitError:
             logger.error(
                 "a call of the overflow handler does not return; its thread is lost until this process ends",
@@ -90,10 +91,10 @@ class OverflowStage:
 def _call(handler: Callable[[OverflowEvent], Any], event: OverflowEvent) -> None:
     result = handler(event)
     if inspect.isawaitable(result):
-        asyncio.run(_awaited(result))
+        asyncio.run(_wait_for(result))
 
 
-async def _awaited(result: Any) -> None:
+async def _wait_for(result: Any) -> None:
     await result
 
 

@@ -13,23 +13,29 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 
 
-def import_object(place: str, what: str, where: str) -> Any:
+class _MissingError(Exception):
+    """A module has no such name."""
+
+
+def import_object(place: str, what: str, where: str, form: str = "package.module:name") -> Any:
     """The object at ``package.module:name``.
 
     Args:
         what: what it is to be, such as ``memory block``.
         where: what names it, such as a setting.
+        form: how a place is written.
 
     Raises:
         ConfigurationError: the place has another form, or nothing can be imported from there.
     """
     module, colon, attribute = place.partition(":")
     if not colon or not module or not attribute:
-        raise ConfigurationError(f"{where} names {quote(place)}; write package.module:name.")
+        raise ConfigurationError(f"{where} names {quote(place)}; write {form}.")
     try:
-        value = importlib.import_module(module)
+        value: Any = importlib.import_module(module)
         for name in attribute.strip().split("."):
-            value = getattr(value, name)
+            if (value := getattr(value, name, None)) is None:
+                raise _MissingError(name)
     except Exception as error:
         raise ConfigurationError(
             f"The {what} {place} cannot be imported: {_problem(error, module)}."
@@ -56,7 +62,7 @@ def load_function(name: str, *, setting: str, group: str) -> Callable[..., Any]:
             f"{setting} is {quote(name)}, and no installed package has an entry point of this name in the"
             f" group {group}; name one that has, or write package.module:function."
         )
-    function: Callable[..., Any] = import_object(place, "function", setting)
+    function: Callable[..., Any] = import_object(place, f"{setting} function", setting)
     if not callable(function):
         raise ConfigurationError(f"{setting}: {place} cannot be called; name a function.")
     return function
@@ -81,6 +87,8 @@ def _problem(error: Exception, module: str) -> str:
     """The reason of a failed import; never the message of an error in the application's code, which may quote
     anything.
     """
+    if isinstance(error, _MissingError):
+        return f"{quote(module)} has no {quote(str(error))}"
     if isinstance(error, ModuleNotFoundError) and f"{module}.".startswith(f"{error.name}."):
         return f"there is no module named {quote(str(error.name))}"
     return f"{type(error).__name__} at {place_in(error)}"

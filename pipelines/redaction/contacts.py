@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 import unicodedata
 from collections.abc import Callable, Iterable, Iterator
+from functools import cache
 
 from strandline.pipelines.redaction.card_numbers import find_cards
 from strandline.pipelines.redaction.email_addresses import find_emails
@@ -26,28 +27,18 @@ _HYPHENS = "\u2010\u2011\u2012\u2013\u2014\u2015\u2212\u30fc"
 _MIN_DIGITS = 7
 
 
-class _Plain(dict[int, int]):
+# No digit of a script lies above.
+_LAST_CODE = 0x1FFFF
+
+
+@cache
+def _plain_forms() -> dict[int, int]:
     """Full-width forms, digits of other scripts, spaces and hyphens as ASCII; one character for each."""
-
-    def __missing__(self, code: int) -> int:
-        plain = self[code] = _plain(code)
-        return plain
-
-
-def _plain(code: int) -> int:
-    if code < 128:
-        return code
-    if 0xFF01 <= code <= 0xFF5E:
-        return code - 0xFEE0
-    character = chr(code)
-    if (digit := unicodedata.decimal(character, None)) is not None:
-        return ord("0") + digit
-    if character in _SPACES:
-        return ord(" ")
-    return ord("-") if character in _HYPHENS else code
-
-
-_PLAIN = _Plain()
+    digits = ((code, unicodedata.decimal(chr(code), None)) for code in range(128, _LAST_CODE))
+    plain = {code: ord("0") + digit for code, digit in digits if digit is not None}
+    plain |= {code: code - 0xFEE0 for code in range(0xFF01, 0xFF5F)}
+    plain |= {ord(space): ord(" ") for space in _SPACES}
+    return plain | {ord(hyphen): ord("-") for hyphen in _HYPHENS}
 
 
 def redact_contacts(text: str) -> str:
@@ -61,13 +52,13 @@ _Span = tuple[int, int, str]
 
 def find_contacts(text: str) -> list[_Span]:
     """Where they begin and end, with the placeholder of each, in order and apart from each other."""
-    plain = text if text.isascii() else text.translate(_PLAIN)
+    plain = text if text.isascii() else text.translate(_plain_forms())
     spans: list[_Span] = []
     for placeholder, may_hold, find in _FINDERS:
         if may_hold(plain):
-            found = [(start, end, placeholder) for start, end in find(plain)]
-            plain = _without(plain, found)
-            spans += found
+            places = [(start, end, placeholder) for start, end in find(plain)]
+            plain = _without(plain, places)
+            spans += places
     return sorted(spans)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from inspect import iscoroutinefunction
 from typing import Protocol
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
@@ -63,6 +64,8 @@ class RedactionHook:
         code = _make(source, where) if isinstance(source, type) else source
         if not callable(code):
             raise ConfigurationError(f"{where} is not a redaction hook: it cannot be called with a text.")
+        if iscoroutinefunction(code) or iscoroutinefunction(getattr(code, "__call__", None)):  # noqa: B004
+            raise ConfigurationError(f"{where} is async; a redaction hook is a plain function of a text.")
         version = getattr(code, "version", "1")
         if not isinstance(version, str) or not 0 < len(version) <= MAX_VERSION_CHARACTERS:
             raise ConfigurationError(

@@ -64,7 +64,7 @@ _COUNTRIES = frozenset(
     "20 27 30 31 32 33 34 36 39 40 41 43 44 45 46 47 48 49 51 52 53 54 55 56 57 58 60 61 62 63 64 65 66 81"
     " 82 84 86 90 91 92 93 94 95 98".split()
 )
-_MIN_INTERNATIONAL, _MAX_INTERNATIONAL = 8, 15
+_MIN_INTERNATIONAL = 8
 _NORTH_AMERICA = 11
 _MIN_AREA, _MAX_AREA = 9, 13
 
@@ -74,9 +74,8 @@ def find_phones(text: str) -> Iterator[tuple[int, int]]:
     patterns = [_INTERNATIONAL, _NORTH_AMERICAN, _PAIRS, _AREA, _MOBILE, _CHINESE_GROUPS]
     if _HAN.search(text):
         patterns.append(_CHINESE)
-    spans = [
-        span for pattern in patterns for match in pattern.finditer(text) if (span := _checked(pattern, match))
-    ]
+    matches = ((pattern, match) for pattern in patterns for match in pattern.finditer(text))
+    spans = [span for pattern, match in matches if (span := _find_span(pattern, match))]
     spans += (match.span(1) for match in _SAID.finditer(text) if not _DATE.search(match[1]))
     end = 0
     for start, stop in sorted(spans, key=lambda span: (span[0], -span[1])):
@@ -85,7 +84,7 @@ def find_phones(text: str) -> Iterator[tuple[int, int]]:
             end = stop
 
 
-def _checked(pattern: re.Pattern[str], match: re.Match[str]) -> tuple[int, int] | None:
+def _find_span(pattern: re.Pattern[str], match: re.Match[str]) -> tuple[int, int] | None:
     """The span of a number, without what only follows it; None if it is none after all."""
     before = match.string[max(0, match.start() - _MAX_WORD_BEFORE) : match.start()]
     if not match[0].startswith("+") and _OTHER_KIND.search(before):

@@ -121,6 +121,7 @@ def _unusable(name: str, value: object, kind: str) -> ConfigurationError:
 
 _CHECKS: dict[str, Check] = {
     "actor": check_name,
+    "at_once": _check_flag,
     "calls_per_second": _number_from(MIN_CALLS_PER_SECOND),
     "database": _instance("a Database, as strandline.replay.connect() opens one", Database, Transaction),
     "force": _check_flag,

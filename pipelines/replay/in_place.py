@@ -16,10 +16,12 @@ A batch that retention has removed messages of cannot be derived again, and is l
 
 from __future__ import annotations
 
+import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
+from datetime import date, datetime
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
@@ -39,15 +41,13 @@ from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
 from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
     DeleteChunks,
-    DigestCandidates,
     DigestChunks,
-    DigestDerivedCandidates,
     DigestDerivedChunks,
     IsApplied,
     LockLaneForReplay,
@@ -55,7 +55,11 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatches,
     SelectedBatchesRow,
     SelectedOwners,
+    StoredCandidates,
+    StoredCandidatesRow,
 )
+from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
@@ -272,8 +276,9 @@ class _Run:
             self.counts = self.counts.plus(batches=1, asked_again=int(bool(redone)))
             return
         effect = stage.effect(batch, work, answers)
+        keys = self._database.run(find_owner_keys(shard_key))
         with self._database.transaction() as tx:
-            derived = _derived_chunks(effect) if effect else None
+            derived = _derived_chunks(effect, keys) if effect else None
             same = _is_same(tx, batch, DigestChunks(**_made_by(batch)), derived)
             if not same:
                 tx.fetch(DeleteChunks(**_made_by(batch)))
@@ -289,9 +294,10 @@ class _Run:
             self.counts = self.counts.plus(batches=1, kept=1)
             return
         rows = stage.effect(batch, work, answers).rows
-        derived = _derived_candidates(rows) if rows else None
+        derived = [] if rows is None else _derived_candidates(rows)
         with self._database.transaction() as tx:
-            same = _is_same(tx, batch, DigestCandidates(**_made_by(batch)), derived)
+            # A reset may have taken away what it was made of since it was read.
+            same = not _lock_applied(tx, batch) or _stored_candidates(tx, batch) == derived
         self.counts = self.counts.plus(batches=1, same=int(same), differing=int(not same))
 
     @property
@@ -306,7 +312,12 @@ class _Run:
         return read_batch(self._database, lane, row.batch_id, row.event_ids)
 
 
-def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
+def _derived_chunks(rows: ChunkRows, keys: OwnerKeys | None) -> DigestDerivedChunks:
+    """With words as they are stored."""
+    words, speakers = rows["lexemes"], rows["speakers"]
+    if keys is not None:
+        words = [keyed_tsvector(keys, text) for text in words]
+        speakers = [keyed_array(keys, text) for text in speakers]
     return DigestDerivedChunks(
         session_keys=rows["session_keys"],
         from_seqs=rows["from_seqs"],
@@ -314,19 +325,38 @@ def _derived_chunks(rows: ChunkRows) -> DigestDerivedChunks:
         through_seqs=rows["through_seqs"],
         event_ids=rows["event_ids"],
         lengths=rows["lengths"],
-        lexemes=rows["lexemes"],
+        lexemes=words,
         embeddings=rows["embeddings"],
         roles=rows["roles"],
-        speakers=rows["speakers"],
+        speakers=speakers,
         tones=rows["tones"],
         said_on=rows["said_on"],
     )
 
 
-def _derived_candidates(rows: CandidateRows) -> DigestDerivedCandidates:
-    return DigestDerivedCandidates(
-        model=rows["model"], prompt_hash=rows["prompt_hash"], candidates=rows["candidates"]
-    )
+def _stored_candidates(tx: Fetcher, batch: Batch) -> list[StoredCandidatesRow]:
+    return tx.fetch(StoredCandidates(**_made_by(batch)))
+
+
+def _derived_candidates(rows: CandidateRows) -> list[StoredCandidatesRow]:
+    """The candidates that answers make now, as the statement gives those that are stored."""
+    candidates = [
+        StoredCandidatesRow(
+            event_id=UUID(one["event_id"]),
+            ordinal=one["ordinal"],
+            session_key=UUID(one["session_key"]),
+            text=one["text"],
+            seqs=one["seqs"],
+            topics=one["topics"],
+            said_by=one["said_by"],
+            about_date=None if one["about_date"] is None else date.fromisoformat(one["about_date"]),
+            said_at=datetime.fromisoformat(one["said_at"]),
+            model=rows["model"],
+            prompt_hash=rows["prompt_hash"],
+        )
+        for one in json.loads(rows["candidates"])
+    ]
+    return sorted(candidates, key=lambda one: (one.event_id, one.ordinal))
 
 
 class _Digest(Protocol):

@@ -243,7 +243,7 @@ class Planner:
         rows = self._database.fetch(DerivedCandidates(shard_key=shard_key))
         by_event = {row.event_id: row for row in rows}
         known: set[str] = set()
-        due = [_Due(row.event_id, row.merge_tokens) for row in rows]
+        due = [_Due(row.event_id, max(1, sum(map(len, row.all_texts)) // 4)) for row in rows]
         for events in _batches(due, self._token_budget):
             texts = [text for event in events for text in by_event[event.event_id].texts]
             words = {word for text in texts for word in query_lexemes(text)}

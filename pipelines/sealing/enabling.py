@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from uuid import UUID
 
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -23,6 +24,7 @@ from strandline.schemas.queries.application.sealing import (
     SealSessions,
     SessionsToSeal,
 )
+from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.values.identity import adapter_items_key, identify_session, item_store_key
 
@@ -41,7 +43,11 @@ def enable(database: Database, content: SealedContent, namespace: str, kek_id: s
         ConfigurationError: the namespace is enabled with another key or another choice of vectors.
     """
     probe = content.probe_key(kek_id)
-    added = database.fetch(EnableEncryption(namespace=namespace, kek_id=kek_id, probe=probe, vectors=vectors))
+    enabling = EnableEncryption(namespace=namespace, kek_id=kek_id, probe=probe, vectors=vectors)
+    with database.transaction() as tx:
+        added = tx.fetch(enabling)
+        if added:
+            tx.fetch(encryption_act(namespace, step="enable", key=kek_id, vectors=vectors))
     content.cache.forget()
     if added:
         return True
@@ -76,7 +82,14 @@ def change_key(database: Database, content: SealedContent, namespace: str, kek_i
     """
     enabled(database, namespace)
     probe = content.probe_key(kek_id)
-    database.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
+    with database.transaction() as tx:
+        tx.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
+        tx.fetch(encryption_act(namespace, step="change_key", key=kek_id))
+
+
+def encryption_act(namespace: str, **detail: str) -> AppendAct:
+    """What was done with a namespace's encryption, for the audit trail."""
+    return append_query(namespace, Act.here("encryption", detail=detail))
 
 
 def prepare_owners(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
@@ -108,7 +121,11 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
 
 
 def _give_keys(
-    database: Database, content: SealedContent, namespace: str, row: FindEncryptionRow, owners: Iterable[UUID]
+    database: Database,
+    content: SealedContent,
+    namespace: str,
+    row: FindEncryptionRow,
+    owners: Iterable[UUID],
 ) -> int:
     lacking: Sequence[UUID] = [
         one.shard_key for one in database.fetch(OwnersWithoutKeys(shard_keys=sorted(set(owners))))

@@ -6,11 +6,13 @@ import json
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.application.resealing import (
+    ResealArchivedInputs,
     ResealCorrections,
     ResealMessages,
     ResealSharedMessages,
+    UnsealedArchivedInputs,
     UnsealedCorrections,
     UnsealedMessages,
     UnsealedMessagesRow,
@@ -25,14 +27,14 @@ ENVELOPE, METADATA = "message", "metadata"
 _NO_SESSION = UUID(int=0)
 
 
-def reseal_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_messages(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Seal an owner's messages; yields how many were found, page by page.
 
     Raises:
         SealedContentError: one does not open.
     """
     session, seq = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedMessages(
             shard_key=keys.shard_key,
             prefix=keys.json_prefix,
@@ -42,7 +44,7 @@ def reseal_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[
         )
     ):
         session, seq = rows[-1].session_key, rows[-1].seq
-        database.fetch(
+        fetcher.fetch(
             ResealMessages(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],
@@ -74,10 +76,10 @@ def _labels(keys: OwnerKeys, row: UnsealedMessagesRow) -> list[int] | None:
     return [keyed_label(keys, row.session_key, label) for label in row.labels]
 
 
-def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_shared_messages(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """The same of what a shared scope holds."""
     session, seq = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedSharedMessages(
             shard_key=keys.shard_key,
             prefix=keys.json_prefix,
@@ -87,7 +89,7 @@ def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> It
         )
     ):
         session, seq = rows[-1].session_key, rows[-1].seq
-        database.fetch(
+        fetcher.fetch(
             ResealSharedMessages(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],
@@ -100,19 +102,47 @@ def reseal_shared_messages(database: Database, keys: OwnerKeys, page: int) -> It
         yield len(rows)
 
 
-def reseal_corrections(database: Database, keys: OwnerKeys, page: int) -> Iterator[int]:
+def reseal_corrections(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
     """Key the digests by which repeated corrections are known."""
     session, number = _NO_SESSION, 0
-    while rows := database.fetch(
+    while rows := fetcher.fetch(
         UnsealedCorrections(shard_key=keys.shard_key, after_session=session, after_number=number, limit=page)
     ):
         session, number = rows[-1].session_key, rows[-1].number
-        database.fetch(
+        fetcher.fetch(
             ResealCorrections(
                 shard_key=keys.shard_key,
                 session_keys=[row.session_key for row in rows],
                 numbers=[row.number for row in rows],
                 digests=[keys.digest(row.digest) for row in rows],
+            )
+        )
+        yield len(rows)
+
+
+def reseal_archived_inputs(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
+    """Seal messages that came back from an archive for a derivation."""
+    session, seq, generation = _NO_SESSION, 0, -1
+    while rows := fetcher.fetch(
+        UnsealedArchivedInputs(
+            shard_key=keys.shard_key,
+            prefix=keys.json_prefix,
+            after_session=session,
+            after_seq=seq,
+            after_generation=generation,
+            limit=page,
+        )
+    ):
+        session, seq, generation = rows[-1].session_key, rows[-1].seq, rows[-1].generation_id
+        fetcher.fetch(
+            ResealArchivedInputs(
+                shard_key=keys.shard_key,
+                session_keys=[row.session_key for row in rows],
+                seqs=[row.seq for row in rows],
+                generation_ids=[row.generation_id for row in rows],
+                versions=[row.version for row in rows],
+                envelopes=[keys.reseal_json(row.envelope, ENVELOPE, row.id) for row in rows],
+                metadata=[_metadata(keys, row.metadata, row.id) for row in rows],
             )
         )
         yield len(rows)

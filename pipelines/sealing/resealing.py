@@ -12,11 +12,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
-from strandline.pipelines.sealing.message_rows import (
-    reseal_corrections,
-    reseal_messages,
-    reseal_shared_messages,
-)
+from strandline.pipelines.sealing.tables import FACT_TABLES, RESEALED
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
@@ -24,22 +20,17 @@ from strandline.schemas.queries.application.sealing import (
     SettleOwner,
     UnsettledOwners,
 )
+from strandline.schemas.queries.derived.facts_edit import LockFactLanes
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
-
-Reseal = Callable[[Database, OwnerKeys, int], Iterator[int]]
-
-# Every table whose rows hold content; each yields how many rows it found, page by page.
-RESEALED: tuple[Reseal, ...] = (
-    reseal_messages,
-    reseal_shared_messages,
-    reseal_corrections,
-)
+from strandline.schemas.values.lanes import MERGE_STAGE
 
 PAGE_ROWS = 200
 PAGE_OWNERS = 100
+# After an owner got its first keys, until its words are keyed: by then every process looks for both forms.
+START_SECONDS = 1.0
 # Beyond what another process may have kept: for a statement that it had begun.
 GRACE_SECONDS = 10.0
 # After it is settled, and longer than any process may keep keys.
@@ -102,8 +93,12 @@ def reseal_namespace(
             owner = row.shard_key
             if pace.is_stopping() or progress.owners == max_owners:
                 return
-            found = 0
+            if row.number == 1 and row.age_seconds <= UNSEALED_SECONDS + START_SECONDS:
+                progress.waiting += 1
+                continue
             keys = database.run(content.renew_keys(owner))
+            found = 0 if keys is None else seal_facts(database, keys)
+            progress.rows += found
             for page in () if keys is None else reseal_owner(database, keys, pace):
                 found += page
                 progress.rows += page
@@ -117,6 +112,16 @@ def reseal_namespace(
             else:
                 progress.waiting += 1
             yield progress
+
+
+def seal_facts(database: Database, keys: OwnerKeys) -> int:
+    """Seal all of an owner's facts in one transaction, since they are compared by their words.
+
+    Merges and people's edits of the owner wait for it.  Returns how many rows were found.
+    """
+    with database.transaction() as transaction:
+        transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
+        return sum(found for reseal in FACT_TABLES for found in reseal(transaction, keys, PAGE_ROWS))
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:

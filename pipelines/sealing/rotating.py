@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.pipelines.sealing.enabling import enabled
+from strandline.pipelines.sealing.enabling import enabled, encryption_act
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     AddNextDataKey,
@@ -58,6 +58,7 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
     present = enabled(database, namespace)
     content.check_key(namespace, present)
     kek_id = present.kek_id
+    database.fetch(encryption_act(namespace, step="renew_data_keys"))
     for rows in _pages(database, namespace):
         newest = [row for row in rows if row.is_newest and row.is_settled]
         for row in newest:

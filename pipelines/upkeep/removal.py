@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import logging
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
@@ -57,6 +58,8 @@ MAX_STEP_BYTES = 4_000_000
 MAX_ATTEMPTS = 3
 # A step that another process has begun is left to it for so long; a failed one is tried again after that.
 BUSY_SECONDS = 60.0
+# After a step, rest so many times as long as it took: puts have the machine meanwhile.
+REST = 3.0
 
 StepPoint = Literal[
     "removal_planned", "removal_stored", "removal_archived", "removal_read_back", "removal_done"
@@ -104,6 +107,8 @@ class Remover:
         open_archive: opens the archive that an act names.
         ring: called with lanes that have work, since messages were delivered first.
         reach: called at each point of a step; tests stop there.
+        busy_seconds: how long a step that another process has begun is left to it.
+        rest: how many times as long as a step took to wait after it, by ``wait``.
     """
 
     def __init__(
@@ -114,6 +119,8 @@ class Remover:
         ring: Ring = lambda _lanes: None,
         reach: Callable[[StepPoint], None] = lambda _point: None,
         busy_seconds: float = BUSY_SECONDS,
+        rest: float = REST,
+        wait: Callable[[float], object] = time.sleep,
     ) -> None:
         self._database = database
         self._open_archive = open_archive
@@ -121,6 +128,8 @@ class Remover:
         self._ring = ring
         self._reach = reach
         self._busy_seconds = busy_seconds
+        self._rest = rest
+        self._wait = wait
 
     def retain(self, session: SessionKeys, *, max_steps: int | None = None) -> Removal:
         """Take out of a session what is past its time, a range after the other, as far as that goes now."""
@@ -153,8 +162,9 @@ class Remover:
             return Removal(busy=1)
         step = _Step(session, from_seq, rows[0])
         self._reach("removal_planned")
+        began = time.monotonic()
         try:
-            return self._attempt(step)
+            outcome = self._attempt(step)
         except ArchiveError as error:
             logger.warning(
                 "messages cannot be archived",
@@ -169,6 +179,9 @@ class Remover:
         except StrandlineError as error:
             self._give_up(step, f"{type(error).__name__}", at_once=False)
             raise
+        if self._rest:
+            self._wait(self._rest * (time.monotonic() - began))
+        return outcome
 
     def _attempt(self, step: _Step) -> Removal:
         archive = self._archive(step.row.archive)

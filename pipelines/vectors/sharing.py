@@ -38,7 +38,7 @@ class ChunkRows(TypedDict):
     pieces: list[int]
     lengths: list[int]
     lexemes: list[str]
-    embeddings: list[str]
+    embeddings: list[str | None]
     roles: list[str]
     speakers: list[str]
     tones: list[int]

@@ -18,6 +18,7 @@ from strandline.pipelines.vectors.sharing import ChunkRows, share
 from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.operations import find_owner_keys
 from strandline.schemas.queries.conversation.search import InsertChunks
 from strandline.schemas.values.lanes import VECTORS_STAGE, Lane
 
@@ -26,12 +27,13 @@ _STEP = "embed"
 
 @dataclass(frozen=True, slots=True)
 class PlacedChunk:
-    """A chunk and the event that delivered it."""
+    """A chunk and the event that delivered it; ``is_embedded``: not where a namespace has no vectors."""
 
     event_id: UUID
     session_key: UUID
     chunk: Chunk
     voice: Voice
+    is_embedded: bool = True
 
     @property
     def message(self) -> tuple[UUID, int]:
@@ -54,8 +56,10 @@ class VectorsStage:
         return self.embedder.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
+        keys = fetcher.run(find_owner_keys(batch.lane.shard_key))
+        is_embedded = keys is None or keys.has_vectors
         return tuple(
-            PlacedChunk(event.event_id, event.session_key, chunk, voice)
+            PlacedChunk(event.event_id, event.session_key, chunk, voice, is_embedded)
             for event, messages in load_messages(fetcher, batch)
             for message in messages
             if (pieces := chunks([message]))
@@ -64,7 +68,7 @@ class VectorsStage:
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
-        return (Call(_STEP, lambda: self._embed(work)),) if work else ()
+        return (Call(_STEP, lambda: self._embed(work)),) if work and work[0].is_embedded else ()
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
@@ -131,7 +135,9 @@ _HALVES = _Halves()
 
 
 def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> ChunkRows:
-    embeddings = unpack_texts(answers[_STEP].body)
+    embeddings: list[str | None] = [None] * len(work)
+    if work[0].is_embedded:
+        embeddings = list(unpack_texts(answers[_STEP].body))
     if len(embeddings) != len(work):
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
     words = [lexemes(placed.chunk.text) for placed in work]

@@ -53,7 +53,7 @@ class Recorder:
         """
         if self.compliance is None:
             return act
-        attempted = self._attempted(act, tuple(messages), text)
+        attempted = self._describe_attempt(act, tuple(messages), text)
         flags: tuple[str, ...] = yield Run(partial(self.compliance.flags_of, attempted))
         return replace(act, flags=flags)
 
@@ -133,7 +133,7 @@ class Recorder:
         namespace = self.whom if isinstance(self.whom, str) else self.whom.namespace
         return self.levels.records_reads(namespace)
 
-    def _attempted(self, act: Act, messages: tuple[Message, ...], text: str | None) -> AttemptedAct:
+    def _describe_attempt(self, act: Act, messages: tuple[Message, ...], text: str | None) -> AttemptedAct:
         whom = self.whom
         return AttemptedAct(
             kind=act.kind,

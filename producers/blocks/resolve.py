@@ -65,6 +65,14 @@ def declare_blocks(sources: Sequence[BlockSource] | None, known: Known = dict) -
     return blocks
 
 
+def stored_blocks(pipelines: Sequence[str], max_facts: int | None) -> list[BlockSource]:
+    """The blocks that a memory has by default, of the pipelines that a session stores; others by name."""
+    own: dict[str, BlockSource] = {block.pipeline or "": block for block in default_blocks()}
+    if max_facts is not None:
+        own[FACTS] = FactExtractionMemoryBlock(max_facts=max_facts)
+    return [own.get(pipeline, pipeline) for pipeline in pipelines]
+
+
 def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
     """The pipelines that feed ``blocks``, sorted, each once."""
     return tuple(sorted({block.pipeline for block in blocks if block.pipeline is not None}))

@@ -9,7 +9,7 @@ from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import is_done
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
 from strandline.producers.tokens import text_counter
@@ -20,11 +20,9 @@ from strandline.schemas.values.identity import Owner
 T = TypeVar("T")
 
 
-class FactOptimizing:
+class FactOptimizing(Recorded):
     """Methods of ``OwnerFacts``."""
 
-    _resources: Resources
-    _runner: OperationRunner
     _owner: Owner
 
     def _edit(
@@ -72,11 +70,12 @@ class FactOptimizing:
         await self._runner.arun(self._apply(optimization))
 
     def _propose(self) -> Operation[Optimization]:
-        return propose_optimization(
+        proposing = propose_optimization(
             payer_of(self._owner, self._resources.settings),
             self._resources.build_facts_model,
             text_counter(None),
         )
+        return self._record_read("facts.read", proposing)
 
     def _apply(self, optimization: object) -> Operation[None]:
         if not isinstance(optimization, Optimization):

@@ -14,7 +14,7 @@ from strandline.pipelines.models.answers import MAX_FACT_CHARACTERS, MAX_TOPIC_C
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.redacting import redact_texts
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.operations import Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.identity import Owner, check_name
@@ -60,7 +60,7 @@ class Wording:
             team_id=None if team_id is None else check_name("team_id", team_id),
         )
 
-    def redacted(self, redaction: Redaction) -> Wording:
+    def redact(self, redaction: Redaction) -> Wording:
         """The same as its hooks leave its text, topics and input.
 
         Raises:
@@ -87,12 +87,12 @@ class Wording:
 def redact_wording(wording: Wording, redaction: Redaction | None) -> Operation[Wording]:
     """A wording as it may be stored: to be done before a transaction, since a hook takes its time.
 
-    Raises: as ``Wording.redacted``.
+    Raises: as ``Wording.redact``.
     """
     if redaction is None:
         return wording
-    redacted: Wording = yield Run(partial(wording.redacted, redaction))
-    return redacted
+    allowed: Wording = yield Run(partial(wording.redact, redaction))
+    return allowed
 
 
 def redact_feedback(feedback: str | None, redaction: Redaction | None) -> Operation[str | None]:
@@ -113,6 +113,7 @@ def add_fact(
     Raises:
         UnknownPipelineError: no worker has registered facts in this database.
     """
+    yield from claim_owner_keys(owner.namespace, owner.shard_key)
     fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return fact_id

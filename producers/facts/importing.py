@@ -12,7 +12,7 @@ from strandline.pipelines.facts.editing import recording
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.facts.edit_operations import Wording, redact_feedback, redact_wording
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import NameFactOwner
 from strandline.schemas.values.identity import Owner
 
@@ -86,6 +86,7 @@ def import_facts(owner: Owner, facts: Sequence[ImportedFact]) -> Operation[Facts
         raise InvalidMessageError("facts", f"must be at most {MAX_FACTS_PER_IMPORT} in one import")
     payloads = {fact.id: fact.payload for fact in facts}
     actors = {fact.id: fact.actor for fact in facts}
+    yield from claim_owner_keys(owner.namespace, owner.shard_key)
     added = yield from recording.add_facts_once(owner.shard_key, payloads, actors)
     yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
     return FactsImported(len(payloads) - added, added)

@@ -91,6 +91,11 @@ class Fact:
         return self.invalidated_at is None and self.condensed_into is None
 
     @property
+    def version(self) -> str:
+        """Names the fact as it is: another after each change, for ``if_version``."""
+        return f"{len(self.revisions)}-{int(self.updated_at.timestamp() * 1_000_000):x}"
+
+    @property
     def message_ids(self) -> tuple[str, ...]:
         """All messages that this fact comes from, in the order in which they were processed."""
         return tuple(dict.fromkeys(i for revision in self.revisions for i in revision.message_ids))

@@ -15,7 +15,6 @@ from uuid import UUID, uuid4, uuid5
 
 from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, holds_all_of, most_alike
 from strandline.pipelines.facts.editing.recording import lock_registered
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
 from strandline.pipelines.text.lexemes import query_lexemes
@@ -33,6 +32,7 @@ from strandline.schemas.queries.derived.facts_merge import (
     RecordCondensation,
 )
 from strandline.schemas.queries.derived.generations import FindGeneration
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import FACTS, DerivationKeys
 
 # How many live facts are counted and compared; far more than workers let an owner have.

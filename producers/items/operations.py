@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
+from strandline.producers.items.fitting import fits_filter
 from strandline.producers.items.paths import labels_of
 from strandline.producers.items.requests import ItemGet, ItemPut, ItemSearch, PathList
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.application.items import (
     DeleteItems,
     GetItems,
@@ -22,6 +24,9 @@ from strandline.schemas.queries.application.items import (
     SearchItems,
     SearchItemsByVector,
 )
+
+# How many items are opened at a time where values are sealed, and a filter cannot be Postgres' work.
+SEALED_PAGE = 500
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,34 +102,44 @@ def _get(shard_key: UUID, gets: Sequence[ItemGet]) -> Operation[dict[tuple[str, 
 
 
 def _search(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
+    if search.filter != "{}" and (yield from find_owner_keys(shard_key)) is not None:
+        return (yield from _search_sealed(shard_key, search))
+    rows: Sequence[_Row] = yield from fetch(_statement(shard_key, search))
+    yield from _refresh(shard_key, rows if search.refreshes else ())
+    return [_item(row, getattr(row, "score", None)) for row in rows]
+
+
+def _search_sealed(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
+    """As ``_search`` where values are sealed: all items below the path are read and filtered, in pages."""
+    items: list[StoredItem] = []
+    passed, read = 0, 0
+    while len(items) < search.limit:
+        page = replace(search, filter="{}", limit=SEALED_PAGE, offset=read, refreshes=False)
+        rows: Sequence[_Row] = yield from fetch(_statement(shard_key, page))
+        read += len(rows)
+        for row in rows:
+            if fits_filter(row.value, search.filter):
+                passed += 1
+                if search.offset < passed <= search.offset + search.limit:
+                    items.append(_item(row, getattr(row, "score", None)))
+                    yield from _refresh(shard_key, [row] if search.refreshes else ())
+        if len(rows) < SEALED_PAGE:
+            break
+    return items
+
+
+def _statement(shard_key: UUID, search: ItemSearch) -> Query[Any]:
+    asked: dict[str, Any] = {
+        "shard_key": shard_key,
+        "path_from": search.paths.start,
+        "path_before": search.paths.end,
+        "filter": search.filter,
+        "limit": search.limit,
+        "offset": search.offset,
+    }
     if search.vector is None:
-        rows = yield from fetch(
-            SearchItems(
-                shard_key=shard_key,
-                path_from=search.paths.start,
-                path_before=search.paths.end,
-                filter=search.filter,
-                limit=search.limit,
-                offset=search.offset,
-            )
-        )
-        items = [_item(row) for row in rows]
-        yield from _refresh(shard_key, rows if search.refreshes else ())
-        return items
-    scored = yield from fetch(
-        SearchItemsByVector(
-            shard_key=shard_key,
-            path_from=search.paths.start,
-            path_before=search.paths.end,
-            filter=search.filter,
-            vector=search.vector,
-            distance=search.distance,
-            limit=search.limit,
-            offset=search.offset,
-        )
-    )
-    yield from _refresh(shard_key, scored if search.refreshes else ())
-    return [_item(row, row.score) for row in scored]
+        return SearchItems(**asked)
+    return SearchItemsByVector(**asked, vector=search.vector, distance=search.distance)
 
 
 def _list_paths(shard_key: UUID, listing: PathList) -> Operation[list[tuple[str, ...]]]:

@@ -18,8 +18,7 @@ from strandline.producers.writing.correct import (
 )
 from strandline.producers.writing.fork import Fork, fork
 from strandline.producers.writing.pop import pop
-from strandline.producers.writing.redact import redact_content
-from strandline.producers.writing.validate import PutLimits
+from strandline.producers.writing.validate import PutLimits, redact_content
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message

@@ -154,7 +154,7 @@ class MemorySearch:
         include_window: bool,
         kinds: Sequence[HitKind],
     ) -> Operation[list[SearchResult]]:
-        found = search_history(
+        hits = search_history(
             SearchRequest(
                 identity=self._identity,
                 query=query,
@@ -168,4 +168,4 @@ class MemorySearch:
                 indexes=self._resources.indexes,
             )
         )
-        return self._record_read("search", found)
+        return self._record_read("search", hits)

@@ -28,8 +28,7 @@ from strandline.producers.writing.correct import (
     rewind_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.redact import redact_message
-from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare
+from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch

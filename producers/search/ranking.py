@@ -18,10 +18,12 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.indexed_search import search_index
 from strandline.producers.search.index.scope_index import IndexQuery, Ranks, ScopeKey
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.queries.conversation.search import IndexedHitsRow, SearchChunks, SearchChunksRow
 from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
+from strandline.schemas.sealed.values import query_words
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import FACTS, VECTORS
 from strandline.schemas.values.message import Message, read_rows
@@ -146,7 +148,8 @@ def rank_hits(
         )
         return read_hits((yield from fetch(shared)))
     if indexes is not None and vectors is not None and target.kinds == MESSAGES_ALONE:
-        asked = _index_query(query, target, limit, _cutoff(query, similarity_cutoff))
+        keys = yield from find_owner_keys(target.shard_key)
+        asked = _index_query(query, keys, target, limit, _cutoff(query, similarity_cutoff))
         scope = ScopeKey(target.shard_key, vectors.generation_id, asked.scope_key)
         indexed = yield from search_index(indexes, scope, asked, target.beside)
         if indexed is not None:
@@ -168,13 +171,16 @@ def rank_hits(
     return read_hits((yield from fetch(of_the_owner)))
 
 
-def _index_query(query: SearchQuery, target: Target, limit: int, similarity_cutoff: float) -> IndexQuery:
+def _index_query(
+    query: SearchQuery, keys: OwnerKeys | None, target: Target, limit: int, similarity_cutoff: float
+) -> IndexQuery:
+    """The query as an index compares it, whose words are as they are stored."""
     session_key = target.identity.session_key
     return IndexQuery(
         vector=query.vector,
-        lexemes=query.lexemes,
+        lexemes=query_words(query.lexemes, keys),
         is_own=query.aim.is_own,
-        names=query.aim.names,
+        names=query_words(query.aim.names, keys),
         days=[(days.first, days.last, days.fit) for days in query.aim.days],
         visible=(session_key, target.visible_from),
         similarity_cutoff=similarity_cutoff,

@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from hashlib import blake2b
 from json.encoder import encode_basestring as quoted
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.redacting import redact_stored
 from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
@@ -22,7 +24,7 @@ from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.values.labels import labels_of
-from strandline.schemas.values.message import OWN_KEYS, ROLES, Message, Role, plain
+from strandline.schemas.values.message import OWN_KEYS, ROLES, Content, Message, Role, plain
 from strandline.schemas.values.nesting import check_nesting
 from strandline.schemas.values.stored_text import check_texts_within
 
@@ -82,6 +84,37 @@ def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
         raise
     except Exception as error:  # the edge to foreign code: the caller's classes
         raise unreadable(where, error) from error
+
+
+def redact_message(message: Message, where: str, limits: PutLimits, redaction: Redaction) -> Message:
+    """The message as redaction hooks leave it: role, id, ids of calls and time stay.
+
+    The message is checked first, so that a hook sees only what could be stored, in plain values.
+
+    Raises:
+        InvalidMessageError: the message cannot be stored as given, or a hook refuses it.
+        RedactionError: a hook failed, was late, or returned no text.
+    """
+    prepared = prepare(message, where, limits)
+    result = redact_stored(redaction, prepared.envelope, prepared.metadata, where)
+    if result is None:
+        return message
+    body, metadata = result
+    return replace(
+        message,
+        content=body.get("content"),
+        name=body.get("name"),
+        tool_calls=body.get("tool_calls"),
+        metadata=metadata,
+        extra=body.get("extra", {}),
+    )
+
+
+def redact_content(content: Content, where: str, limits: PutLimits, redaction: Redaction) -> Content:
+    """Content that is to take the place of a message's; raises as ``redact_message``."""
+    if content is None:
+        return None
+    return redact_message(Message("user", content), where, limits, redaction).content
 
 
 def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:

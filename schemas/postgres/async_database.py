@@ -80,6 +80,11 @@ class AsyncTransaction:
         self._statements = compile_statements(schema)
         self.content = content or WithoutKeys()
 
+    @property
+    def connection(self) -> psycopg.AsyncConnection[Any]:
+        """The connection, for operations that join a caller's transaction."""
+        return self._connection
+
     async def fetch(self, query: Query[R]) -> list[R]:
         if query.marks is None:
             return await self._fetch(query)

@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from collections.abc import Generator, Sequence
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from strandline.schemas.errors import KeyUnavailableError
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Marks
-from strandline.schemas.sealing.tokens import is_token
+from strandline.schemas.sealing.owner_keys import OwnerKeys
+from strandline.schemas.sealing.tokens import is_bytes_token, is_token
 
-if TYPE_CHECKING:
-    from strandline.schemas.postgres.operations import Operation
-    from strandline.schemas.sealing.owner_keys import OwnerKeys
-
+T = TypeVar("T")
 R = TypeVar("R")
+# As ``operations.Operation``, whose steps name this module.
+Operation = Generator[Any, Any, T]
 
 
 class ContentCodec(Protocol):
@@ -61,11 +61,16 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
     """Whether any marked column of the rows has to be opened."""
     for mark in marks.opens:
         place = mark.place
-        if mark.form == "within":
+        if mark.form == "fingerprint":
+            continue  # beside its text, which is sealed if it is keyed
+        if mark.form in ("within", "traces"):
             if any(row[place] is not None and '"sealed:' in row[place] for row in rows):
                 return True
         elif mark.form == "name":
             if any(_has_token(row[place]) for row in rows):
+                return True
+        elif mark.form == "bytes":
+            if any(row[place] is not None and is_bytes_token(row[place]) for row in rows):
                 return True
         elif any(row[place] is not None and is_token(row[place]) for row in rows):
             return True

@@ -36,6 +36,7 @@ _FILES = (
     "runs.sql",
     "sharing.sql",
     "items.sql",
+    "service.sql",
     "retention.sql",
     "sealing.sql",
     "resealing.sql",

@@ -7,7 +7,7 @@ follows another asks for none.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import partial
 from typing import Any, TypeVar
@@ -25,11 +25,11 @@ from strandline.schemas.queries.application.sealing import (
     FindEncryptionRow,
 )
 from strandline.schemas.sealed.key_cache import KeyCache
-from strandline.schemas.sealed.values import open_value, seal_values
+from strandline.schemas.sealed.values import open_column, seal_values
 from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
-from strandline.schemas.sealing.marks import Mark, Marks
+from strandline.schemas.sealing.marks import Marks
 from strandline.schemas.sealing.owner_keys import KEY_BYTES, OwnerKeys, make_owner_keys, make_secret
-from strandline.schemas.sealing.tokens import is_token, key_numbers
+from strandline.schemas.sealing.tokens import key_numbers
 
 R = TypeVar("R")
 # In whose name a key is probed.
@@ -130,26 +130,30 @@ class SealedContent:
 
     def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
         marks = _marks_of(query)
-        read: Sequence[Any] = rows
-        if marks.owner is not None:
-            owner = _owner_given(query, marks)
-            keys_by_owner = {owner: (yield from self._opening_keys(owner, marks, read))}
-        else:
-            owners = {row[marks.owner_column] for row in read}
-            keys_by_owner = {}
-            for owner in owners:
-                own = [row for row in read if row[marks.owner_column] == owner]
-                keys_by_owner[owner] = yield from self._opening_keys(owner, marks, own)
-        open_all = partial(_open_all, query, marks, read, keys_by_owner)
-        if _characters(marks, read) <= INLINE_CHARACTERS:
+        if marks.owner is None:
+            return (yield from self._open_of_each(query, marks, rows))
+        keys = yield from self._opening_keys(_owner_given(query, marks), marks, rows)
+        open_all = partial(_open_all, query, marks, rows, keys)
+        if _characters(marks, rows) <= INLINE_CHARACTERS:
             return open_all()
         opened: list[R] = yield Run(open_all)
+        return opened
+
+    def _open_of_each(self, query: Query[R], marks: Marks, rows: Sequence[Any]) -> Operation[list[R]]:
+        """Rows of several owners, each opened with the keys of its own."""
+        opened = list(rows)
+        for owner in {row[marks.owner_column] for row in rows}:
+            places = [place for place, row in enumerate(rows) if row[marks.owner_column] == owner]
+            own = [rows[place] for place in places]
+            keys = yield from self._opening_keys(owner, marks, own)
+            for place, row in zip(places, _open_all(query, marks, own, keys), strict=True):
+                opened[place] = row
         return opened
 
     def _opening_keys(self, owner: UUID, marks: Marks, rows: Sequence[Any]) -> Operation[OwnerKeys]:
         """The keys that some rows need; what this process has kept may be from before a rotation."""
         keys = yield from self.find_keys(owner)
-        if keys is None or not _numbers(marks, rows) <= keys.ciphers.keys():
+        if keys is None or _lacks_key(keys, marks, rows):
             keys = yield from self.renew_keys(owner)
         return keys or OwnerKeys(owner, 0, True, {}, b"")
 
@@ -199,7 +203,9 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
         if row.number is not None
     }
     # Once all was sealed under one of them, nothing is in clear any more.
-    return make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+    keys = make_owner_keys(shard_key, secrets, is_settled=any(row.is_settled for row in rows))
+    keys.has_vectors = rows[0].has_vectors is not False
+    return keys
 
 
 @contextmanager
@@ -231,39 +237,51 @@ def _owner_given(query: Query[Any], marks: Marks) -> UUID:
     return owner
 
 
-def _numbers(marks: Marks, rows: Sequence[Any]) -> set[int]:
-    """The numbers of the data keys that some rows may be sealed with."""
-    places = [mark.place for mark in marks.opens if mark.form != "name"]
-    texts = (text for row in rows for place in places for text in _texts(row[place]))
-    return {
-        number for text in texts if is_token(text) or text.startswith("{") for number in key_numbers(text)
-    }
+def _lacks_key(keys: OwnerKeys, marks: Marks, rows: Sequence[Any]) -> bool:
+    """Whether some rows may be sealed with a data key that is not among these."""
+    newest = keys.prefix, keys.json_prefix
+    for mark in marks.opens:
+        if mark.form == "name":
+            continue
+        # Most are sealed with the newest one, and need no closer look.
+        others = [row[mark.place] for row in rows if not _starts_with(row[mark.place], newest)]
+        for value in others:
+            for text in _texts(value):
+                if any(number not in keys.ciphers for number in key_numbers(text)):
+                    return True
+    return False
 
 
-def _texts(value: str | list[str | None] | None) -> list[str]:
+def _starts_with(value: object, prefixes: tuple[str, str]) -> bool:
+    return value is None or (type(value) is str and value.startswith(prefixes))
+
+
+def _texts(value: str | bytes | list[str | None] | None) -> list[str]:
     if value is None:
         return []
+    if isinstance(value, bytes):
+        # Of bytes, only what names the key is text.
+        return [value[:32].decode("ascii", "replace")]
     return [value] if isinstance(value, str) else [item for item in value if item is not None]
 
 
 def _characters(marks: Marks, rows: Sequence[Any]) -> int:
-    return sum(len(text) for mark in marks.opens for row in rows for text in _texts(row[mark.place]))
+    places = {mark.place for mark in marks.opens}
+    return sum([len(row[place]) for place in places for row in rows if row[place]])
 
 
-def _open_all(
-    query: Query[R], marks: Marks, rows: Sequence[Any], keys_by_owner: Mapping[UUID, OwnerKeys]
-) -> list[R]:
-    opened = []
-    for row in rows:
-        owner = _owner_given(query, marks) if marks.owner is not None else row[marks.owner_column]
-        opened.append(_open_row(query, marks.opens, row, keys_by_owner[owner]))
-    return opened
-
-
-def _open_row(query: Query[R], marks: Sequence[Mark], row: Any, keys: OwnerKeys) -> R:
-    values = list(row)
-    for mark in marks:
-        if values[mark.place] is row[mark.place]:  # not opened under a mark before
-            values[mark.place] = open_value(mark, row, keys)
-    whole: R = tuple.__new__(query.row, values)  # type: ignore[assignment]
-    return whole
+def _open_all(query: Query[R], marks: Marks, rows: Sequence[Any], keys: OwnerKeys) -> list[R]:
+    """The rows opened, column by column."""
+    stored = list(zip(*rows, strict=True))
+    columns: list[Sequence[Any]] = list(stored)
+    for mark in marks.opens:
+        if columns[mark.place] is stored[mark.place]:
+            columns[mark.place] = open_column(mark, stored, keys)
+        else:  # what was not opened under the mark before
+            again = open_column(mark, columns, keys)
+            columns[mark.place] = [
+                second if first is before else first
+                for first, second, before in zip(columns[mark.place], again, stored[mark.place], strict=True)
+            ]
+    make = partial(tuple.__new__, query.row)
+    return [make(values) for values in zip(*columns, strict=True)]  # type: ignore[misc]

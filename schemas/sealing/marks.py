@@ -8,13 +8,33 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-Form = Literal["text", "json", "within", "name", "word", "digest", "label", "transition"]
+Form = Literal[
+    "text",
+    "json",
+    "bytes",
+    "within",
+    "name",
+    "word",
+    "query",
+    "tsvector",
+    "array",
+    "digest",
+    "hex",
+    "fingerprint",
+    "traces",
+    "label",
+    "transition",
+]
 """What becomes of a value:
 
-- ``text``, ``json``: a token; of JSON, as a JSON string;
+- ``text``, ``json``, ``bytes``: a token; of JSON, as a JSON string;
 - ``within``: JSON that holds such values at some paths;
 - ``name``: a token that is the same for the same name, so SQL can compare it;
 - ``word``, ``digest``, ``label``: keyed forms, which SQL compares and nobody reads;
+- ``query``, ``tsvector``, ``array``: words to look for, with those in clear while some rows may be; words in
+  the literal of a text to search, or of an array;
+- ``hex``: digests as hexadecimal digits; ``fingerprint``: that of the text it is bound to, which is found out
+  again when it is opened; ``traces``: what tombstones recognise facts by;
 - ``transition``: passed on in clear while some of the owner's rows may still be in clear, else NULL.
 """
 

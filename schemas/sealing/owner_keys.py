@@ -9,22 +9,27 @@ from __future__ import annotations
 
 import os
 from base64 import b32encode
-from collections.abc import Mapping
+from binascii import Error as Base64Error
+from binascii import a2b_base64
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
-from typing import Final
+from typing import Any, Final
 from uuid import UUID
 
 from strandline.schemas.errors import SealedContentError
 from strandline.schemas.sealing.ciphers import Cipher, NameCipher, NotAuthenticError, make_cipher, open_sealed
 from strandline.schemas.sealing.tokens import (
     REFERENCE,
+    Token,
     is_token,
+    read_bytes,
     read_name,
     read_token,
     token_prefix,
     unescape,
     unescape_json,
+    write_bytes,
     write_name,
     write_token,
 )
@@ -33,6 +38,7 @@ KEY_BYTES: Final = 32
 NONCE_BYTES: Final = 12
 # The first byte of a keyed digest, which makes it longer than any unkeyed one, so the two are told apart.
 DIGEST_BYTES: Final = 16
+WORD_MARK: Final = "K"
 KEYED: Final = b"\x01"
 _CONTEXT: Final = b"strandline content 1\x00"
 
@@ -46,6 +52,8 @@ class OwnerKeys:
         number: of the data key that seals.
         is_settled: whether all of the owner's rows are sealed; if not, some may still be in clear.
         ciphers: by number, all data keys that rows may be sealed with.
+        has_vectors: whether texts are embedded: vectors are stored in clear or not at all.
+        prefix, json_prefix: with which the tokens of the newest data key begin, in text and in JSON.
     """
 
     shard_key: UUID
@@ -53,7 +61,15 @@ class OwnerKeys:
     is_settled: bool
     ciphers: Mapping[int, Cipher]
     search_key: bytes = field(repr=False)
+    has_vectors: bool = True
+    prefix: str = field(init=False)
+    json_prefix: str = field(init=False)
     _names: NameCipher | None = field(default=None, repr=False)
+    _contexts: dict[str, bytes] = field(default_factory=dict, repr=False)
+
+    def __post_init__(self) -> None:
+        self.prefix = token_prefix(self.number)
+        self.json_prefix = f'"{self.prefix}'
 
     def seal(self, text: str, kind: str, bound: str = "") -> str:
         """The token of a text.
@@ -82,15 +98,11 @@ class OwnerKeys:
         """The same of a text."""
         return text if text.startswith(self.prefix) else self.seal(self.open(text, kind, bound), kind, bound)
 
-    @property
-    def prefix(self) -> str:
-        """With which the tokens of the newest data key begin."""
-        return token_prefix(self.number)
-
-    @property
-    def json_prefix(self) -> str:
-        """The same in a column of JSON."""
-        return f'"{self.prefix}'
+    def reseal_bytes(self, stored: bytes, kind: str) -> bytes:
+        """The same of bytes."""
+        if stored.startswith(self.prefix.encode()):
+            return stored
+        return self.seal_bytes(self.open_bytes(stored, kind), kind)
 
     def open(self, text: str, kind: str, bound: str = "") -> str:
         """The text that a column holds, in clear or as a token.
@@ -98,11 +110,42 @@ class OwnerKeys:
         Raises:
             SealedContentError: it was changed, belongs elsewhere, or is sealed with a key that is not there.
         """
+        if text.startswith(self.json_prefix):  # as most are
+            try:
+                body = a2b_base64(text[len(self.json_prefix) : -1])
+            except Base64Error:
+                body = b""
+            return self._decrypt(Token(self.number, body), kind, bound).decode()
         if not is_token(text):
             return text
         token = read_token(text)
         if token is None:
             return unescape_json(text) if text.startswith('"') else unescape(text)
+        return self._decrypt(token, kind, bound).decode()
+
+    def open_all(self, texts: Sequence[Any], kind: str, bounds: Iterable[str | None]) -> list[Any]:
+        """What a column holds in several rows, as ``open`` gives each; None stays.
+
+        Most of a window are tokens of the newest key in JSON: for these nothing is called in between.
+        """
+        prefix, cut = self.json_prefix, len(self.json_prefix)
+        cipher, context = self.ciphers.get(self.number), self._context(kind, "")
+        opened: list[Any] = []
+        for text, bound in zip(texts, bounds, strict=False):
+            if cipher is not None and text is not None and text.startswith(prefix):
+                try:
+                    body = a2b_base64(text[cut:-1])
+                    whole = context + bound.encode() if bound else context
+                    plain = open_sealed(cipher, body[:NONCE_BYTES], body[NONCE_BYTES:], whole)
+                except (NotAuthenticError, Base64Error):
+                    pass  # ``open`` says what is wrong
+                else:
+                    opened.append(plain.decode())
+                    continue
+            opened.append(None if text is None else self.open(text, kind, bound or ""))
+        return opened
+
+    def _decrypt(self, token: Token, kind: str, bound: str) -> bytes:
         cipher = self.ciphers.get(token.number)
         if cipher is None:
             raise SealedContentError(
@@ -111,12 +154,23 @@ class OwnerKeys:
             )
         nonce, sealed = token.body[:NONCE_BYTES], token.body[NONCE_BYTES:]
         try:
-            return open_sealed(cipher, nonce, sealed, self._context(kind, bound)).decode()
+            return open_sealed(cipher, nonce, sealed, self._context(kind, bound))
         except NotAuthenticError as error:
             raise SealedContentError(
                 f"Content of owner {self.shard_key} does not open with data key {token.number}: it was"
                 " changed, or moved from another place, outside of Strandline. Restore the row from a backup."
             ) from error
+
+    def seal_bytes(self, data: bytes, kind: str) -> bytes:
+        """The token of bytes."""
+        nonce = os.urandom(NONCE_BYTES)
+        sealed = self.ciphers[self.number].encrypt(nonce, data, self._context(kind, ""))
+        return write_bytes(self.number, nonce + sealed)
+
+    def open_bytes(self, stored: bytes, kind: str) -> bytes:
+        """The bytes that a column holds, in clear or as a token; raises as ``open`` does."""
+        token = read_bytes(stored)
+        return token if isinstance(token, bytes) else self._decrypt(token, kind, "")
 
     def seal_name(self, text: str, kind: str) -> str:
         """The token of a name that SQL compares: the same for the same name, so equality can be seen."""
@@ -139,8 +193,16 @@ class OwnerKeys:
             ) from error
 
     def word(self, word: str) -> str:
-        """The keyed form of a word: thirteen capital letters and digits, which no stem holds."""
-        return b32encode(self._mac(b"word", word.encode(), 8))[:13].decode()
+        """The keyed form of a word: a capital K, which no stem holds, and thirteen letters and digits."""
+        return f"{WORD_MARK}{b32encode(self._mac(b'word', word.encode(), 8))[:13].decode()}"
+
+    def reseal_name(self, stored: str, kind: str) -> str:
+        """A name that is stored, in clear or as a token, as a token."""
+        return self.seal_name(self.open_name(stored, kind), kind)
+
+    def is_word(self, word: str) -> bool:
+        """Whether a word is a keyed form."""
+        return word.startswith(WORD_MARK)
 
     def reference(self, name: str) -> str:
         """The keyed form of an id that others refer to, such as a tool call's; of such a form, itself."""
@@ -161,7 +223,11 @@ class OwnerKeys:
         return blake2b(value, digest_size=size, key=self.search_key, person=purpose).digest()
 
     def _context(self, kind: str, bound: str) -> bytes:
-        return b"".join((_CONTEXT, self.shard_key.bytes, kind.encode(), b"\x00", bound.encode()))
+        context = self._contexts.get(kind)
+        if context is None:
+            context = b"".join((_CONTEXT, self.shard_key.bytes, kind.encode(), b"\x00"))
+            self._contexts[kind] = context
+        return context + bound.encode() if bound else context
 
     def _name_cipher(self) -> NameCipher:
         if self._names is None:

@@ -23,6 +23,8 @@ _NAME = "sealed:2:"
 REFERENCE = "sealed:3:"
 _JSON_MARK = f'"{MARK}'
 _JSON_ESCAPE = f'"{_ESCAPE}'
+_BYTES_MARK = MARK.encode()
+_BYTES_ESCAPE = _ESCAPE.encode()
 _NUMBER = re.compile(r"sealed:1:([0-9]{1,9}):")
 
 
@@ -45,6 +47,37 @@ def write_token(number: int, body: bytes) -> str:
 def write_name(body: bytes) -> str:
     """The token of a name: the same one for the same name, whatever the number of the data key."""
     return f"{_NAME}{b2a_base64(body, newline=False).decode()}"
+
+
+def write_bytes(number: int, body: bytes) -> bytes:
+    """The token of bytes, which need no base64."""
+    return token_prefix(number).encode() + body
+
+
+def read_bytes(stored: bytes) -> Token | bytes:
+    """The token that stored bytes hold, or the bytes in clear.
+
+    Raises:
+        SealedContentError: they begin like a token and are none.
+    """
+    if not stored.startswith(_BYTES_MARK):
+        return stored
+    if stored.startswith(_BYTES_ESCAPE):
+        return stored.removeprefix(_BYTES_ESCAPE)
+    number, colon, body = stored.removeprefix(_SEALED.encode()).partition(b":")
+    if not stored.startswith(_SEALED.encode()) or not colon or not number.isdigit():
+        raise _unreadable()
+    return Token(int(number), body)
+
+
+def escape_bytes(data: bytes) -> bytes:
+    """Bytes in clear as they are stored: marked, if they would be taken for a token."""
+    return _BYTES_ESCAPE + data if data.startswith(_BYTES_MARK) else data
+
+
+def is_bytes_token(stored: bytes) -> bool:
+    """Whether bytes were stored in a form that has to be opened."""
+    return stored.startswith(_BYTES_MARK)
 
 
 def is_token(text: str) -> bool:

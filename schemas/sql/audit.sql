@@ -38,19 +38,17 @@ SELECT n.seq, EXISTS (SELECT FROM recorded) AS is_recorded FROM stored n
 -- row: session_key text, seq bigint, is_recorded boolean
 -- repeatable
 WITH held AS (
-    SELECT g.*, t.next_seq, t.incarnation, t.namespace, t.user_id, a.subject, a.salt
+    SELECT g.*, t.next_seq, t.incarnation, t.namespace, t.user_id, a.subject, a.salt,
+        coalesce(l.level, 'changes') IN ('all', g.level) AS is_recorded
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], sealed boolean,
         entry_id uuid, level text, actor text, origin text, flags text[])
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
-    WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
-        AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
-        AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
-        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed)
-        AND CASE WHEN g.entry_id IS NULL THEN NOT @is_recorded(t.namespace, 'all') ELSE a.subject IS NOT NULL END
+    LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
+    WHERE @takes_simply(t, g)
+        AND CASE WHEN g.entry_id IS NULL THEN l.level IS DISTINCT FROM 'all' ELSE a.subject IS NOT NULL END
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -75,7 +73,7 @@ WITH held AS (
     SELECT h.shard_key, h.entry_id, h.namespace, 'put', @named_actor(h.actor, h.user_id, h.subject), h.origin, h.subject,
         @session_pseudonym(h.salt, h.session_key), n.seq, 1, coalesce(h.flags, '{}'), statement_timestamp()
     FROM stored n JOIN held h ON h.session_key = n.session_key
-    WHERE h.entry_id IS NOT NULL AND @is_recorded(h.namespace, h.level)
+    WHERE h.entry_id IS NOT NULL AND h.is_recorded
     RETURNING entry_id
 )
 SELECT n.session_key::text, n.seq, EXISTS (SELECT FROM recorded) AS is_recorded FROM stored n
@@ -127,18 +125,16 @@ SELECT c.namespace, c.seals, c.entries, s.mac FROM strandline.audit_chain c
 LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 
--- name: take_unsealed
--- Take acts of namespaces that no seal covers yet, whatever their time.
+-- name: read_unsealed
+-- Acts of namespaces that no seal covers yet, whatever their time.
 -- params: namespaces text[], limit bigint
--- row: entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?, seq bigint?,
---     amount bigint?, detail text?, flags text[], created_at timestamptz
-WITH chosen AS MATERIALIZED (
-    SELECT e.shard_key, e.entry_id FROM strandline.audit_entry e WHERE e.namespace = ANY (%(namespaces)s::text[])
-    LIMIT %(limit)s
-)
-DELETE FROM strandline.audit_entry e USING chosen c WHERE e.shard_key = c.shard_key AND e.entry_id = c.entry_id
-RETURNING e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount, e.detail::text,
-    e.flags, e.created_at
+-- row: shard_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?,
+--     seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
+-- repeatable
+SELECT e.shard_key, e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount,
+    e.detail::text, e.flags, e.created_at
+FROM strandline.audit_entry e WHERE e.namespace = ANY (%(namespaces)s::text[])
+LIMIT %(limit)s
 
 -- name: subject_salts
 -- The secrets of owners by their pseudonyms; none of one that was erased.
@@ -156,15 +152,30 @@ SELECT s.* FROM json_to_recordset(%(seals)s::json) AS s (
     shard_key uuid, number bigint, entries integer, entries_before bigint, entry_ids uuid[], leaves bytea, root bytea,
     previous bytea, key_id text, mac bytea, sealed_at timestamptz)
 
--- name: add_sealed
--- The acts that the new seals cover.
--- params: entries json
-INSERT INTO strandline.audit_sealed (
-    shard_key, seal, place, entry_id, act, actor, origin, origin_digest, subject, session, seq, count, detail, flags,
-    created_at)
-SELECT e.* FROM json_to_recordset(%(entries)s::json) AS e (
-    shard_key uuid, seal bigint, place integer, entry_id uuid, act text, actor text, origin text, origin_digest bytea,
-    subject uuid, session uuid, seq bigint, count bigint, detail json, flags text[], created_at timestamptz)
+-- name: move_sealed
+-- Put acts under their seals, each at its place; returns how many there were. An origin without a digest, as of a user who
+-- was erased meanwhile, is left out.
+-- params: shard_keys uuid[], entry_ids uuid[], chain_keys uuid[], seals bigint[], places integer[], digests bytea?[]
+-- row: entries bigint
+WITH moved AS (
+    DELETE FROM strandline.audit_entry e
+    USING unnest(%(shard_keys)s::uuid[], %(entry_ids)s::uuid[], %(chain_keys)s::uuid[], %(seals)s::bigint[],
+        %(places)s::integer[], %(digests)s::bytea[])
+        AS n (shard_key, entry_id, chain_key, seal, place, origin_digest)
+    WHERE e.shard_key = n.shard_key AND e.entry_id = n.entry_id
+    RETURNING n.chain_key, n.seal, n.place, e.entry_id, e.act, e.actor, e.origin, n.origin_digest, e.subject, e.session,
+        e.seq, e.count, e.detail, e.flags, e.created_at
+), kept AS (
+    INSERT INTO strandline.audit_sealed (
+        shard_key, seal, place, entry_id, act, actor, origin, origin_digest, subject, session, seq, count, detail, flags,
+        created_at)
+    SELECT m.chain_key, m.seal, m.place, m.entry_id, m.act, m.actor,
+        CASE WHEN m.origin_digest IS NOT NULL THEN m.origin END, m.origin_digest, m.subject, m.session, m.seq, m.count,
+        m.detail, m.flags, m.created_at
+    FROM moved m
+    RETURNING seal
+)
+SELECT count(*) AS entries FROM kept
 
 -- name: advance_chains
 -- The new ends of chains.
@@ -252,30 +263,34 @@ WHERE %(namespace)s::text IS NULL OR coalesce(c.namespace, l.namespace) = %(name
 ORDER BY 1
 
 -- name: list_acts
--- Acts of a namespace, newest first, the unsealed ones included; each with the user that its pseudonym leads to. Filters
--- that are NULL let all pass; before_at and before_id: only what is older than the last act of a page.
+-- Acts of a namespace, newest first: those that no seal covers yet, and the sealed ones from the end of the chain; each
+-- with the user that its pseudonym leads to. Filters that are NULL let all pass. Only what is behind a place of the list:
+-- before_at and before_id while it is among the unsealed (what was listed there may be sealed by now), before_seal and
+-- before_place in the chain.
 -- params: shard_key uuid, namespace text, since timestamptz?, until timestamptz?, act text?, actor text?, subject uuid?,
---     before_at timestamptz?, before_id uuid?, entry_id uuid?, limit bigint
+--     before_at timestamptz?, before_id uuid?, before_seal bigint?, before_place integer?, entry_id uuid?, limit bigint
 -- row: entry_id uuid, seal bigint?, place integer?, act text, actor text?, origin text?, subject uuid?, user_id text?,
 --     session uuid?, seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
 -- repeatable
-SELECT e.entry_id, e.seal, e.place, e.act, e.actor, e.origin, e.subject, a.user_id, e.session, e.seq, e.count AS amount, e.detail,
-    e.flags, e.created_at
+SELECT e.entry_id, e.seal, e.place, e.act, e.actor, e.origin, e.subject, a.user_id, e.session, e.seq, e.count AS amount,
+    e.detail::text, e.flags, e.created_at
 FROM (
-    (SELECT n.entry_id, n.seal, n.place, n.act, n.actor, n.origin, n.subject, n.session, n.seq, n.count,
-        n.detail::text, n.flags, n.created_at
-    FROM strandline.audit_sealed n
-    WHERE n.shard_key = %(shard_key)s AND @passes(n)
+    (SELECT n.entry_id, NULL::bigint AS seal, NULL::integer AS place, n.act, n.actor, n.origin, n.subject, n.session,
+        n.seq, n.count, n.detail, n.flags, n.created_at
+    FROM strandline.audit_entry n
+    WHERE n.namespace = %(namespace)s AND @passes(n) AND %(before_seal)s::bigint IS NULL
     ORDER BY n.created_at DESC, n.entry_id DESC LIMIT %(limit)s)
     UNION ALL
-    (SELECT n.entry_id, NULL::bigint, NULL::integer, n.act, n.actor, n.origin, n.subject, n.session, n.seq, n.count,
-        n.detail::text, n.flags, n.created_at
-    FROM strandline.audit_entry n
-    WHERE n.namespace = %(namespace)s AND @passes(n)
-    ORDER BY n.created_at DESC, n.entry_id DESC LIMIT %(limit)s)
+    (SELECT n.entry_id, n.seal, n.place, n.act, n.actor, n.origin, n.subject, n.session, n.seq, n.count, n.detail,
+        n.flags, n.created_at
+    FROM strandline.audit_sealed n
+    WHERE n.shard_key = %(shard_key)s AND @passes(n)
+        AND (%(before_seal)s::bigint IS NULL
+            OR (n.seal, n.place) < (%(before_seal)s::bigint, %(before_place)s::integer))
+    ORDER BY n.seal DESC, n.place DESC LIMIT %(limit)s)
 ) AS e
 LEFT JOIN strandline.audit_subject a ON a.subject = e.subject
-ORDER BY e.created_at DESC, e.entry_id DESC LIMIT %(limit)s
+ORDER BY e.seal DESC NULLS FIRST, e.place DESC, e.created_at DESC, e.entry_id DESC LIMIT %(limit)s
 
 -- name: subject_of
 -- The pseudonym of an owner, and the secret of its sessions' pseudonyms.

@@ -104,6 +104,7 @@ SELECT EXISTS (
 -- The owner's newest live facts, the longest known first.
 -- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea
+-- opens: text text fact, fingerprint fingerprint - text
 SELECT n.fact_id, n.text, n.said_at, n.fingerprint FROM (
     SELECT f.* FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live

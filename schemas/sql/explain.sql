@@ -124,6 +124,7 @@ ORDER BY c.created_at
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: generation_id integer, event_id uuid, text text, batch_id uuid, dropped_by bigint?, withheld_by bigint?,
 --     kind text?
+-- opens: text text fact
 SELECT c.generation_id, c.event_id, c.text, c.batch_id, c.dropped_by, c.withheld_by, (
     SELECT e.kind FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s AND e.number = c.dropped_by)
 FROM strandline.fact_candidate c
@@ -134,6 +135,7 @@ ORDER BY c.generation_id, c.event_id, c.ordinal
 -- The facts that cite a message, and the operation it led to in each.
 -- params: shard_key uuid, session_key uuid, seq bigint
 -- row: fact_id uuid, generation_id integer, text text, live boolean, operations text[]
+-- opens: text text fact
 SELECT f.fact_id, f.generation_id, f.text, f.live, array_agg(r.operation ORDER BY r.revision) AS operations
 FROM strandline.fact_revision r
 JOIN strandline.fact f ON f.shard_key = r.shard_key AND f.generation_id = r.generation_id
@@ -166,6 +168,7 @@ GROUP BY c.generation_id, c.from_seq, c.through_seq ORDER BY c.generation_id, c.
 -- The first state of each folding pipeline that a message went into.
 -- params: event_id uuid, shard_key uuid, session_key uuid
 -- row: generation_id integer, through_seq bigint, state text, batch_id uuid, created_at timestamptz
+-- opens: state json state
 SELECT DISTINCT ON (b.generation_id) b.generation_id, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM strandline.block_state b
 JOIN strandline.receipt r ON r.shard_key = b.shard_key AND r.event_id = %(event_id)s
@@ -180,6 +183,7 @@ ORDER BY b.generation_id, b.ordinal
 --     said_at timestamptz, valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at
 --     timestamptz?, invalidated_by uuid?, condensed_into uuid?, replacement text?, feedback text?, created_at
 --     timestamptz, updated_at timestamptz
+-- opens: text text fact, topics name topic, said_by name said_by, replacement text fact, feedback text feedback
 SELECT f.fact_id, f.generation_id, g.state, f.text, f.topics, f.said_by, f.about_date, f.said_at,
     f.valid_from, f.valid_until, f.live, f.invalidated_at, f.invalidated_by, f.condensed_into,
     o.text AS replacement, f.feedback, f.created_at, f.updated_at
@@ -195,6 +199,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 -- row: revision integer, operation text, text text, created_at timestamptz, model text?, prompt_hash text?,
 --     extract_batch_id uuid?, merge_batch_id uuid?, condense_batch_id uuid?, event_id uuid?, cause text?, flushed_at
 --     timestamptz!, namespace text?, session_id text!, fact_event bigint?, actor text?, carried_from integer?
+-- opens: text text fact
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
     s.session_id, r.fact_event, p.actor, b.carried_from

@@ -43,6 +43,7 @@ ORDER BY g.generation_id
 -- instruction: the event of the instruction that asks for it, if one does.
 -- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?, instruction uuid?
 -- row: number bigint, created_at timestamptz
+-- seals: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic, traces traces
 INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor, instruction)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,
     %(traces)s::jsonb, %(actor)s, %(instruction)s::uuid
@@ -107,6 +108,7 @@ ORDER BY w.shard_key
 -- All events of people on an owner's facts, in order.
 -- params: shard_key uuid
 -- row: number bigint, kind text, fact_id uuid?, payload text?, traces text, created_at timestamptz
+-- opens: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic, traces traces
 -- repeatable
 SELECT e.number, e.kind, e.fact_id, e.payload::text, e.traces::text, e.created_at
 FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
@@ -115,6 +117,8 @@ FROM strandline.fact_event e WHERE e.shard_key = %(shard_key)s ORDER BY e.number
 -- The deletions, corrections and clearings that may concern some candidates: by words or by session.
 -- params: shard_key uuid, fact_ids uuid[], fingerprints text[], session_keys uuid[]
 -- row: number bigint, kind text, fact_id uuid?, traces text, created_at timestamptz
+-- seals: fingerprints hex
+-- opens: traces traces
 -- repeatable
 SELECT e.number, e.kind, e.fact_id, e.traces::text, e.created_at
 FROM strandline.fact_event e
@@ -140,6 +144,7 @@ WHERE e.shard_key = %(shard_key)s AND e.number < %(number)s
 -- The traces of facts: each wording with its messages, including those of facts condensed into them.
 -- params: fact_ids uuid[], shard_key uuid, generation_id integer
 -- row: root uuid, traces text
+-- opens: traces traces
 -- repeatable
 WITH RECURSIVE part AS (
     SELECT wanted.fact_id AS root, wanted.fact_id FROM unnest(%(fact_ids)s::uuid[]) AS wanted (fact_id)
@@ -149,7 +154,7 @@ WITH RECURSIVE part AS (
 )
 SELECT p.root, json_agg(json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
     'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-    'said_by', f.said_by))::text AS traces
+    'said_by', f.said_by, 'text', @sealed_text(r, r.text), 'own_text', @sealed_text(r, r.own_text)))::text AS traces
 FROM part p
 JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
     AND f.fact_id = p.fact_id
@@ -162,12 +167,13 @@ GROUP BY p.root
 -- of its parts.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[]
 -- row: fact_id uuid, traces text
+-- opens: traces traces
 -- repeatable
 SELECT f.fact_id, json_agg(CASE WHEN r.operation = 'condense'
-    THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'))
+    THEN json_build_object('fingerprint', encode(r.fingerprint, 'hex'), 'text', @sealed_text(r, r.text))
     ELSE json_build_object('fingerprint', encode(r.fingerprint, 'hex'),
         'session_key', r.session_key, 'seqs', r.seqs, 'lexemes', coalesce(r.own_lexemes, r.lexemes),
-        'said_by', f.said_by) END)::text AS traces
+        'said_by', f.said_by, 'text', @sealed_text(r, r.text), 'own_text', @sealed_text(r, r.own_text)) END)::text AS traces
 FROM strandline.fact f
 JOIN strandline.fact_revision r ON r.shard_key = f.shard_key AND r.generation_id = f.generation_id
     AND r.fact_id = f.fact_id AND r.operation <> 'invalidate'
@@ -203,6 +209,8 @@ SELECT h.fact_id FROM held h WHERE h.condensed_into IS NULL
 -- params: shard_key uuid, generation_id integer, fingerprints text[], session_keys uuid[], number bigint, at
 --     timestamptz
 -- row: fact_id uuid, text text, live boolean
+-- seals: fingerprints hex
+-- opens: text text fact
 -- repeatable
 SELECT f.fact_id, f.text, f.live FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
@@ -225,6 +233,7 @@ ORDER BY f.live DESC, f.created_at, f.fact_id
 -- The live fact that says the same words.
 -- params: shard_key uuid, generation_id integer, fingerprint bytea
 -- row: fact_id uuid
+-- seals: fingerprint digest
 -- repeatable
 SELECT f.fact_id FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
@@ -235,6 +244,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 -- params: shard_key uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid, text text, live boolean, created_at timestamptz, valid_from timestamptz, topics text[],
 --     about_date date?, worded_by bigint?
+-- opens: text text fact, topics name topic
 -- repeatable
 SELECT f.fact_id, f.text, f.live, f.created_at, f.valid_from, f.topics, f.about_date,
     (SELECT max(r.fact_event) FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
@@ -261,6 +271,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
 --     text[], about_date date?, at timestamptz, valid_from timestamptz, created_at timestamptz, input text?, agent_id
 --     text?, team_id text?, number bigint
 -- row: fact_id uuid
+-- seals: text text fact, fingerprint digest, lexemes word, topics name topic, input text input
 -- repeatable
 INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
     about_date, said_at, valid_from, created_at, updated_at, input, agent_id, team_id)
@@ -279,6 +290,7 @@ RETURNING fact_id
 -- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, at timestamptz, shard_key
 --     uuid, generation_id integer, fact_id uuid
 -- row: fact_id uuid
+-- seals: text text fact, fingerprint digest, lexemes word, topics name topic
 -- repeatable
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = %(topics)s::text[], about_date = coalesce(%(about_date)s::date, f.about_date),
@@ -291,6 +303,7 @@ RETURNING f.fact_id
 -- A person adds a fact that is known already: it gets the person's other values.
 -- params: at timestamptz, topics text[], about_date date?, input text?, agent_id text?, team_id text?, shard_key uuid,
 --     generation_id integer, fact_id uuid
+-- seals: topics name topic, input text input
 -- repeatable
 UPDATE strandline.fact f SET said_at = greatest(f.said_at, %(at)s), updated_at = statement_timestamp(),
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
@@ -302,6 +315,7 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 -- The person's event in the fact's history.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
 --     text[], number bigint
+-- seals: text text fact, fingerprint digest, lexemes word
 -- repeatable
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, seqs, fact_event)
@@ -313,6 +327,7 @@ WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.
 -- name: set_feedback
 -- Record people's opinion of a fact.
 -- params: feedback text?, shard_key uuid, generation_id integer, fact_ids uuid[]
+-- seals: feedback text feedback
 -- repeatable
 UPDATE strandline.fact f SET feedback = %(feedback)s, updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s
@@ -331,6 +346,7 @@ SELECT fact_id, live, worded_by FROM strandline.remove_facts_v1(
 -- The topics of an owner's live facts, the most frequent first, each with the number of its facts.
 -- params: shard_key uuid, limit bigint
 -- row: topic text, facts bigint
+-- opens: topic name topic
 -- repeatable
 SELECT listed.topic, count(DISTINCT f.fact_id) AS facts
 FROM strandline.fact f
@@ -347,6 +363,9 @@ GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMI
 --     valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
 --     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
 --     updated_at timestamptz!, revisions text?
+-- seals: topics name topic
+-- opens: text text fact, topics name topic, said_by name said_by, input text input, feedback text feedback,
+--     revisions within *.text=text:fact
 -- repeatable
 WITH found AS MATERIALIZED (
     SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
@@ -385,6 +404,7 @@ ORDER BY p.place
 -- The texts of an owner's facts, for a search by substring.
 -- params: shard_key uuid, with_invalidated boolean, limit bigint
 -- row: fact_id uuid, text text
+-- opens: text text fact
 -- repeatable
 SELECT f.fact_id, f.text FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -393,7 +413,8 @@ WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(l
 -- name: facts_as_they_are
 -- The words of facts that a merge was planned with, as they are now.
 -- params: shard_key uuid, generation_id integer, fact_ids uuid[]
--- row: fact_id uuid, fingerprint bytea
-SELECT f.fact_id, f.fingerprint FROM strandline.fact f
+-- row: fact_id uuid, text text, fingerprint bytea
+-- opens: text text fact, fingerprint fingerprint - text
+SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live
     AND f.fact_id = ANY (%(fact_ids)s::uuid[])

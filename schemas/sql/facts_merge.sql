@@ -3,6 +3,7 @@
 -- name: insert_candidates
 -- Insert the candidates that extract found.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json
+-- seals: candidates within *.text=text:fact;*.topics.*=name:topic;*.said_by=name:said_by
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
     text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
 SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
@@ -17,6 +18,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 -- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
 --     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, context_seqs bigint[],
 --     flushed_at timestamptz?
+-- opens: text text fact, topics name topic, said_by name said_by
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
     c.said_at, c.model, c.prompt_hash, coalesce((
         SELECT b.context_seqs FROM strandline.batch b
@@ -43,6 +45,8 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 -- worded a fact last, if one did.
 -- params: fingerprints bytea[], lexemes text[], shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, number bigint?, created_at timestamptz!
+-- seals: fingerprints query, lexemes query
+-- opens: text text fact, fingerprint fingerprint - text
 WITH nearest AS (
     SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
         ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
@@ -71,6 +75,8 @@ ORDER BY n.place
 --     own_lexemes text[]?, event_id uuid, session_key uuid, seqs bigint[], extract_batch_id uuid, merge_batch_id uuid,
 --     model text, prompt_hash text
 -- row: fact_id uuid
+-- seals: text text fact, fingerprint digest, lexemes word, topics name topic, said_by name said_by, own_text text fact,
+--     own_fingerprint digest, own_lexemes word
 WITH kept AS (
     INSERT INTO strandline.fact (shard_key, generation_id, fact_id, text, fingerprint, lexemes, topics,
         said_by, about_date, said_at, valid_from)
@@ -100,6 +106,7 @@ RETURNING fact_id
 -- params: text text, fingerprint bytea, lexemes text[], topics text[], about_date date?, said_at timestamptz,
 --     shard_key uuid, generation_id integer, fact_id uuid, expected bytea
 -- row: fact_id uuid
+-- seals: text text fact, fingerprint digest, lexemes word, topics name topic, expected digest
 UPDATE strandline.fact f SET text = %(text)s, fingerprint = %(fingerprint)s, lexemes = %(lexemes)s::text[],
     topics = (SELECT coalesce(array_agg(DISTINCT t), '{}') FROM unnest(f.topics || %(topics)s::text[]) AS t),
     about_date = coalesce(%(about_date)s, f.about_date), said_at = greatest(f.said_at, %(said_at)s),
@@ -124,6 +131,7 @@ RETURNING f.fact_id
 -- End a fact that is no longer true, because of a later statement; it stays, with the fact that replaced it.
 -- params: by_fact_id uuid, said_at timestamptz, shard_key uuid, generation_id integer, fact_id uuid, expected bytea
 -- row: fact_id uuid
+-- seals: expected digest
 UPDATE strandline.fact f SET live = false, invalidated_at = statement_timestamp(), invalidated_by = %(by_fact_id)s,
     valid_until = greatest(f.valid_from, %(said_at)s), updated_at = statement_timestamp()
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.fact_id = %(fact_id)s
@@ -136,6 +144,7 @@ RETURNING f.fact_id
 -- params: shard_key uuid, generation_id integer, fact_id uuid, operation text, text text, fingerprint bytea, lexemes
 --     text[], own_text text?, own_fingerprint bytea?, own_lexemes text[]?, event_id uuid, session_key uuid, seqs
 --     bigint[], extract_batch_id uuid, merge_batch_id uuid, model text, prompt_hash text
+-- seals: text text fact, fingerprint digest, lexemes word, own_text text fact, own_fingerprint digest, own_lexemes word
 INSERT INTO strandline.fact_revision (shard_key, generation_id, fact_id, revision, operation, text,
     fingerprint, lexemes, own_text, own_fingerprint, own_lexemes, event_id, session_key, seqs,
     extract_batch_id, merge_batch_id, model, prompt_hash)
@@ -162,6 +171,7 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 -- The live facts that no person has worded or judged, longest known first.
 -- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[]
+-- opens: text text fact, fingerprint fingerprint - text
 SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
     AND NOT EXISTS (
@@ -182,6 +192,7 @@ RETURNING f.fact_id
 -- The sentence, with the time, topics and speaker of what it holds, and every source of it.
 -- params: shard_key uuid, generation_id integer, parts uuid[], fact_id uuid, text text, fingerprint bytea, lexemes
 --     text[], topics text[], batch_id uuid, model text, prompt_hash text
+-- seals: text text fact, fingerprint digest, lexemes word, topics name topic
 WITH part AS (
     SELECT f.* FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
         AND f.generation_id = %(generation_id)s AND f.fact_id = ANY (%(parts)s::uuid[])

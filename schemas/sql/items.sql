@@ -3,6 +3,7 @@
 -- name: put_items
 -- Store items with their vectors, in place of those under the same path and key.
 -- params: shard_key uuid, items json
+-- seals: items within *.value=json:item
 INSERT INTO strandline.store_item AS s (shard_key, path, key, value, vectors, ttl_minutes, expires_at)
 SELECT %(shard_key)s, i.item ->> 'path', i.item ->> 'key', i.item -> 'value',
     ARRAY(SELECT v.vector::halfvec FROM json_array_elements_text(i.item -> 'vectors') AS v (vector)),
@@ -24,6 +25,7 @@ WHERE s.shard_key = %(shard_key)s AND s.path = k.path AND s.key = k.key
 -- Items by path and key, without those that have expired.
 -- params: shard_key uuid, paths text[], keys text[]
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz
+-- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key)
@@ -34,6 +36,7 @@ WHERE s.shard_key = %(shard_key)s AND @unexpired(s)
 -- Items below a path that match a filter, those written last first.
 -- params: shard_key uuid, path_from text, path_before text, filter jsonb, limit bigint, offset bigint
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz
+-- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM strandline.store_item s
@@ -48,6 +51,7 @@ ORDER BY s.updated_at DESC, s.path, s.key LIMIT %(limit)s OFFSET %(offset)s
 --     offset bigint
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz, score
 --     float8
+-- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at, nearest.score
 FROM strandline.store_item s CROSS JOIN LATERAL (

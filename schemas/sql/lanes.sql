@@ -263,6 +263,7 @@ WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 -- A raw answer that an earlier attempt stored.
 -- params: shard_key uuid, batch_id uuid, step text
 -- row: model text, prompt_hash text, body bytea
+-- opens: body bytes answer
 SELECT model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 
@@ -272,6 +273,7 @@ WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s AND step = %(step)s
 --     batch_id uuid, step text, model text, prompt_hash text, body bytea, input_tokens bigint, output_tokens bigint,
 --     seconds float8, cost_usd numeric?
 -- row: is_first boolean
+-- seals: body bytes answer
 SELECT is_first FROM strandline.store_answer_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(stage)s,
     %(lease_epoch)s, %(worker_id)s, %(batch_id)s, %(step)s, %(model)s, %(prompt_hash)s, %(body)s,
     %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric)

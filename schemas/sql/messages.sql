@@ -32,12 +32,9 @@ WITH held AS (
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
         sealed boolean)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
-    WHERE NOT (t.next_seq = t.pinned_through + 1 AND g.role IN ('system', 'developer'))
-        AND t.pinned_tokens + t.window_tokens + g.tokens <= t.flush_at_tokens
-        AND t.window_messages < t.max_window_messages AND t.window_bytes + g.bytes <= t.max_window_bytes
-        AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, g.role, g.calls) AND (g.sealed OR NOT t.sealed) AND NOT @is_recorded(t.namespace, 'all')
-        AND NOT @is_expired(t, t.shard_key, t.session_key)
+    LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
+    WHERE @takes_simply(t, g)
+        AND l.level IS DISTINCT FROM 'all'
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -210,11 +207,14 @@ ORDER BY m.seq
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq >= s.log_start_seq
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s AND @is_visible(m, %(shard_key)s)
-ORDER BY m.seq DESC LIMIT 1
+FROM (
+    SELECT n.* FROM strandline.session s
+    JOIN strandline.message n ON n.shard_key = %(shard_key)s AND n.session_key = s.session_key
+        AND n.seq >= s.log_start_seq
+    WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+    ORDER BY n.seq DESC LIMIT 1) AS m
+-- If that is past its time, the session is empty to whoever pops.
+WHERE @is_visible(m, %(shard_key)s)
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.

@@ -157,6 +157,7 @@ ON CONFLICT DO NOTHING
 -- of it, so it is taken as it is: the base of those after it.
 -- params: shard_key uuid, scope_key uuid, generation_id integer
 -- row: ordinal bigint, through_seq bigint, state text, batch_id uuid, event_ids uuid[], is_removed boolean
+-- opens: state json state
 SELECT f.ordinal, f.through_seq, f.state::text, f.batch_id, b.event_ids,
     b.carried_from IS NOT NULL OR @has_removed(b.event_ids, %(shard_key)s) AS is_removed
 FROM strandline.block_state f
@@ -168,6 +169,7 @@ ORDER BY f.ordinal
 -- The state of a batch as it is derived again.
 -- params: state jsonb, shard_key uuid, scope_key uuid, generation_id integer, batch_id uuid
 -- row: ordinal bigint
+-- seals: state json state
 UPDATE strandline.block_state SET state = %(state)s::jsonb
 WHERE shard_key = %(shard_key)s AND scope_key = %(scope_key)s AND generation_id = %(generation_id)s
     AND batch_id = %(batch_id)s
@@ -186,7 +188,7 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- name: digest_derived_chunks
 -- The same digest of the chunks that `insert_chunks` would write.
 -- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
---     lengths integer[], lexemes text[], embeddings text[], roles text[], speakers text[], tones smallint[], said_on
+--     lengths integer[], lexemes text[], embeddings text?[], roles text[], speakers text[], tones smallint[], said_on
 --     date?[]
 -- row: pieces integer, digest text
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
@@ -207,31 +209,23 @@ WITH change AS (
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
 
--- name: digest_candidates
--- A digest of the stored candidates of a batch; edits of facts do not change it.
+-- name: stored_candidates
+-- The candidates of a batch as extract made them; edits of facts do not change these columns.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model, c.prompt_hash)::text, '|'
-    ORDER BY c.event_id, c.ordinal), '')) AS digest
+-- row: event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[], said_by text?,
+--     about_date date?, said_at timestamptz, model text, prompt_hash text
+-- opens: text text fact, topics name topic, said_by name said_by
+SELECT c.event_id, c.ordinal, c.session_key, c.text, c.seqs, c.topics, c.said_by, c.about_date, c.said_at, c.model,
+    c.prompt_hash
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s
-
--- name: digest_derived_candidates
--- The same digest of the candidates that `insert_candidates` would write.
--- params: model text, prompt_hash text, candidates json
--- row: pieces integer, digest text
-SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.event_id, c.ordinal, c.session_key, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s::text, %(prompt_hash)s::text)::text, '|'
-    ORDER BY c.event_id, c.ordinal), '')) AS digest
-FROM json_to_recordset(%(candidates)s::json) AS c (
-    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
-    said_by text, about_date date, said_at timestamptz)
+ORDER BY c.event_id, c.ordinal
 
 -- name: stored_answers
 -- The answers of a batch.
 -- params: shard_key uuid, batch_id uuid
 -- row: step text, model text, prompt_hash text, body bytea
+-- opens: body bytes answer
 SELECT step, model, prompt_hash, body FROM strandline.answer
 WHERE shard_key = %(shard_key)s AND batch_id = %(batch_id)s
 
@@ -322,11 +316,12 @@ ORDER BY CASE WHEN NOT %(by_owner)s::boolean THEN e.session_key END,
     CASE WHEN NOT %(by_owner)s::boolean THEN e.from_seq END, e.created_at, e.session_key, e.from_seq
 
 -- name: derived_candidates
--- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size of the merge
--- work (as given to pass_on), the tokens of the event, and the texts that neither a person nor an act has dropped.
+-- The candidates of the derivation that serves an owner, by event, in the order of the flushes: the tokens of the event,
+-- all texts, and those that neither a person nor an act has dropped.
 -- params: shard_key uuid
--- row: event_id uuid, merge_tokens bigint, tokens bigint, texts text[]
-SELECT c.event_id, greatest(1, sum(length(c.text)) / 4)::bigint AS merge_tokens, e.tokens,
+-- row: event_id uuid, tokens bigint, all_texts text[], texts text[]
+-- opens: all_texts text fact, texts text fact
+SELECT c.event_id, e.tokens, array_agg(c.text ORDER BY c.ordinal) AS all_texts,
     coalesce(array_agg(c.text ORDER BY c.ordinal) FILTER (WHERE c.dropped_by IS NULL
         AND c.withheld_by IS NULL), '{}') AS texts
 FROM @serving(%(shard_key)s, '{facts}') v
@@ -355,6 +350,7 @@ FROM latest c GROUP BY c.stage
 -- The live facts of two derivations of an owner, matched by their words, or else by a message they both come from.
 -- params: shard_key uuid, old integer, new integer
 -- row: change text, before text?, after text?
+-- opens: before text fact, after text fact
 WITH old AS (
     SELECT f.fact_id, f.text, f.fingerprint FROM strandline.fact f
     WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(old)s AND f.live
@@ -387,6 +383,7 @@ ORDER BY 1, 2, 3
 -- The newest states of two derivations of an owner's lanes, side by side.
 -- params: shard_key uuid, old integer, new integer
 -- row: session_id text, before text?, after text?
+-- opens: before json state, after json state
 SELECT coalesce(s.session_id, '') AS session_id, o.state::text AS before, n.state::text AS after
 FROM (
     SELECT DISTINCT f.scope_key FROM strandline.block_state f

@@ -3,12 +3,14 @@
 -- name: find_data_keys
 -- The wrapped keys of an owner, and whether any namespace of this database is sealed; one row at least.
 -- params: shard_key uuid
--- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!
+-- row: is_in_use boolean, number integer?, namespace text!, kek_id text!, wrapped bytea!, is_settled boolean!,
+--     has_vectors boolean!
 -- repeatable
 SELECT EXISTS (SELECT FROM strandline.encryption) AS is_in_use, k.number, k.namespace, k.kek_id, k.wrapped,
-    k.settled_at IS NOT NULL AS is_settled
+    k.settled_at IS NOT NULL AS is_settled, coalesce(e.vectors, 'clear') = 'clear' AS has_vectors
 FROM (SELECT 1) AS one
 LEFT JOIN strandline.data_key k ON k.shard_key = %(shard_key)s
+LEFT JOIN strandline.encryption e ON e.namespace = k.namespace
 ORDER BY k.number
 
 -- name: find_encryption
@@ -24,7 +26,7 @@ SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespa
 -- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
 -- row: nothing void
 -- repeatable
-SELECT strandline.add_data_key_v1(%(shard_key)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
+SELECT strandline.add_data_key_v1(%(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
@@ -40,7 +42,7 @@ RETURNING namespace
 -- Have a namespace's new owners wrapped by another key.
 -- params: namespace text, kek_id text, probe bytea
 -- repeatable
-UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = clock_timestamp()
+UPDATE strandline.encryption e SET kek_id = %(kek_id)s, probe = %(probe)s, changed_at = statement_timestamp()
 WHERE e.namespace = %(namespace)s
 
 -- name: sessions_to_seal
@@ -85,7 +87,7 @@ WHERE NOT EXISTS (SELECT FROM strandline.data_key k WHERE k.shard_key = wanted.s
 -- row: shard_key uuid, number integer, age_seconds float8
 -- repeatable
 SELECT k.shard_key, max(k.number) AS number,
-    extract(epoch FROM clock_timestamp() - max(k.created_at))::float8 AS age_seconds
+    extract(epoch FROM statement_timestamp() - max(k.created_at))::float8 AS age_seconds
 FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.settled_at IS NULL AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
@@ -94,7 +96,7 @@ GROUP BY k.shard_key ORDER BY k.shard_key LIMIT %(limit)s
 -- All of an owner's rows are sealed under this data key, or were when another process gave it a newer one.
 -- params: shard_key uuid, number integer
 -- repeatable
-UPDATE strandline.data_key k SET settled_at = clock_timestamp()
+UPDATE strandline.data_key k SET settled_at = statement_timestamp()
 WHERE k.shard_key = %(shard_key)s AND k.number <= %(number)s AND k.settled_at IS NULL
 
 -- name: retire_data_keys
@@ -109,15 +111,17 @@ DELETE FROM strandline.data_key k WHERE k.shard_key = %(shard_key)s AND k.number
 RETURNING k.number
 
 -- name: owners_with_old_keys
--- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds.
+-- The next owners of a namespace with data keys before the newest one, which is settled since so many seconds. What is
+-- in an archive stays sealed as it was, and keeps all keys of its owner.
 -- params: namespace text, after_owner uuid, settled_seconds float8, limit bigint
 -- row: shard_key uuid, number integer
 -- repeatable
 SELECT k.shard_key, max(k.number) AS number FROM strandline.data_key k
 WHERE k.namespace = %(namespace)s AND k.shard_key > %(after_owner)s
 GROUP BY k.shard_key
-HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL)
-    AND max(k.settled_at) < clock_timestamp() - make_interval(secs => %(settled_seconds)s)
+HAVING count(*) > 1 AND bool_and(k.settled_at IS NOT NULL) AND NOT EXISTS (
+        SELECT FROM strandline.retention_step o WHERE o.shard_key = k.shard_key AND o.object_name IS NOT NULL)
+    AND max(k.settled_at) < statement_timestamp() - make_interval(secs => %(settled_seconds)s)
 ORDER BY k.shard_key LIMIT %(limit)s
 
 -- name: keys_of_namespace
@@ -140,12 +144,12 @@ UPDATE strandline.data_key k SET kek_id = %(kek_id)s, wrapped = %(wrapped)s
 WHERE k.shard_key = %(shard_key)s AND k.number = %(number)s AND k.kek_id = %(old_kek_id)s
 
 -- name: add_next_data_key
--- Give an owner a further data key, unless another process has.
+-- Give an owner a further data key, unless another process has (add_data_key_v1).
 -- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea
+-- row: nothing void
 -- repeatable
-INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
-VALUES (%(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s)
-ON CONFLICT (shard_key, number) DO NOTHING
+SELECT strandline.add_data_key_v1(
+    %(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: encryption_status
 -- How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these have rows that

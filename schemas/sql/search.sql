@@ -3,8 +3,9 @@
 -- name: insert_chunks
 -- Searchable pieces with their lexemes and vectors.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
+-- seals: lexemes tsvector, speakers array
 WITH change AS (
     @note_chunk_change(%(shard_key)s)
 ), known AS (
@@ -32,7 +33,8 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
 --     text!
--- opens: envelope json message id, metadata json metadata id
+-- opens: envelope json message id, metadata json metadata id, fact text fact
+-- seals: lexemes query, names query, topics name topic
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
     %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,

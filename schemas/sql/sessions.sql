@@ -256,6 +256,7 @@ ORDER BY e.from_seq
 -- How many live facts an owner has, and the latest of them.
 -- params: shard_key uuid, limit bigint
 -- row: facts bigint, text text
+-- opens: text text fact
 SELECT count(*) OVER () AS facts, f.text
 FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
@@ -266,6 +267,7 @@ ORDER BY f.said_at DESC, f.fact_id LIMIT %(limit)s
 -- The newest state of each folding pipeline of a session, or of its owner.
 -- params: shard_key uuid, session_key uuid
 -- row: pipeline text, state text, through_seq bigint
+-- opens: state json state
 SELECT DISTINCT ON (g.pipeline) g.pipeline, b.state::text, b.through_seq
 FROM strandline.block_state b
 JOIN @serving(%(shard_key)s, NULL) g ON g.generation_id = b.generation_id

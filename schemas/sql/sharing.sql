@@ -29,7 +29,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
 -- name: clear_shared
 -- Remove some copies of a session's messages (clear_shared_v1).
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
--- row: nothing void null
+-- row: nothing void?
 SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
@@ -49,8 +49,9 @@ ON CONFLICT DO NOTHING
 -- name: share_chunks
 -- Insert or update searchable pieces of these messages.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, session_keys uuid[], from_seqs bigint[], pieces
---     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text[], roles
+--     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
+-- seals: lexemes tsvector, speakers array
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -71,6 +72,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
 -- opens: envelope json message id, metadata json metadata id
+-- seals: lexemes query, names query
 -- repeatable
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',

@@ -38,7 +38,7 @@ audit_subject = Table(
     Column("namespace", Text(collation="C"), nullable=False),
     personal("user_id", Text),
     Index("audit_subject_by_subject", "subject"),
-    comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+    comment="The random pseudonym of an owner in the audit trail, until erasure deletes the row",
 )
 
 audit_entry = Table(
@@ -108,7 +108,6 @@ audit_sealed = Table(
     Column("detail", JSON),
     Column("flags", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     moment("created_at"),
-    Index("audit_sealed_by_entry", "shard_key", "entry_id"),
     Index("audit_sealed_by_subject", "shard_key", "subject", postgresql_where=text("subject IS NOT NULL")),
     comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
 )

@@ -224,6 +224,8 @@ flush_event = Table(
     Column("version", SmallInteger, nullable=False),
     moment("created_at", default=True),
     Index("flush_event_by_id", "shard_key", "event_id", unique=True),
+    # For those who listen to a namespace; it grows at its end, once a flush.
+    Index("flush_event_by_time", "created_at"),
     CheckConstraint(
         "cause IN ('threshold', 'idle', 'turn', 'manual', 'import', 'source', 'instruction')", name="cause"
     ),

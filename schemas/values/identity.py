@@ -133,6 +133,11 @@ def adapter_items_key(namespace: str, adapter: str) -> UUID:
     return _digest("adapter-items", adapter, check_name("namespace", namespace))
 
 
+def kept_request_key(namespace: str, route: str, idempotency_key: str) -> UUID:
+    """Names a request whose response is kept, among those of its owner."""
+    return _digest("kept-request", namespace, route, idempotency_key)
+
+
 @lru_cache(maxsize=4_096)
 def audit_chain_key(namespace: str) -> UUID:
     """The ``shard_key`` of a namespace's audit trail.

@@ -52,6 +52,20 @@ def _worker() -> click.Command:
     return command
 
 
+@_list_command("serve", "Serve memories over HTTP until stopped.")
+def _serve() -> click.Command:
+    from strandline.cli.serve import command
+
+    return command
+
+
+@_list_command("keys", "Make, list, rotate and revoke keys of the HTTP service.")
+def _keys() -> click.Command:
+    from strandline.cli.keys import command
+
+    return command
+
+
 @_list_command("status", "Show due, held and finished work.")
 def _status() -> click.Command:
     from strandline.cli.status import command

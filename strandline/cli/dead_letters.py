@@ -10,7 +10,6 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.reports.report import Report
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
@@ -27,6 +26,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import Lane
+from strandline.schemas.wire.report import Report
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 Outcome = Literal["due", "void", "gone", "retired", "dropped"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import click
 
-from strandline.cli.reports.work import FlushReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import find_session
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.work import FlushReport
 
 
 @click.command("flush")

@@ -8,7 +8,6 @@ from uuid import UUID
 
 import click
 
-from strandline.cli.reports.work import LimitsReport, NamespaceLimitsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.numbers import FiniteRange
@@ -29,6 +28,8 @@ from strandline.schemas.queries.work.limits import (
 )
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.operations import LimitsIn
+from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport
 
 # Rows that were put off are rung for in transactions of so many, since workers wait for rows that are locked.
 PAGE = 1_000
@@ -122,20 +123,18 @@ def set_limits(
         servers_for_once(settings) as servers,
         opened_pool(servers.database_url, settings) as database,
     ):
-        limits_to_set = SetLimits(
-            namespace=check_name("namespace", namespace),
-            max_lanes=lanes,
-            max_lanes_per_worker=lanes_per_worker,
-            calls_per_day=calls_per_day,
-            tokens_per_day=tokens_per_day,
-            usd_per_day=usd_per_day,
-            agents_read_only=agents_read_only or None,
+        write_limits(
+            database,
+            namespace,
+            LimitsIn(
+                max_lanes=lanes,
+                max_lanes_per_worker=lanes_per_worker,
+                calls_per_day=calls_per_day,
+                tokens_per_day=tokens_per_day,
+                usd_per_day=usd_per_day,
+                agents_read_only=agents_read_only,
+            ),
         )
-        given = [column for column in _OPTIONS if limits_to_set.params[column] is not None]
-        with database.transaction() as tx:
-            tx.fetch(limits_to_set)
-            tx.fetch(append_query(namespace, Act.here("limits", detail={"set": given})))
-        _apply_at_once(database, namespace)
         for note in _notes(database, settings, namespace, usd_per_day):
             say(note, err=True)
         _show(read_limits(database, settings, namespace), as_json=as_json)
@@ -191,6 +190,21 @@ def clear(
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
     return 0
+
+
+def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:
+    """Set limits of a namespace, and apply them at once; with ``whole`` remove those that are not given."""
+    values: dict[str, Any] = limits.model_dump() | {"agents_read_only": limits.agents_read_only or None}
+    columns = [column for column, value in values.items() if value is not None]
+    missing = [column for column, value in values.items() if value is None] if whole else []
+    with database.transaction() as tx:
+        tx.fetch(SetLimits(namespace=check_name("namespace", namespace), **values))
+        if missing:
+            tx.fetch(ClearLimits(namespace=namespace, cleared=missing))
+            tx.fetch(ForgetCleared(namespace=namespace))
+        detail = {"set": columns} | ({"cleared": missing} if missing else {})
+        tx.fetch(append_query(namespace, Act.here("limits", detail=detail)))
+    _apply_at_once(database, namespace)
 
 
 def _check_set(limits: list[NamespaceLimitsReport], namespace: str, named: list[str]) -> None:

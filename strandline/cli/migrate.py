@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import click
 
-from strandline.cli.reports.work import MigrateReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.output import masked_url, print_json, say
@@ -15,6 +14,7 @@ from strandline.schemas.postgres.migrate import (
     migrate,
 )
 from strandline.schemas.values.partitions import MAX_PARTITIONS, MIN_PARTITIONS
+from strandline.schemas.wire.work import MigrateReport
 
 
 @click.command("migrate")

@@ -13,8 +13,6 @@ from typing import Any
 
 import click
 
-from strandline.cli.reports.replay import EstimateReport, EstimatesReport, ReplaysReport
-from strandline.cli.reports.work import ReplayReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
@@ -35,6 +33,8 @@ from strandline.schemas.queries.inspection.status import StatusPipelines
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.lanes import OVERFLOW
+from strandline.schemas.wire.replay import EstimateReport, EstimatesReport, ReplaysReport
+from strandline.schemas.wire.work import ReplayReport
 from strandline.wiring.assembly import background_runner
 
 SAY_SECONDS = 5.0
@@ -111,11 +111,11 @@ def command(
             session_id=selection.session_id,
             user_id=selection.user_id,
         )
-        _check_pipelines(database, settings, pipelines)
+        check_pipelines(database, settings, pipelines)
         if resume is not None:
             resumed = find_unfinished(database, resume)
             pipelines, selection, new = (resumed.pipeline,), resumed.selection, resumed.kind == "new"
-        names = list(pipelines) or _default_pipelines(database, settings, new=new and not force)
+        names = list(pipelines) or default_pipelines(database, settings, new=new and not force)
         if dry_run:
             estimates = [estimate(database, name, selection, settings, new=new) for name in names]
             _print_estimates(estimates, as_json=as_json, needs_force=not force and resume is None)
@@ -162,13 +162,13 @@ def _utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-def _check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
+def check_pipelines(database: Database, settings: Settings, pipelines: tuple[str, ...]) -> None:
     """Refuse a pipeline that neither serves nor is known here."""
     for name in set(pipelines).difference(serving_generations(database)):
         recipe_for(name, settings)
 
 
-def _default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
+def default_pipelines(database: Database, settings: Settings, *, new: bool) -> list[str]:
     """All that serve; of a new generation only those for which the settings say something new.
 
     Raises:
@@ -350,12 +350,15 @@ def _describe_counts(replay: Replay) -> list[str]:
     ]
 
 
+def estimates_report(estimates: list[Estimate]) -> EstimatesReport:
+    """Dry runs as ``--json`` shows them."""
+    reports = [EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates]
+    return EstimatesReport(pipelines=reports)
+
+
 def _print_estimates(estimates: list[Estimate], *, as_json: bool, needs_force: bool) -> None:
     if as_json:
-        reports = [
-            EstimateReport(**asdict(item) | {"differences": list(item.differences)}) for item in estimates
-        ]
-        print_json(EstimatesReport(pipelines=reports))
+        print_json(estimates_report(estimates))
         return
     for item in estimates:
         say(*_estimate_lines(item, needs_force=needs_force))

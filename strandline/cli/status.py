@@ -13,14 +13,6 @@ from rich.table import Table
 
 from strandline.cli.limits import read_limits, waiting_line
 from strandline.cli.replay import report_of
-from strandline.cli.reports.work import (
-    CallsReport,
-    ModelCallsReport,
-    PipelineReport,
-    StageReport,
-    StatusReport,
-    WorkerReport,
-)
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
@@ -39,6 +31,14 @@ from strandline.schemas.queries.inspection.status import (
 )
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import pipeline_named
+from strandline.schemas.wire.work import (
+    CallsReport,
+    ModelCallsReport,
+    PipelineReport,
+    StageReport,
+    StatusReport,
+    WorkerReport,
+)
 
 WATCH_SECONDS = 1.0
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import threading
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from strandline.cli.servers.local_service import LocalService, local_service
 from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, started_servers
@@ -31,14 +33,18 @@ STOP_MARGIN_SECONDS = 10.0
 
 @click.command("up")
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N")
+@click.option("--no-service", is_flag=True, help="Do not serve HTTP beside the workers.")
 @target_options
-def command(workers: int, database_url: str | None, broker_url: str | None, schema: str | None) -> int:
+def command(
+    workers: int, no_service: bool, database_url: str | None, broker_url: str | None, schema: str | None
+) -> int:
     """Run everything in this terminal, until Ctrl-C; the data stays in STRANDLINE_HOME.
 
     Workers and embedded servers that end are started again.
 
     A configured database or broker is used in place of the embedded one.  The tables are brought to this
-    release.
+    release.  The HTTP service listens on loopback, if the extra `service` is installed; its key is printed,
+    and ends with this command.
     """
     settings = settings_from(database_url, broker_url, schema)
     log_to_stderr("WARNING")
@@ -50,8 +56,9 @@ def command(workers: int, database_url: str | None, broker_url: str | None, sche
                 _say(screen, f"joining the servers that run in {settings.home} already")
             ensure_tables(servers.database_url, database, settings)
             prepare_stages(database, settings)
-            with Mending(servers.mend):
-                _run(screen, settings, servers, database, workers, interrupts)
+            serving = nullcontext() if no_service else local_service(database, servers, settings)
+            with serving as service, Mending(servers.mend):
+                _run(screen, settings, servers, database, workers, service, interrupts)
         _say(screen, _farewell(servers, settings))
     return 0
 
@@ -73,6 +80,7 @@ class _Announcement:
     servers: Servers
     database: Database
     supervisor: Supervisor
+    service: LocalService | None
     stopping: threading.Event
 
     def run(self) -> None:
@@ -80,7 +88,7 @@ class _Announcement:
             pid = await_worker(
                 self.database,
                 self.settings,
-                pids=lambda: set(self.supervisor.pids().values()),
+                pids=lambda: set(self._worker_pids()),
                 give_up=self.stopping.is_set,
                 timeout_seconds=WORKER_START_SECONDS,
             )
@@ -92,8 +100,11 @@ class _Announcement:
         elif not self.stopping.is_set():
             _say(self.screen, "no worker has registered yet; see their output above")
 
+    def _worker_pids(self) -> list[int]:
+        return [pid for name, pid in self.supervisor.pids().items() if name.startswith("worker")]
+
     def _print(self) -> None:
-        pids = " ".join(str(pid) for pid in self.supervisor.pids().values())
+        pids = " ".join(map(str, self._worker_pids()))
         rows = {
             "database": f"{masked_url(self.servers.database_url)} ({self.servers.database})",
             "broker": f"{masked_url(self.servers.broker_url)} ({self.servers.broker})",
@@ -105,6 +116,8 @@ class _Announcement:
         use = (
             "a script in this environment finds it:" if here else "with the same settings, a script uses it:"
         )
+        if self.service is not None:
+            rows |= {"service": self.service.url, "key": self.service.key}
         hints = {
             "use": f'{use} Memory.from_defaults("a-session")',
             "look": f"{program()} status",
@@ -122,16 +135,20 @@ def _run(
     servers: Servers,
     database: Database,
     workers: int,
+    service: LocalService | None,
     interrupts: Interrupts,
 ) -> None:
     names = ["worker"] if workers == 1 else [f"worker-{number}" for number in range(1, workers + 1)]
     supervisor = Supervisor(
-        [worker_command(name, servers, settings) for name in names],
+        [
+            *(worker_command(name, servers, settings) for name in names),
+            *([service.command] if service else []),
+        ],
         say=lambda line: _say(screen, line),
         stop_timeout_seconds=settings.shutdown_grace_seconds + STOP_MARGIN_SECONDS,
     )
     stopping = threading.Event()
-    announcement = _Announcement(screen, settings, servers, database, supervisor, stopping)
+    announcement = _Announcement(screen, settings, servers, database, supervisor, service, stopping)
     announcing = threading.Thread(target=announcement.run, name="announce", daemon=True)
     announcing.start()
     try:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import subprocess
-import sys
 import threading
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -15,7 +14,7 @@ from typing import Any
 
 import psycopg
 
-from tests.chaos.children import StoppedTooLateError
+from tests.chaos.children import Start, StoppedTooLateError, run_command
 from tests.chaos.faults.faults import FROZEN_WORKER, WELL, Harm
 from tests.chaos.faults.meanwhile import FAULTS
 from tests.chaos.judging import judge
@@ -61,7 +60,7 @@ class Campaign:
     keep: bool = False
     patience: float = 1.0
     plan: Sequence[PlannedFault] = ()
-    popen: type[subprocess.Popen[bytes]] = subprocess.Popen
+    popen: Start = subprocess.Popen
     violations: list[str] = field(default_factory=list)
 
     def run(self) -> Report:
@@ -69,6 +68,7 @@ class Campaign:
         self.plan = self.plan or make_plan(self.seed, self.shape)
         began = time.monotonic()
         with running_stack(self.seed, self.shape, self.rate, self.broker) as stack:
+            stack.popen = self.popen
             for child in stack.children:
                 child.popen = self.popen
             observer = Observer(stack)
@@ -243,15 +243,7 @@ def _all_beat(stack: Stack) -> bool:
 
 def _command(stack: Stack, *arguments: str, may_fail: bool = False) -> Any:
     """Run ``strandline`` as its user would, and read its JSON."""
-    done = subprocess.run(
-        [sys.executable, "-m", "strandline", *arguments],
-        env=dict(stack.environment),
-        capture_output=True,
-        text=True,
-        timeout=COMMAND_SECONDS,
-        start_new_session=True,
-        check=False,
-    )
+    done = run_command(stack.popen, arguments, stack.environment, COMMAND_SECONDS)
     assert done.returncode == 0 or may_fail, f"strandline {' '.join(arguments)}: {done.stderr}"
     return json.loads(done.stdout)
 

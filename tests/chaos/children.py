@@ -6,13 +6,38 @@ import contextlib
 import os
 import signal
 import subprocess
+import sys
 import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 STOP_SECONDS = 30.0
+
+
+Start = type[subprocess.Popen[Any]]
+
+
+def run_command(
+    start: Start, arguments: Sequence[str], environment: Mapping[str, str], seconds: float
+) -> subprocess.CompletedProcess[str]:
+    """Run ``strandline`` as its user would, in a separate session; it is killed after so many seconds."""
+    with start(
+        [sys.executable, "-m", "strandline", *arguments],
+        env=dict(environment),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    ) as process:
+        try:
+            printed, said = process.communicate(timeout=seconds)
+        except BaseException:
+            process.kill()
+            raise
+    return subprocess.CompletedProcess(process.args, process.returncode, printed, said)
 
 
 class StoppedTooLateError(Exception):

@@ -53,6 +53,7 @@ KILL_EVERY_SECONDS = 3.0
 class Options:
     """How large a campaign is; ``latency`` is the model server's, in seconds.
 
+    Without ``baseline_seconds`` nothing is measured to compare the lag of live traffic with.
     With ``await_kill`` the new prompt is not answered before a worker was killed: no replay is too quick.
     """
 
@@ -131,7 +132,8 @@ class Campaign:
             self._settled("the history")
             self._edit(memories[0])
             known = {memory.session_id: self._facts(memory) for memory in memories}
-            self.found.live_lag_before = self._lag_without_replay(memories, known)
+            if self.options.baseline_seconds:
+                self.found.live_lag_before = self._lag_without_replay(memories, known)
             self._replay_beside_traffic(memories, known)
             self._settled("the replay")
         self._judge()

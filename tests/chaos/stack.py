@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import subprocess
 import sys
 import threading
 import time
@@ -19,7 +20,7 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.chaos.children import Child
+from tests.chaos.children import Child, Start
 from tests.chaos.faults.line import PostgresLine
 from tests.chaos.judging.owners_book import OwnersBook
 from tests.chaos.judging.timeline import Timeline
@@ -50,6 +51,7 @@ class Stack:
         timeline: when what was away.
         ending: set when the campaign is to end early.
         keep: True keeps the directory with the logs, the journals and the data.
+        popen: what starts commands.
     """
 
     directory: Path
@@ -66,6 +68,7 @@ class Stack:
     book: OwnersBook = field(default_factory=OwnersBook)
     ending: threading.Event = field(default_factory=threading.Event)
     keep: bool = False
+    popen: Start = subprocess.Popen
 
     @property
     def children(self) -> list[Child]:

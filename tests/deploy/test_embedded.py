@@ -25,6 +25,7 @@ from strandline.deploy.embedded.processes import is_running, wait_gone, works_in
 from strandline.deploy.embedded.stack import STATE_FILE, running_stack, start_stack
 from strandline.deploy.supervisor import ChildCommand, RestartPolicy, Supervisor
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
+from tests.support.processes import forking
 
 ROOT = Path(__file__).parent.parent.parent
 TERM_DEAF = (
@@ -59,9 +60,7 @@ def holder(module: str, name: str, data_dir: Path) -> Iterator[tuple[subprocess.
     """Another process that uses a server until it reads a line or is killed; with the URL it printed."""
     code = textwrap.dedent(HOLDER.format(module=module, name=name))
     argv = [sys.executable, "-c", code, str(data_dir)]
-    with subprocess.Popen(
-        argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-    ) as process:
+    with forking.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         try:
             yield process, process.stdout.readline().strip()
@@ -414,7 +413,7 @@ def test_supervisor_stops_on_ctrl_c_and_at_once_on_a_second(interrupts: int, fir
         print("done", supervisor.pids(), file=sys.stderr)
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with forking.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         assert process.stderr.readline().startswith("w | ")
         process.send_signal(first)
@@ -435,7 +434,9 @@ def test_supervisor_stops_its_children_when_its_terminal_is_gone() -> None:
         Supervisor([ChildCommand("w", [sys.executable, "-u", "-c", {child!r}])]).run()
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    # An interpreter that had something left to print would say so by its code.
+    env = {**os.environ, "PYTHONUNBUFFERED": "1"}
+    with forking.Popen(argv, cwd=ROOT, env=env, stderr=subprocess.PIPE, text=True) as process:
         assert process.stderr is not None
         pid = int(process.stderr.readline().removeprefix("w | "))
         process.stderr.close()
@@ -458,7 +459,7 @@ def test_a_second_ctrl_c_counts_while_the_first_is_being_told() -> None:
         print("done", supervisor.pids(), file=sys.stderr)
     """
     argv = [sys.executable, "-c", textwrap.dedent(code)]
-    with subprocess.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
+    with forking.Popen(argv, cwd=ROOT, stderr=subprocess.PIPE, text=True) as process:
         try:
             _, said = process.communicate(timeout=200)
         finally:

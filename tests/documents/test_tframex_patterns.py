@@ -9,12 +9,20 @@ from __future__ import annotations
 
 import asyncio
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
 
 from strandline import (
+    AttemptedAct,
+    Audit,
     Memory,
     Message,
+    Retention,
     SummaryMemoryBlock,
+    acting,
     overflow_window,
+    retention,
     sliding_window,
     summary_window,
 )
@@ -22,7 +30,9 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory
+from tests.support.aging import DAY, age_messages, age_session
 from tests.support.sample_hooks import Handler
+from tests.support.servers.object_server import ObjectServer
 from tests.support.workers.draining import drain_everything
 
 
@@ -59,6 +69,75 @@ def test_tframex_05_a_store_with_a_bound_in_place_of_redis(make_memory: MakeMemo
     assert len(memory.get()) <= 10
     assert texts(memory.history(limit=3, offset=1)) == ["Message 26", "Message 27", "Message 28"]  # changed
     assert len(memory.get_all()) == 30, "the list in Redis forgets what it trims"
+
+
+def test_tframex_05_a_store_with_a_time_to_live(make_memory: MakeMemory, database_url: str) -> None:
+    memory = make_memory("session", memory_blocks=[])
+    ttl = timedelta(hours=24)
+    memory.set_retention(Retention(ttl_seconds=int(ttl.total_seconds())))  # changed: client.expire(key, ttl)
+    memory.put(said(1))
+    age_session(database_url, "session", 23 * 3_600)
+    memory.put(said(2))
+    age_session(database_url, "session", 23 * 3_600)
+    assert texts(memory.history()) == ["Message 1", "Message 2"], "each put begins the time anew"
+    age_session(database_url, "session", 2 * 3_600)
+    assert texts(memory.history()) == [] and list(memory.get()) == []
+    memory.put(said(3))
+    assert texts(memory.history()) == ["Message 3"]
+
+
+def _old_and_new(memory: Memory) -> None:
+    now = datetime.now(UTC)
+    for age, important in ((60, False), (50, True), (40, False), (1, False)):
+        memory.put(
+            Message(
+                role="user",
+                content=f"{age} days ago",
+                metadata={"important": important},
+                created_at=now - timedelta(days=age),
+            )
+        )
+
+
+def test_tframex_15_old_messages_are_removed_and_important_ones_kept(
+    make_memory: MakeMemory, database: Database, tmp_path: Path
+) -> None:
+    memory = make_memory("session", memory_blocks=[])
+    _old_and_new(memory)
+    memory.flush(all=True)
+    thirty_days = int(timedelta(days=30).total_seconds())  # changed: a cut-off date, at each clean-up
+    memory.set_retention(  # changed: in place of a class with a method cleanup()
+        Retention(max_age_seconds=thirty_days, archive=f"file://{tmp_path}/archive")
+    )
+    assert texts(memory.history()) == ["50 days ago", "1 days ago"], "before anything was removed"
+    memory.put(said(1))
+    make_event_of_its_own(memory, database)
+    assert texts(memory.history()) == ["50 days ago", "1 days ago", "Message 1"]
+
+
+def make_event_of_its_own(memory: Memory, database: Database) -> None:
+    """Workers remove by themselves; here it is done now."""
+    memory.flush(all=True)
+    retention.run(database, at_once=True)  # changed: await memory.cleanup()
+
+
+def test_tframex_14_an_archive_in_s3(
+    make_memory: MakeMemory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bucket_name = "bucket"
+    memory = make_memory("session", memory_blocks=[])
+    with ObjectServer() as server:
+        for name, value in server.environment.items():
+            monkeypatch.setenv(name, value)
+        memory.put_messages([said(number) for number in range(5)])
+        memory.flush(all=True)
+        age_messages(database_url, "session", 40 * DAY)
+        archive = f"s3://{bucket_name}/memories"  # changed: S3MemoryStore(bucket_name)
+        memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=archive))
+        assert retention.run(database, at_once=True).archived == 5
+        assert memory.get_all() == [] and len(server.objects) == 2
+        kept = list(retention.read_archived(database, "session"))
+        assert texts(kept) == [f"Message {number}" for number in range(5)]
 
 
 async def _example_8(memory: Memory) -> None:
@@ -182,3 +261,32 @@ def test_tframex_17_messages_are_filtered(make_memory: MakeMemory) -> None:
     )
     high_priority = memory.history(metadata={"priority": "high"})  # changed: get_messages_by_metadata
     assert len(high_priority) == 1
+
+
+def check_compliance(act: AttemptedAct) -> list[str]:  # changed: it is given the act, with all its messages
+    return ["health"] if any("pills" in message.text for message in act.messages) else []
+
+
+async def _example_18(memory: Memory) -> None:
+    # changed: in place of self.current_user_id, self.request_ip and audit metadata
+    with acting(actor="support:ben", origin="192.0.2.7"):
+        await memory.aput(Message(role="user", content="I take two pills a day."))  # changed: add_message
+        await memory.aput(Message(role="assistant", content="Noted."))
+    await memory.aclose()
+
+
+def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:check_compliance")
+    Audit.of_namespace(database_url=database_url).set_level("all")  # changed: no second store
+    memory = Memory.from_defaults("chat", user_id="ann", database_url=database_url, memory_blocks=[])
+    asyncio.run(_example_18(memory))
+    second, first = Audit.of_namespace(database_url=database_url).acts(kind="put").acts
+    assert (first.kind, first.actor, first.origin, first.user_id) == (
+        "put",
+        "support:ben",
+        "192.0.2.7",
+        "ann",
+    )
+    assert (first.flags, second.flags) == (("health",), ())
+    assert first.at < second.at and first.session == second.session
+    memory.close()

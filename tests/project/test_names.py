@@ -17,7 +17,8 @@ IRREGULAR = set(
     " left lent lost made meant met said seen sent shown spent spoken taken thrown told written".split()
 )
 # They end as participles do, and are verbs, or nouns for what the function returns.
-NOT_PARTICIPLES = set("embed feed heading mapping meaning need ring seed string wording".split())
+# ``acting`` reads as Python's ``suppress`` and ``closing`` do, behind ``with``.
+NOT_PARTICIPLES = set("acting embed feed heading mapping meaning need ring seed string wording".split())
 # How a truth begins.
 QUESTIONS = set("is are was has have can may must needs does did shows fits".split())
 # Fields of what `--json` prints, which others read.

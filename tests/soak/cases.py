@@ -7,7 +7,18 @@ import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
-from tests.soak import campaigns, costs, ends, fairness, puts, reads, returning, takeover
+from tests.soak import (
+    campaigns,
+    costs,
+    ends,
+    fairness,
+    puts,
+    reads,
+    retaining,
+    returning,
+    service,
+    takeover,
+)
 from tests.soak.ground import Ground, Grounds
 from tests.soak.readings import Reading
 
@@ -35,8 +46,10 @@ CASES = (
     Case("returning", returning.run, 20),
     Case("costs", costs.run, 60),
     Case("puts", puts.run, 120, short=False),
+    Case("retention", retaining.run, 600, short=False),
     Case("corrections", campaigns.run_corrections, 240, short=False),
     Case("erasures", campaigns.run_erasures, 480, short=False),
+    Case("service", service.run, 420, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )
 

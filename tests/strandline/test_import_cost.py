@@ -9,10 +9,13 @@ import json
 import os
 import subprocess
 import sys
+from functools import cache
 from pathlib import Path
 from typing import Any
 
 import pytest
+
+import strandline
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 
@@ -79,39 +82,36 @@ print(json.dumps({"made": len(made), "first": first, "later": list(noted)}))
 """
 
 
-@pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
+IMPORTS = ("import strandline", "from strandline import Memory")
+
+
+@pytest.mark.parametrize("statement", IMPORTS)
 def test_import_loads_nothing_heavy(statement: str) -> None:
-    loaded = {name.partition(".")[0] for name in _measure(IMPORT.format(statement=statement))["modules"]}
+    loaded = packages(statement)
     assert "strandline" in loaded
     assert not loaded.intersection(HEAVY)
 
 
-@pytest.mark.parametrize("statement", ["import strandline", "from strandline import Memory"])
+@pytest.mark.parametrize("statement", IMPORTS)
 def test_import_loads_little_beside_what_it_needs(statement: str) -> None:
     """How long it takes is measured by ``make soak``; what it takes is decided by this."""
-
-    def packages(code: str) -> set[str]:
-        return {name.partition(".")[0] for name in _measure(IMPORT.format(statement=code))["modules"]}
-
     beside = packages(statement) - packages(NEEDED) - set(sys.stdlib_module_names)
     assert {name for name in beside if not name.startswith("_")} <= OTHERS
 
 
 def test_every_public_name_can_be_imported_without_anything_heavy() -> None:
-    modules = _measure(IMPORT.format(statement=f"from strandline import {', '.join(PUBLIC)}"))["modules"]
-    assert not {name.partition(".")[0] for name in modules}.intersection(HEAVY)
+    assert not packages(f"from strandline import {', '.join(PUBLIC)}").intersection(HEAVY)
 
 
-@pytest.mark.parametrize("module", ["cli.status", "wiring.runtime", "wiring.worker_process"])
-def test_alembic_and_sqlalchemy_are_loaded_by_those_who_migrate_alone(module: str) -> None:
+def test_alembic_and_sqlalchemy_are_loaded_by_those_who_migrate_alone() -> None:
     """They are a third of what a command that only looks would take to begin."""
-    modules = _measure(IMPORT.format(statement=f"import strandline.{module}"))["modules"]
-    assert not {"alembic", "sqlalchemy"}.intersection(modules)
+    light = ("cli.status", "wiring.runtime", "wiring.worker_process")
+    statement = "\n".join(f"import strandline.{module}" for module in light)
+    assert not packages(statement).intersection({"alembic", "sqlalchemy"})
 
 
 def test_public_names_are_listed() -> None:
-    names = _measure("import json, strandline; print(json.dumps({'all': list(strandline.__all__)}))")
-    assert set(PUBLIC) <= set(names["all"])
+    assert set(PUBLIC) <= set(strandline.__all__)
 
 
 def test_making_memories_does_no_input_or_output() -> None:
@@ -119,6 +119,13 @@ def test_making_memories_does_no_input_or_output() -> None:
     assert measured["made"] == 1000
     assert measured["first"] == []
     assert measured["later"] == []
+
+
+@cache
+def packages(statement: str) -> set[str]:
+    """What is there after the statement, in an interpreter that has run nothing else."""
+    modules = _measure(IMPORT.format(statement=statement))["modules"]
+    return {name.partition(".")[0] for name in modules}
 
 
 def _measure(code: str, **environment: str) -> dict[str, Any]:

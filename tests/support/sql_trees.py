@@ -100,8 +100,7 @@ def _body(source: str) -> list[ParsedStatement]:
         return [ParsedStatement(name, header["sql_body"], variables)]
     body = option(header, "as")[0]["sval"]
     if option(header, "language")["sval"] == "sql":
-        trees: Any = pglast.parse_sql(body)
-        return [ParsedStatement(name, each.stmt(skip_none=True), variables) for each in trees]
+        return [ParsedStatement(name, tree, variables) for tree in _trees(body)]
     return _plpgsql(name, source)
 
 
@@ -137,7 +136,10 @@ def _expression(query: str, mode: int) -> Tree:
 
 
 def _only_tree(sql: str) -> Tree:
-    found: Any = pglast.parse_sql(sql)
-    (statement,) = found
-    tree: Tree = statement.stmt(skip_none=True)
+    (tree,) = _trees(sql)
     return tree
+
+
+def _trees(sql: str) -> list[Tree]:
+    parsed: Any = pglast.parse_sql(sql)
+    return [statement.stmt(skip_none=True) for statement in parsed]

@@ -17,7 +17,7 @@ QUERIES = SQL.parent / "queries"
 ROOMS = {
     "work": ("lanes", "limits", "dead_letters", "overflow", "workers", "states"),
     "conversation": ("messages", "sessions", "flush", "read", "runs", "search", "sharing", "retention"),
-    "application": ("items", "sealing", "resealing"),
+    "application": ("items", "sealing", "resealing", "service"),
     "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),

@@ -42,10 +42,12 @@ WITHOUT_STATISTICS = {
     "fact_candidate": ("text", "topics", "said_by", "about_date"),
     "fact_event": ("payload", "traces", "actor"),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
+    "kept_response": ("body",),
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
     "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
     "retention_act": ("actor",),
+    "service_key": ("user_id",),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
     "session_retention_act": ("actor",),
@@ -59,6 +61,60 @@ WITHOUT_STATISTICS = {
 # --partitions` divides them by owner. What a lane does away with again (due), and what is bounded by the number
 # of sessions or by condensing (session, lane, fact), is whole: it is read across owners, or small.
 PARTITIONED = ("answer", "chunk", "message", "receipt")
+
+
+def _create_service_tables(schema: str) -> None:
+    op.create_table(
+        "service_key",
+        sa.Column("key_id", sa.Text(collation="C"), nullable=False),
+        sa.Column("secret_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("namespace", sa.Text(collation="C"), nullable=True),
+        sa.Column("user_id", sa.Text(), nullable=True),
+        sa.Column("scopes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("label", sa.Text(), server_default=sa.text("''"), nullable=False),
+        sa.Column("rotated_from", sa.Text(collation="C"), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("expires_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("revoked_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("length(secret_digest) = 32", name=op.f("service_key_digest_check")),
+        sa.CheckConstraint(
+            "cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']",
+            name=op.f("service_key_scopes_check"),
+        ),
+        sa.CheckConstraint(
+            "namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate'])",
+            name=op.f("service_key_bound_check"),
+        ),
+        sa.PrimaryKeyConstraint("key_id", name=op.f("service_key_pkey")),
+        schema=schema,
+        comment="Keys of the HTTP service: what each opens, and the digest of its secret; rarely written",
+    )
+    op.create_index(
+        "service_key_by_namespace", "service_key", ["namespace", "key_id"], unique=False, schema=schema
+    )
+    op.create_table(
+        "kept_response",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("request_key", sa.Uuid(), nullable=False),
+        sa.Column("request_digest", sa.LargeBinary(), nullable=False),
+        sa.Column("status", sa.SmallInteger(), nullable=False),
+        sa.Column("body", sa.JSON(), nullable=True),
+        sa.Column(
+            "created_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("shard_key", "request_key", name=op.f("kept_response_pkey")),
+        schema=schema,
+        comment="Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them",
+    )
+    op.create_index("kept_response_by_age", "kept_response", ["created_at"], unique=False, schema=schema)
 
 
 def upgrade() -> None:
@@ -562,6 +618,7 @@ def upgrade() -> None:
         comment="The outbox: one immutable row per flush",
     )
     op.create_index("flush_event_by_id", "flush_event", ["shard_key", "event_id"], unique=True, schema=schema)
+    op.create_index("flush_event_by_time", "flush_event", ["created_at"], unique=False, schema=schema)
     op.create_table(
         "generation",
         sa.Column("generation_id", sa.Integer(), sa.Identity(always=True), nullable=False),
@@ -1266,6 +1323,7 @@ def upgrade() -> None:
         schema=schema,
         comment="One heartbeat row per worker process; every lease it holds lives by it",
     )
+    _create_service_tables(schema)
     _create_audit_tables(schema)
     _create_retention(schema)
     _create_sealing(schema)
@@ -1377,7 +1435,7 @@ def _create_audit_tables(schema: str) -> None:
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("audit_subject_pkey")),
         schema=schema,
-        comment="The random pseudonym of an owner in the audit trail; without this row it leads to nobody",
+        comment="The random pseudonym of an owner in the audit trail, until erasure deletes the row",
     )
     op.create_index("audit_subject_by_subject", "audit_subject", ["subject"], unique=False, schema=schema)
     op.create_table(
@@ -1451,9 +1509,6 @@ def _create_audit_tables(schema: str) -> None:
         sa.PrimaryKeyConstraint("shard_key", "seal", "place", name=op.f("audit_sealed_pkey")),
         schema=schema,
         comment="Acts that a seal covers, in the order of the chain, under the key of their namespace's chain",
-    )
-    op.create_index(
-        "audit_sealed_by_entry", "audit_sealed", ["shard_key", "entry_id"], unique=False, schema=schema
     )
     op.create_index(
         "audit_sealed_by_subject",

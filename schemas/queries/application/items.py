@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class PutItems(Query[Never]):
@@ -14,6 +15,7 @@ class PutItems(Query[Never]):
 
     __slots__ = ()
     name = "put_items"
+    marks = Marks(owner=0, seals=(Mark(1, "within", "*.value=json:item"),))
 
     def __init__(self, *, shard_key: UUID, items: str) -> None:
         self.values = (shard_key, items)
@@ -46,6 +48,7 @@ class GetItems(Query[GetItemsRow]):
     name = "get_items"
     repeatable = True
     row = GetItemsRow
+    marks = Marks(owner=2, opens=(Mark(2, "json", "item"),))
 
     def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
         self.values = (paths, keys, shard_key)
@@ -67,6 +70,7 @@ class SearchItems(Query[SearchItemsRow]):
     name = "search_items"
     repeatable = True
     row = SearchItemsRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "item"),))
 
     def __init__(
         self, *, shard_key: UUID, path_from: str, path_before: str, filter: str, limit: int, offset: int
@@ -93,6 +97,7 @@ class SearchItemsByVector(Query[SearchItemsByVectorRow]):
     name = "search_items_by_vector"
     repeatable = True
     row = SearchItemsByVectorRow
+    marks = Marks(owner=2, opens=(Mark(2, "json", "item"),))
 
     def __init__(
         self,

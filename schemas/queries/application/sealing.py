@@ -16,6 +16,7 @@ class FindDataKeysRow(NamedTuple):
     kek_id: str
     wrapped: bytes
     is_settled: bool
+    has_vectors: bool
 
 
 class FindDataKeys(Query[FindDataKeysRow]):
@@ -217,7 +218,7 @@ class OwnersWithOldKeysRow(NamedTuple):
 
 class OwnersWithOldKeys(Query[OwnersWithOldKeysRow]):
     """The next owners of a namespace with data keys before the newest one, which is settled since so many
-    seconds.
+    seconds. What is in an archive stays sealed as it was, and keeps all keys of its owner.
     """
 
     __slots__ = ()
@@ -261,12 +262,17 @@ class RewrapDataKey(Query[Never]):
         self.values = (kek_id, wrapped, shard_key, number, old_kek_id)
 
 
-class AddNextDataKey(Query[Never]):
-    """Give an owner a further data key, unless another process has."""
+class AddNextDataKeyRow(NamedTuple):
+    nothing: str
+
+
+class AddNextDataKey(Query[AddNextDataKeyRow]):
+    """Give an owner a further data key, unless another process has (add_data_key_v1)."""
 
     __slots__ = ()
     name = "add_next_data_key"
     repeatable = True
+    row = AddNextDataKeyRow
 
     def __init__(self, *, shard_key: UUID, number: int, namespace: str, kek_id: str, wrapped: bytes) -> None:
         self.values = (shard_key, number, namespace, kek_id, wrapped)

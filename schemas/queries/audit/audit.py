@@ -211,7 +211,8 @@ class ChainEnds(Query[ChainEndsRow]):
         self.values = (shard_keys,)
 
 
-class TakeUnsealedRow(NamedTuple):
+class ReadUnsealedRow(NamedTuple):
+    shard_key: UUID
     entry_id: UUID
     namespace: str
     act: str
@@ -226,12 +227,13 @@ class TakeUnsealedRow(NamedTuple):
     created_at: datetime
 
 
-class TakeUnsealed(Query[TakeUnsealedRow]):
-    """Take acts of namespaces that no seal covers yet, whatever their time."""
+class ReadUnsealed(Query[ReadUnsealedRow]):
+    """Acts of namespaces that no seal covers yet, whatever their time."""
 
     __slots__ = ()
-    name = "take_unsealed"
-    row = TakeUnsealedRow
+    name = "read_unsealed"
+    repeatable = True
+    row = ReadUnsealedRow
 
     def __init__(self, *, namespaces: list[str], limit: int) -> None:
         self.values = (namespaces, limit)
@@ -264,14 +266,30 @@ class AddSeals(Query[Never]):
         self.values = (seals,)
 
 
-class AddSealed(Query[Never]):
-    """The acts that the new seals cover."""
+class MoveSealedRow(NamedTuple):
+    entries: int
+
+
+class MoveSealed(Query[MoveSealedRow]):
+    """Put acts under their seals, each at its place; returns how many there were. An origin without a digest,
+    as of a user who was erased meanwhile, is left out.
+    """
 
     __slots__ = ()
-    name = "add_sealed"
+    name = "move_sealed"
+    row = MoveSealedRow
 
-    def __init__(self, *, entries: str) -> None:
-        self.values = (entries,)
+    def __init__(
+        self,
+        *,
+        shard_keys: list[UUID],
+        entry_ids: list[UUID],
+        chain_keys: list[UUID],
+        seals: list[int],
+        places: list[int],
+        digests: list[bytes | None],
+    ) -> None:
+        self.values = (shard_keys, entry_ids, chain_keys, seals, places, digests)
 
 
 class AdvanceChains(Query[Never]):
@@ -459,9 +477,10 @@ class ListActsRow(NamedTuple):
 
 
 class ListActs(Query[ListActsRow]):
-    """Acts of a namespace, newest first, the unsealed ones included; each with the user that its pseudonym
-    leads to. Filters that are NULL let all pass; before_at and before_id: only what is older than the last
-    act of a page.
+    """Acts of a namespace, newest first: those that no seal covers yet, and the sealed ones from the end of
+    the chain; each with the user that its pseudonym leads to. Filters that are NULL let all pass. Only
+    what is behind a place of the list: before_at and before_id while it is among the unsealed (what was
+    listed there may be sealed by now), before_seal and before_place in the chain.
     """
 
     __slots__ = ()
@@ -472,7 +491,7 @@ class ListActs(Query[ListActsRow]):
     def __init__(
         self,
         *,
-        shard_key: UUID,
+        namespace: str,
         since: datetime | None,
         until: datetime | None,
         act: str | None,
@@ -481,11 +500,13 @@ class ListActs(Query[ListActsRow]):
         entry_id: UUID | None,
         before_at: datetime | None,
         before_id: UUID | None,
+        before_seal: int | None,
         limit: int,
-        namespace: str,
+        shard_key: UUID,
+        before_place: int | None,
     ) -> None:
         self.values = (
-            shard_key,
+            namespace,
             since,
             until,
             act,
@@ -494,8 +515,10 @@ class ListActs(Query[ListActsRow]):
             entry_id,
             before_at,
             before_id,
+            before_seal,
             limit,
-            namespace,
+            shard_key,
+            before_place,
         )
 
 

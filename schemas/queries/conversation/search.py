@@ -15,6 +15,13 @@ class InsertChunks(Query[Never]):
 
     __slots__ = ()
     name = "insert_chunks"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(9, "tsvector"),
+            Mark(12, "array"),
+        ),
+    )
 
     def __init__(
         self,
@@ -29,7 +36,7 @@ class InsertChunks(Query[Never]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str],
+        embeddings: list[str | None],
         roles: list[str],
         speakers: list[str],
         tones: list[int],
@@ -82,9 +89,15 @@ class SearchChunks(Query[SearchChunksRow]):
     row = SearchChunksRow
     marks = Marks(
         owner=0,
+        seals=(
+            Mark(6, "query"),
+            Mark(16, "query"),
+            Mark(12, "name", "topic"),
+        ),
         opens=(
             Mark(10, "json", "message", 6),
             Mark(11, "json", "metadata", 6),
+            Mark(13, "text", "fact"),
         ),
     )
 

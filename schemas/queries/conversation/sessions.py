@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ClaimSessionRow(NamedTuple):
@@ -476,6 +477,7 @@ class ShowFacts(Query[ShowFactsRow]):
     __slots__ = ()
     name = "show_facts"
     row = ShowFactsRow
+    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, limit: int) -> None:
         self.values = (shard_key, limit)
@@ -493,6 +495,7 @@ class ShowStates(Query[ShowStatesRow]):
     __slots__ = ()
     name = "show_states"
     row = ShowStatesRow
+    marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)

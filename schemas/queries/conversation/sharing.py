@@ -67,7 +67,7 @@ class SharedCopies(Query[SharedCopiesRow]):
 
 
 class ClearSharedRow(NamedTuple):
-    nothing: str
+    nothing: str | None
 
 
 class ClearShared(Query[ClearSharedRow]):
@@ -127,6 +127,13 @@ class ShareChunks(Query[Never]):
 
     __slots__ = ()
     name = "share_chunks"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(9, "tsvector"),
+            Mark(12, "array"),
+        ),
+    )
 
     def __init__(
         self,
@@ -141,7 +148,7 @@ class ShareChunks(Query[Never]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str],
+        embeddings: list[str | None],
         roles: list[str],
         speakers: list[str],
         tones: list[int],
@@ -194,6 +201,10 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
     row = SearchSharedChunksRow
     marks = Marks(
         owner=0,
+        seals=(
+            Mark(5, "query"),
+            Mark(9, "query"),
+        ),
         opens=(
             Mark(10, "json", "message", 6),
             Mark(11, "json", "metadata", 6),

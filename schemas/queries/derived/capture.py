@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class RecordCaptureActRow(NamedTuple):
@@ -174,6 +175,13 @@ class NewestFacts(Query[NewestFactsRow]):
     __slots__ = ()
     name = "newest_facts"
     row = NewestFactsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(3, "fingerprint", "", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, limit: int) -> None:
         self.values = (shard_key, generation_id, limit)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class OpenFactLanesRow(NamedTuple):
@@ -75,6 +76,13 @@ class RecordFactEvent(Query[RecordFactEventRow]):
     __slots__ = ()
     name = "record_fact_event"
     row = RecordFactEventRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(3, "within", "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"),
+            Mark(4, "traces"),
+        ),
+    )
 
     def __init__(
         self,
@@ -169,6 +177,13 @@ class FactEvents(Query[FactEventsRow]):
     name = "fact_events"
     repeatable = True
     row = FactEventsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(3, "within", "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"),
+            Mark(4, "traces"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID) -> None:
         self.values = (shard_key,)
@@ -189,6 +204,7 @@ class DecidingFactEvents(Query[DecidingFactEventsRow]):
     name = "deciding_fact_events"
     repeatable = True
     row = DecidingFactEventsRow
+    marks = Marks(owner=0, seals=(Mark(2, "hex"),), opens=(Mark(3, "traces"),))
 
     def __init__(
         self, *, shard_key: UUID, fact_ids: list[UUID], fingerprints: list[str], session_keys: list[UUID]
@@ -223,6 +239,7 @@ class FactTraces(Query[FactTracesRow]):
     name = "fact_traces"
     repeatable = True
     row = FactTracesRow
+    marks = Marks(owner=1, opens=(Mark(1, "traces"),))
 
     def __init__(self, *, fact_ids: list[UUID], shard_key: UUID, generation_id: int) -> None:
         self.values = (fact_ids, shard_key, generation_id)
@@ -242,6 +259,7 @@ class OwnFactTraces(Query[OwnFactTracesRow]):
     name = "own_fact_traces"
     repeatable = True
     row = OwnFactTracesRow
+    marks = Marks(owner=0, opens=(Mark(1, "traces"),))
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
         self.values = (shard_key, generation_id, fact_ids)
@@ -294,6 +312,7 @@ class FactsOfTraces(Query[FactsOfTracesRow]):
     name = "facts_of_traces"
     repeatable = True
     row = FactsOfTracesRow
+    marks = Marks(owner=0, seals=(Mark(2, "hex"),), opens=(Mark(1, "text", "fact"),))
 
     def __init__(
         self,
@@ -319,6 +338,7 @@ class LiveFactLike(Query[LiveFactLikeRow]):
     name = "live_fact_like"
     repeatable = True
     row = LiveFactLikeRow
+    marks = Marks(owner=0, seals=(Mark(2, "digest"),))
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fingerprint: bytes) -> None:
         self.values = (shard_key, generation_id, fingerprint)
@@ -342,6 +362,13 @@ class FindFact(Query[FindFactRow]):
     name = "find_fact"
     repeatable = True
     row = FindFactRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(5, "name", "topic"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)
@@ -376,6 +403,16 @@ class WriteFact(Query[WriteFactRow]):
     name = "write_fact"
     repeatable = True
     row = WriteFactRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(3, "text", "fact"),
+            Mark(4, "digest"),
+            Mark(5, "word"),
+            Mark(6, "name", "topic"),
+            Mark(11, "text", "input"),
+        ),
+    )
 
     def __init__(
         self,
@@ -428,6 +465,15 @@ class RewordFact(Query[RewordFactRow]):
     name = "reword_fact"
     repeatable = True
     row = RewordFactRow
+    marks = Marks(
+        owner=6,
+        seals=(
+            Mark(0, "text", "fact"),
+            Mark(1, "digest"),
+            Mark(2, "word"),
+            Mark(3, "name", "topic"),
+        ),
+    )
 
     def __init__(
         self,
@@ -451,6 +497,13 @@ class RepeatFact(Query[Never]):
     __slots__ = ()
     name = "repeat_fact"
     repeatable = True
+    marks = Marks(
+        owner=6,
+        seals=(
+            Mark(1, "name", "topic"),
+            Mark(3, "text", "input"),
+        ),
+    )
 
     def __init__(
         self,
@@ -474,6 +527,14 @@ class ReviseByPerson(Query[Never]):
     __slots__ = ()
     name = "revise_by_person"
     repeatable = True
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(4, "text", "fact"),
+            Mark(5, "digest"),
+            Mark(6, "word"),
+        ),
+    )
 
     def __init__(
         self,
@@ -496,6 +557,7 @@ class SetFeedback(Query[Never]):
     __slots__ = ()
     name = "set_feedback"
     repeatable = True
+    marks = Marks(owner=1, seals=(Mark(0, "text", "feedback"),))
 
     def __init__(
         self, *, feedback: str | None, shard_key: UUID, generation_id: int, fact_ids: list[UUID]
@@ -535,6 +597,7 @@ class OwnerTopics(Query[OwnerTopicsRow]):
     name = "owner_topics"
     repeatable = True
     row = OwnerTopicsRow
+    marks = Marks(owner=0, opens=(Mark(0, "name", "topic"),))
 
     def __init__(self, *, shard_key: UUID, limit: int) -> None:
         self.values = (shard_key, limit)
@@ -569,6 +632,18 @@ class ListFacts(Query[ListFactsRow]):
     name = "list_facts"
     repeatable = True
     row = ListFactsRow
+    marks = Marks(
+        owner=0,
+        seals=(Mark(3, "name", "topic"),),
+        opens=(
+            Mark(2, "text", "fact"),
+            Mark(3, "name", "topic"),
+            Mark(4, "name", "said_by"),
+            Mark(12, "text", "input"),
+            Mark(15, "text", "feedback"),
+            Mark(18, "within", "*.text=text:fact"),
+        ),
+    )
 
     def __init__(
         self,
@@ -598,6 +673,7 @@ class FactTexts(Query[FactTextsRow]):
     name = "fact_texts"
     repeatable = True
     row = FactTextsRow
+    marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, with_invalidated: bool, limit: int) -> None:
         self.values = (shard_key, with_invalidated, limit)
@@ -605,6 +681,7 @@ class FactTexts(Query[FactTextsRow]):
 
 class FactsAsTheyAreRow(NamedTuple):
     fact_id: UUID
+    text: str
     fingerprint: bytes
 
 
@@ -614,6 +691,13 @@ class FactsAsTheyAre(Query[FactsAsTheyAreRow]):
     __slots__ = ()
     name = "facts_as_they_are"
     row = FactsAsTheyAreRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(2, "fingerprint", "", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
         self.values = (shard_key, generation_id, fact_ids)

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class InsertCandidates(Query[Never]):
@@ -14,6 +15,9 @@ class InsertCandidates(Query[Never]):
 
     __slots__ = ()
     name = "insert_candidates"
+    marks = Marks(
+        owner=0, seals=(Mark(5, "within", "*.text=text:fact;*.topics.*=name:topic;*.said_by=name:said_by"),)
+    )
 
     def __init__(
         self,
@@ -53,6 +57,14 @@ class PendingCandidates(Query[PendingCandidatesRow]):
     __slots__ = ()
     name = "pending_candidates"
     row = PendingCandidatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(4, "text", "fact"),
+            Mark(6, "name", "topic"),
+            Mark(7, "name", "said_by"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, event_ids: list[UUID], generation_id: int) -> None:
         self.values = (shard_key, event_ids, generation_id)
@@ -87,6 +99,17 @@ class RelatedFacts(Query[RelatedFactsRow]):
     __slots__ = ()
     name = "related_facts"
     row = RelatedFactsRow
+    marks = Marks(
+        owner=2,
+        seals=(
+            Mark(0, "query"),
+            Mark(1, "query"),
+        ),
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(3, "fingerprint", "", 1),
+        ),
+    )
 
     def __init__(
         self,
@@ -112,6 +135,19 @@ class AddFact(Query[AddFactRow]):
     __slots__ = ()
     name = "add_fact"
     row = AddFactRow
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(3, "text", "fact"),
+            Mark(4, "digest"),
+            Mark(5, "word"),
+            Mark(6, "name", "topic"),
+            Mark(7, "name", "said_by"),
+            Mark(10, "text", "fact"),
+            Mark(11, "digest"),
+            Mark(12, "word"),
+        ),
+    )
 
     def __init__(
         self,
@@ -173,6 +209,16 @@ class UpdateFact(Query[UpdateFactRow]):
     __slots__ = ()
     name = "update_fact"
     row = UpdateFactRow
+    marks = Marks(
+        owner=6,
+        seals=(
+            Mark(0, "text", "fact"),
+            Mark(1, "digest"),
+            Mark(2, "word"),
+            Mark(3, "name", "topic"),
+            Mark(9, "digest"),
+        ),
+    )
 
     def __init__(
         self,
@@ -229,6 +275,7 @@ class InvalidateFact(Query[InvalidateFactRow]):
     __slots__ = ()
     name = "invalidate_fact"
     row = InvalidateFactRow
+    marks = Marks(owner=2, seals=(Mark(5, "digest"),))
 
     def __init__(
         self,
@@ -250,6 +297,17 @@ class InsertRevision(Query[Never]):
 
     __slots__ = ()
     name = "insert_revision"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(4, "text", "fact"),
+            Mark(5, "digest"),
+            Mark(6, "word"),
+            Mark(7, "text", "fact"),
+            Mark(8, "digest"),
+            Mark(9, "word"),
+        ),
+    )
 
     def __init__(
         self,
@@ -326,6 +384,13 @@ class CondensableFacts(Query[CondensableFactsRow]):
     __slots__ = ()
     name = "condensable_facts"
     row = CondensableFactsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(3, "fingerprint", "", 1),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, limit: int) -> None:
         self.values = (shard_key, generation_id, limit)
@@ -351,6 +416,15 @@ class AddCondensed(Query[Never]):
 
     __slots__ = ()
     name = "add_condensed"
+    marks = Marks(
+        owner=0,
+        seals=(
+            Mark(4, "text", "fact"),
+            Mark(5, "digest"),
+            Mark(6, "word"),
+            Mark(7, "name", "topic"),
+        ),
+    )
 
     def __init__(
         self,

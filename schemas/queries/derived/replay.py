@@ -8,6 +8,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ReplayLanesRow(NamedTuple):
@@ -268,6 +269,7 @@ class LaneStates(Query[LaneStatesRow]):
     __slots__ = ()
     name = "lane_states"
     row = LaneStatesRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
         self.values = (shard_key, scope_key, generation_id)
@@ -283,6 +285,7 @@ class RewriteState(Query[RewriteStateRow]):
     __slots__ = ()
     name = "rewrite_state"
     row = RewriteStateRow
+    marks = Marks(owner=1, seals=(Mark(0, "json", "state"),))
 
     def __init__(
         self, *, state: str, shard_key: UUID, scope_key: UUID, generation_id: int, batch_id: UUID
@@ -328,7 +331,7 @@ class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
         event_ids: list[UUID],
         lengths: list[int],
         lexemes: list[str],
-        embeddings: list[str],
+        embeddings: list[str | None],
         roles: list[str],
         speakers: list[str],
         tones: list[int],
@@ -360,36 +363,37 @@ class DeleteChunks(Query[Never]):
         self.values = (shard_key, generation_id, batch_id)
 
 
-class DigestCandidatesRow(NamedTuple):
-    pieces: int
-    digest: str
+class StoredCandidatesRow(NamedTuple):
+    event_id: UUID
+    ordinal: int
+    session_key: UUID
+    text: str
+    seqs: list[int]
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    model: str
+    prompt_hash: str
 
 
-class DigestCandidates(Query[DigestCandidatesRow]):
-    """A digest of the stored candidates of a batch; edits of facts do not change it."""
+class StoredCandidates(Query[StoredCandidatesRow]):
+    """The candidates of a batch as extract made them; edits of facts do not change these columns."""
 
     __slots__ = ()
-    name = "digest_candidates"
-    row = DigestCandidatesRow
+    name = "stored_candidates"
+    row = StoredCandidatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(3, "text", "fact"),
+            Mark(5, "name", "topic"),
+            Mark(6, "name", "said_by"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
         self.values = (shard_key, generation_id, batch_id)
-
-
-class DigestDerivedCandidatesRow(NamedTuple):
-    pieces: int
-    digest: str
-
-
-class DigestDerivedCandidates(Query[DigestDerivedCandidatesRow]):
-    """The same digest of the candidates that `insert_candidates` would write."""
-
-    __slots__ = ()
-    name = "digest_derived_candidates"
-    row = DigestDerivedCandidatesRow
-
-    def __init__(self, *, model: str, prompt_hash: str, candidates: str) -> None:
-        self.values = (model, prompt_hash, candidates)
 
 
 class StoredAnswersRow(NamedTuple):
@@ -405,6 +409,7 @@ class StoredAnswers(Query[StoredAnswersRow]):
     __slots__ = ()
     name = "stored_answers"
     row = StoredAnswersRow
+    marks = Marks(owner=0, opens=(Mark(3, "bytes", "answer"),))
 
     def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
         self.values = (shard_key, batch_id)
@@ -540,20 +545,26 @@ class DerivableEvents(Query[DerivableEventsRow]):
 
 class DerivedCandidatesRow(NamedTuple):
     event_id: UUID
-    merge_tokens: int
     tokens: int
+    all_texts: list[str]
     texts: list[str]
 
 
 class DerivedCandidates(Query[DerivedCandidatesRow]):
-    """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the size
-    of the merge work (as given to pass_on), the tokens of the event, and the texts that neither a person
-    nor an act has dropped.
+    """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the
+    tokens of the event, all texts, and those that neither a person nor an act has dropped.
     """
 
     __slots__ = ()
     name = "derived_candidates"
     row = DerivedCandidatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(2, "text", "fact"),
+            Mark(3, "text", "fact"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID) -> None:
         self.values = (shard_key,)
@@ -594,6 +605,13 @@ class CompareFacts(Query[CompareFactsRow]):
     __slots__ = ()
     name = "compare_facts"
     row = CompareFactsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "text", "fact"),
+            Mark(2, "text", "fact"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
         self.values = (shard_key, old, new)
@@ -611,6 +629,13 @@ class CompareStates(Query[CompareStatesRow]):
     __slots__ = ()
     name = "compare_states"
     row = CompareStatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(1, "json", "state"),
+            Mark(2, "json", "state"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
         self.values = (shard_key, old, new)

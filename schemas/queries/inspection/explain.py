@@ -207,6 +207,7 @@ class ExplainCandidates(Query[ExplainCandidatesRow]):
     __slots__ = ()
     name = "explain_candidates"
     row = ExplainCandidatesRow
+    marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
         self.values = (shard_key, session_key, seq)
@@ -226,6 +227,7 @@ class ExplainCited(Query[ExplainCitedRow]):
     __slots__ = ()
     name = "explain_cited"
     row = ExplainCitedRow
+    marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
         self.values = (shard_key, session_key, seq)
@@ -281,6 +283,7 @@ class ExplainStates(Query[ExplainStatesRow]):
     __slots__ = ()
     name = "explain_states"
     row = ExplainStatesRow
+    marks = Marks(owner=1, opens=(Mark(2, "json", "state"),))
 
     def __init__(self, *, event_id: UUID, shard_key: UUID, session_key: UUID) -> None:
         self.values = (event_id, shard_key, session_key)
@@ -313,6 +316,16 @@ class ExplainFact(Query[ExplainFactRow]):
     __slots__ = ()
     name = "explain_fact"
     row = ExplainFactRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(3, "text", "fact"),
+            Mark(4, "name", "topic"),
+            Mark(5, "name", "said_by"),
+            Mark(14, "text", "fact"),
+            Mark(15, "text", "feedback"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)
@@ -344,6 +357,7 @@ class ExplainRevisions(Query[ExplainRevisionsRow]):
     __slots__ = ()
     name = "explain_revisions"
     row = ExplainRevisionsRow
+    marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
 
     def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
         self.values = (shard_key, generation_id, fact_id)

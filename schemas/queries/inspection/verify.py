@@ -6,6 +6,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class VerifySnapshot(Query[Never]):
@@ -421,7 +422,7 @@ class VerifySearchableRow(NamedTuple):
 class VerifySearchable(Query[VerifySearchableRow]):
     """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
     event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
-    contents of plain text.
+    contents of plain text, not sealed ones.
     """
 
     __slots__ = ()
@@ -586,6 +587,14 @@ class VerifyFactPage(Query[VerifyFactPageRow]):
     __slots__ = ()
     name = "verify_fact_page"
     row = VerifyFactPageRow
+    marks = Marks(
+        owner=None,
+        owner_column=0,
+        opens=(
+            Mark(3, "text", "fact"),
+            Mark(4, "fingerprint", "", 3),
+        ),
+    )
 
     def __init__(
         self,

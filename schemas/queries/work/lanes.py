@@ -624,6 +624,7 @@ class StoredAnswer(Query[StoredAnswerRow]):
     __slots__ = ()
     name = "stored_answer"
     row = StoredAnswerRow
+    marks = Marks(owner=0, opens=(Mark(2, "bytes", "answer"),))
 
     def __init__(self, *, shard_key: UUID, batch_id: UUID, step: str) -> None:
         self.values = (shard_key, batch_id, step)
@@ -639,6 +640,7 @@ class StoreAnswer(Query[StoreAnswerRow]):
     __slots__ = ()
     name = "store_answer"
     row = StoreAnswerRow
+    marks = Marks(owner=0, seals=(Mark(10, "bytes", "answer"),))
 
     def __init__(
         self,

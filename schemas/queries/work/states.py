@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class LatestStateRow(NamedTuple):
@@ -20,6 +21,7 @@ class LatestState(Query[LatestStateRow]):
     __slots__ = ()
     name = "latest_state"
     row = LatestStateRow
+    marks = Marks(owner=0, opens=(Mark(0, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
         self.values = (shard_key, scope_key, generation_id)
@@ -30,6 +32,7 @@ class InsertState(Query[Never]):
 
     __slots__ = ()
     name = "insert_state"
+    marks = Marks(owner=0, seals=(Mark(4, "json", "state"),))
 
     def __init__(
         self,
@@ -61,6 +64,7 @@ class SessionSummary(Query[SessionSummaryRow]):
     name = "session_summary"
     repeatable = True
     row = SessionSummaryRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "state"),))
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)

@@ -38,3 +38,13 @@ SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(rol
     %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
     %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
 FROM moved n
+
+-- fragment: takes_simply(session, given)
+-- Whether a session takes a message of several in the simple case (put_many).
+NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('system', 'developer'))
+        AND {session}.pinned_tokens + {session}.window_tokens + {given}.tokens <= {session}.flush_at_tokens
+        AND {session}.window_messages < {session}.max_window_messages
+        AND {session}.window_bytes + {given}.bytes <= {session}.max_window_bytes
+        AND ({session}.idle_seconds IS NULL OR {session}.watched_until >= statement_timestamp())
+        AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND ({given}.sealed OR NOT {session}.sealed)
+        AND NOT @is_expired({session}, {session}.shard_key, {session}.session_key)

@@ -168,7 +168,8 @@ BEGIN
                 SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text AND NOT EXISTS (
                         SELECT FROM jsonb_array_elements_text(t.trace->'seqs') AS cited (seq)
                         WHERE cited.seq::bigint <> ALL (seqs))
-                    THEN jsonb_build_object('fingerprint', t.trace->'fingerprint') ELSE t.trace END)
+                    THEN jsonb_strip_nulls(jsonb_build_object(
+                        'fingerprint', t.trace->'fingerprint', 'of', t.trace->'of')) ELSE t.trace END)
                 FROM jsonb_array_elements(e.traces) AS t (trace))
             WHERE is_delivered AND e.shard_key = p_shard_key
               AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));

@@ -129,7 +129,8 @@ BEGIN
         -- Tombstones recognise its messages no more, since they are gone; of the words the digests stay.
         UPDATE strandline.fact_event e SET traces = (
                 SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text
-                    THEN jsonb_build_object('fingerprint', t.trace->'fingerprint') ELSE t.trace END)
+                    THEN jsonb_strip_nulls(jsonb_build_object(
+                        'fingerprint', t.trace->'fingerprint', 'of', t.trace->'of')) ELSE t.trace END)
                 FROM jsonb_array_elements(e.traces) AS t (trace))
             WHERE e.shard_key = p_shard_key
               AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));

@@ -124,7 +124,7 @@ def upsert_memory(
         agent_id=memory.agent_id or None,
         team_id=memory.team_id or None,
     )
-    words = yield from _redacted(memory, wording, redaction)
+    words = yield from _redact_words(memory, wording, redaction)
     fact = yield from edit_facts(owner.shard_key, partial(_upsert, owner, words, actor))
     has_own_id = memory.memory_id is not None and fact.fact_id == fact_id_of(owner, memory.memory_id)
     return memory_of(fact, memory.memory_id if has_own_id else None)
@@ -165,7 +165,7 @@ def exchange_memories(
     wordings: list[_Words] = []
     for memory in after:
         wording = Wording.check(memory.memory, topics=memory.topics)
-        wordings.append((yield from _redacted(memory, wording, redaction)))
+        wordings.append((yield from _redact_words(memory, wording, redaction)))
 
     def change() -> Operation[list[Fact]]:
         kept: dict[UUID, Fact] = {}
@@ -246,7 +246,7 @@ class _Words:
     feedback: str | None
 
 
-def _redacted(memory: UserMemory, wording: Wording, redaction: Redaction | None) -> Operation[_Words]:
+def _redact_words(memory: UserMemory, wording: Wording, redaction: Redaction | None) -> Operation[_Words]:
     wording = yield from redact_wording(wording, redaction)
     feedback = checked_feedback(memory.feedback or None)
     return _Words(memory.memory_id, wording, (yield from redact_feedback(feedback, redaction)))

@@ -8,10 +8,10 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.cli.reports.memory import ReadState
-from strandline.cli.reports.report import Report
 from strandline.pipelines.transcript import speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary, Source
+from strandline.schemas.wire.report import Report
 
 
 class SourceReport(Report):

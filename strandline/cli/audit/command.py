@@ -109,8 +109,8 @@ def verify_command(
 ) -> int:
     """Verify the trail, and name each entry that was changed, removed, inserted or put at another place.
 
-    Exits with 1 if something was found. It proves nothing about entries that no seal covers yet (those of
-    the last second or so), nor that an act that was recorded was done. Whoever has the key of the seals and
+    The exit code is 1 if there are findings. Entries of the last second or so have no seal yet, and nothing
+    is proven of them, nor that an act that was recorded was done. A person who has the key of the seals and
     may write to the tables can make the chain again: only anchors that were kept outside show that, or that
     the end of the chain was cut off.
     """
@@ -161,7 +161,11 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
 @command.command("prune", short_help="Delete old entries, in whole seals.")
 @namespace_option
 @click.option(
-    "--before", type=click.DateTime(), required=True, metavar="TIME", help="What was sealed before (UTC)."
+    "--before",
+    type=click.DateTime(),
+    required=True,
+    metavar="TIME",
+    help="Entries that were sealed before (UTC).",
 )
 @click.option("--yes", is_flag=True, help="Delete them; without --yes, only say what this does.")
 @as_json
@@ -172,8 +176,8 @@ def prune_command(
 ) -> int:
     """Delete the entries of all seals that were made before a time, from the beginning of the chain.
 
-    What is left can still be verified: the last pruned seal stays, without its entries. The pruning is
-    itself an act in the trail.
+    The rest can still be verified: the last pruned seal stays, without its entries. The pruning is itself an
+    act in the trail.
     """
     if json_schema:
         print_schema(PruningReport)
@@ -251,7 +255,7 @@ def _summary(result: TrailVerification) -> str:
     state = "sound" if result.is_sound else quantity(len(result.findings), "finding")
     extent = f"{quantity(result.entries, 'entry', 'entries')} in {quantity(result.seals, 'seal')}"
     more = [
-        f"{result.pruned_seals:,} seals pruned before" if result.pruned_seals else "",
+        f"{quantity(result.pruned_seals, 'seal')} pruned before" if result.pruned_seals else "",
         f"{quantity(result.anchors, 'anchor')} held" if result.anchors else "",
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]

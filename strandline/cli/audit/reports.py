@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.cli.reports.report import Report
 from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.listing import AuditedAct
 from strandline.pipelines.audit.verifying import TrailVerification
+from strandline.schemas.wire.report import Report
 
 
 class ActReport(Report):

@@ -19,11 +19,13 @@ from strandline.cli.demo.questions import add_up, ask
 from strandline.cli.demo.reports import AnswerReport, DemoReport, EvidenceReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
+from strandline.cli.servers.local_service import local_service
 from strandline.cli.servers.models_used import ModelsUsed, models_used
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import console, is_rich, print_json
+from strandline.deploy.supervisor import Supervisor
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.producers.facts.listing import Fact
@@ -217,7 +219,7 @@ class _Demo:
         pids = sorted(environment.worker.pids())
         story.close(pids, environment.attach, stays=self._options.stay)
         if self._options.stay:
-            _stay(self._interrupts)
+            self._stay(environment, memory.session_id)
         return DemoReport(
             ok=all(check.ok for check in results),
             session_id=memory.session_id,
@@ -230,6 +232,21 @@ class _Demo:
             questions=answers,
             evidence=evidence,
         )
+
+    def _stay(self, environment: DemoEnvironment, session_id: str) -> None:
+        """Keep all of it running until a signal, with the HTTP service beside."""
+        with local_service(
+            environment.database,
+            environment.servers,
+            environment.settings,
+            log_path=environment.home / "service.log",
+        ) as service:
+            if service is None:
+                _await_signal(self._interrupts)
+                return
+            with Supervisor([service.command], say=self._note):
+                self._story.service(service.curl(session_id, USER_ID))
+                _await_signal(self._interrupts)
 
     def _play(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> Outcome:
         pipelines = [block.pipeline for block in memory.memory_blocks if block.pipeline is not None]
@@ -342,7 +359,7 @@ def _warm_up(environment: DemoEnvironment) -> None:
         runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
 
-def _stay(interrupts: Interrupts) -> None:
+def _await_signal(interrupts: Interrupts) -> None:
     with SignalPipe(ending_signals()) as signals:
         interrupts.check()
         signals.wait()

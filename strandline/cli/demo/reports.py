@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from strandline.cli.reports.report import Report
+from strandline.schemas.wire.report import Report
 
 
 class DemoCheck(Report):

@@ -142,6 +142,10 @@ class Story:
         if stays:
             self._attach("another one, from a second terminal, until Ctrl-C here:", attach)
 
+    def service(self, curl: str) -> None:
+        """A command line that reads the session over HTTP, while the servers stay."""
+        self._attach("the same memory over HTTP, from a second terminal:", curl)
+
     def _table(self, answers: Sequence[AnswerReport]) -> None:
         """One line a question, which is cut to the width."""
         rows = [(_share(answer), _origins(answer)) for answer in answers]

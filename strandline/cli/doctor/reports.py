@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Literal
 
-from strandline.cli.reports.report import Report
+from strandline.schemas.wire.report import Report
 
 
 class CheckReport(Report):

@@ -14,6 +14,7 @@ from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import (
@@ -22,6 +23,7 @@ from strandline.schemas.postgres.revision import (
     OLDEST_SERVER,
     major_version,
 )
+from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     DividedTables,
@@ -29,6 +31,7 @@ from strandline.schemas.queries.inspection.status import (
     StatusWorkers,
     StatusWorkersRow,
 )
+from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 from strandline.schemas.values.partitions import describe_partitions
@@ -231,6 +234,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         return
     yield _workers(rows)
     yield from _waiting_checks(rows)
+    yield from _encryption(database)
     try:
         differences = settings_differing(generations, settings)
     except ConfigurationError:
@@ -246,6 +250,30 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
                 " settings"
             ),
         )
+
+
+def _encryption(database: Database) -> Iterator[CheckReport]:
+    """Whether this process has the keys of the namespaces that are encrypted; nothing if none is."""
+    used = database.fetch(KeksInUse(namespace=None))
+    if not used or not isinstance(database.content, SealedContent):
+        return
+    try:
+        held = set(database.content.keyring.key_ids())
+    except StrandlineError as error:
+        yield CheckReport(name="encryption", result="problem", found=str(error))
+        return
+    missing = sorted({row.kek_id for row in used} - held)
+    namespaces = sorted({row.namespace for row in used if row.kek_id in missing})
+    if missing:
+        yield CheckReport(
+            name="encryption",
+            result="problem",
+            found=f"the keyring lacks {', '.join(missing)}, of {', '.join(map(quote, namespaces))}",
+            advice="add the keys to the keyring, here and where producers and workers run",
+        )
+        return
+    count = quantity(len({row.namespace for row in used}), "encrypted namespace")
+    yield CheckReport(name="encryption", result="ok", found=f"{count}, all keys in the keyring")
 
 
 def _workers(rows: list[StatusWorkersRow]) -> CheckReport:

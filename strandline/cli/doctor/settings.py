@@ -7,6 +7,8 @@ from collections.abc import Iterator, Mapping
 from strandline.cli.doctor.reports import CheckReport
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
+from strandline.pipelines.redaction.loading import load_hooks
+from strandline.producers.redacting import SETTING
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.settings import Settings
@@ -48,6 +50,7 @@ def _unusable(settings: Settings) -> Iterator[str]:
     """Why the pipelines cannot be built with these settings, as a worker says when it starts."""
     try:
         blocks = tuple(load_blocks(settings.blocks))
+        load_hooks(settings.redact_before_storing, SETTING)
     except ConfigurationError as error:
         yield str(error)
         return

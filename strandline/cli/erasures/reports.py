@@ -7,8 +7,8 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.cli.reports.report import Report
 from strandline.erasure import ErasureReceipt, ErasureRecord, ErasureSummary
+from strandline.schemas.wire.report import Report
 
 
 class ReaderCheckReport(Report):

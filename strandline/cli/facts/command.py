@@ -10,7 +10,6 @@ import click
 from strandline.cli.facts.capturing import capture_command
 from strandline.cli.facts.figures import figures_command, users_command
 from strandline.cli.facts.listing import history_command, list_command
-from strandline.cli.reports.work import ClearFactsReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import console, is_rich, print_json, say
@@ -18,6 +17,7 @@ from strandline.facts import Facts
 from strandline.pipelines.inspect.directory import check_known
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.wire.work import ClearFactsReport
 
 
 @click.group("facts")

@@ -21,13 +21,6 @@ from strandline.cli.generations.question_recall import (
     recall,
 )
 from strandline.cli.replay import report_of
-from strandline.cli.reports.replay import (
-    DiffReport,
-    GenerationReport,
-    GenerationsReport,
-    QuestionReport,
-    SwitchReport,
-)
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
@@ -50,6 +43,13 @@ from strandline.schemas.queries.derived.generations import ListGenerations
 from strandline.schemas.queries.derived.replay import GenerationBacklog
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
+from strandline.schemas.wire.replay import (
+    DiffReport,
+    GenerationReport,
+    GenerationsReport,
+    QuestionReport,
+    SwitchReport,
+)
 
 
 @click.group("generations")
@@ -68,7 +68,7 @@ def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **targe
         print_schema(GenerationsReport)
         return 0
     with _database(target) as (database, settings):
-        report = _report(database, settings, pipeline)
+        report = generations_report(database, settings, pipeline)
         if pipeline is not None and not report.generations:
             recipe_for(pipeline, settings)  # refuses a pipeline that is not known here
     if as_json:
@@ -162,23 +162,8 @@ def promote_command(
     until `prune`.
     """
     with _database(target) as (database, _settings):
-        chosen = find_kept(database, generation)
-        check_known(
-            database, session_id=session, user_id=user, namespace=namespace if user or session else None
-        )
-        if user is None and session is None:
-            _refuse_uncovered(database, chosen)
-            serve_everybody(database, chosen)
-            whom = "serves all owners"
-        elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
-            whom = "serves this owner"
-        else:
-            raise ReplayError(
-                f"Generation {generation} does not yet cover what serves this owner, or serves it already;"
-                " `strandline generations list` shows how far it is."
-                " Promote again when workers have caught up."
-            )
-    _print_switch(SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom), as_json=as_json)
+        report = promote(database, generation, namespace=namespace, user=user, session=session)
+    _print_switch(report, as_json=as_json)
     return 0
 
 
@@ -189,10 +174,7 @@ def promote_command(
 def rollback_command(pipeline: str, as_json: bool, **target: Any) -> int:
     """Roll back to the generation that served before, for all owners at once."""
     with _database(target) as (database, _settings):
-        generation = roll_back(database, pipeline)
-    report = SwitchReport(
-        pipeline=pipeline, generation=generation.generation_id, done="serves all owners again"
-    )
+        report = serve_earlier(database, pipeline)
     _print_switch(report, as_json=as_json)
     return 0
 
@@ -204,12 +186,51 @@ def rollback_command(pipeline: str, as_json: bool, **target: Any) -> int:
 def prune_command(generation: int, as_json: bool, **target: Any) -> int:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
     with _database(target) as (database, _settings):
-        applied = prune(database, generation)
-        record = find(database, generation)
-    done = f"pruned, with what it had made of {quantity(applied, 'receipt')}"
-    pipeline = "" if record is None else record.pipeline
-    _print_switch(SwitchReport(pipeline=pipeline, generation=generation, done=done), as_json=as_json)
+        report = delete_generation(database, generation)
+    _print_switch(report, as_json=as_json)
     return 0
+
+
+def promote(
+    database: Database, generation: int, *, namespace: str, user: str | None, session: str | None
+) -> SwitchReport:
+    """Let a generation serve all owners that it covers, or the owner that is named.
+
+    Raises:
+        ReplayError: it does not cover yet what serves.
+        NotFoundError: there is no such generation, user or session.
+    """
+    chosen = find_kept(database, generation)
+    check_known(database, session_id=session, user_id=user, namespace=namespace if user or session else None)
+    if user is None and session is None:
+        _refuse_uncovered(database, chosen)
+        serve_everybody(database, chosen)
+        whom = "serves all owners"
+    elif switch_owner(database, chosen, _shard_key(namespace, user, session)):
+        whom = "serves this owner"
+    else:
+        raise ReplayError(
+            f"Generation {generation} does not yet cover what serves this owner, or serves it already;"
+            " `strandline generations list` shows how far it is."
+            " Promote again when workers have caught up."
+        )
+    return SwitchReport(pipeline=chosen.pipeline, generation=generation, done=whom)
+
+
+def serve_earlier(database: Database, pipeline: str) -> SwitchReport:
+    """Roll back to the generation that served before; raises ReplayError if there is none."""
+    generation = roll_back(database, pipeline)
+    return SwitchReport(
+        pipeline=pipeline, generation=generation.generation_id, done="serves all owners again"
+    )
+
+
+def delete_generation(database: Database, generation: int) -> SwitchReport:
+    """Prune a generation; raises ReplayError if it serves, or does not exist."""
+    applied = prune(database, generation)
+    record = find(database, generation)
+    done = f"pruned, with what it had made of {quantity(applied, 'receipt')}"
+    return SwitchReport(pipeline="" if record is None else record.pipeline, generation=generation, done=done)
 
 
 @contextmanager
@@ -240,7 +261,8 @@ def _refuse_uncovered(database: Database, generation: Generation) -> None:
         )
 
 
-def _report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
+def generations_report(database: Database, settings: Settings, pipeline: str | None) -> GenerationsReport:
+    """The generations of a pipeline, or of all, and the replays that are not finished."""
     differing = settings_differing(serving_generations(database), settings)
     listed = []
     for row in database.fetch(ListGenerations(pipeline=pipeline)):

@@ -9,12 +9,12 @@ from typing import Any
 from strandline.chat_import.chat_import import ChatImport, Progress, Whose
 from strandline.chat_import.file_lines import longest_line
 from strandline.cli.imports.progress import LINE_EVERY_BYTES, shown_progress
-from strandline.cli.reports.work import ImportReport
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.settings import Settings
+from strandline.schemas.wire.work import ImportReport
 
 
 def import_lines(

@@ -15,7 +15,6 @@ from strandline.chat_import.history_import import Target
 from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.imports.chat_lines import import_lines
 from strandline.cli.imports.history import MAX_PRINTED_OMISSIONS, import_history
-from strandline.cli.reports.work import ImportReport
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
 from strandline.cli.terminal.output import print_json, say
@@ -25,6 +24,7 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT, MAX_INTEGER
+from strandline.schemas.wire.work import ImportReport
 
 _TOKENS = click.IntRange(1, MAX_INTEGER)
 _LINES, _TABLES = "jsonl", ("llamaindex", "agno")

@@ -11,11 +11,11 @@ from pathlib import Path
 from strandline.chat_import.history_import import HistoryImport, HistoryProgress, Target
 from strandline.chat_import.records import HistorySource, Omission
 from strandline.cli.imports.progress import LINE_EVERY_ROWS, shown_progress
-from strandline.cli.reports.work import ImportReport
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.wire.work import ImportReport
 
 # Of what could not be taken, so much is printed.
 MAX_PRINTED_OMISSIONS = 10

@@ -6,7 +6,7 @@ from datetime import date, datetime
 from typing import Any, Literal
 from uuid import UUID
 
-from strandline.cli.reports.report import Report
+from strandline.schemas.wire.report import Report
 
 
 class ReadMessage(Report):

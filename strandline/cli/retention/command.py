@@ -162,9 +162,12 @@ def plan_command(namespace: str | None, session: str | None, as_json: bool, **ta
 @command.command("run", short_help="Archive and remove what is past its time, now.")
 @all_namespaces
 @session_option
+@click.option("--at-once", is_flag=True, help="Do not rest between steps; puts may be slower meanwhile.")
 @as_json
 @target_options
-def run_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> int:
+def run_command(
+    namespace: str | None, session: str | None, at_once: bool, as_json: bool, **target: Any
+) -> int:
     """Archive and remove what is past its time, now; workers do the same by themselves.
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
@@ -178,7 +181,14 @@ def run_command(namespace: str | None, session: str | None, as_json: bool, **tar
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
     with _opened(**target) as database, stops_at_signals() as stop:
-        done = retention.run(database, namespace=namespace, session_id=session, on_progress=tell, stop=stop)
+        done = retention.run(
+            database,
+            namespace=namespace,
+            session_id=session,
+            on_progress=tell,
+            stop=stop,
+            at_once=at_once,
+        )
     if as_json:
         print_json(RunReport(**asdict(done)))
     else:

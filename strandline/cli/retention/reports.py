@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import datetime
 from typing import Any
 
-from strandline.cli.reports.report import Report
+from strandline.schemas.wire.report import Report
 
 
 class RetentionReport(Report):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,15 +13,13 @@ from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
-from strandline.producers.blocks.base import FactExtractionMemoryBlock
-from strandline.producers.blocks.resolve import BlockSource, default_blocks
+from strandline.producers.blocks.resolve import default_blocks, stored_blocks
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.sessions import check_owner
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import SessionIdentity, identify_session
-from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT
 
 
@@ -48,7 +46,7 @@ def opened_session(
             user_id=state.user_id,
             namespace=namespace,
             token_limit=state.policy.token_limit if token_limit is None else token_limit,
-            memory_blocks=blocks_of(state.policy.pipelines, state.policy.max_facts),
+            memory_blocks=stored_blocks(state.policy.pipelines, state.policy.max_facts),
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
@@ -106,7 +104,7 @@ def opened_for_agent(
             memory_blocks=[
                 VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
                 for block in (
-                    default_blocks() if policy is None else blocks_of(policy.pipelines, policy.max_facts)
+                    default_blocks() if policy is None else stored_blocks(policy.pipelines, policy.max_facts)
                 )
             ],
             database_url=servers.database_url,
@@ -143,14 +141,6 @@ def opened_facts(
             yield facts
         finally:
             facts.close()
-
-
-def blocks_of(pipelines: Sequence[str], max_facts: int | None) -> list[BlockSource]:
-    """The blocks that a memory has by default, of these pipelines; others by name."""
-    own: dict[str, BlockSource] = {block.pipeline or "": block for block in default_blocks()}
-    if max_facts is not None:
-        own[FACTS] = FactExtractionMemoryBlock(max_facts=max_facts)
-    return [own.get(pipeline, pipeline) for pipeline in pipelines]
 
 
 def _known_state(database: Database, identity: SessionIdentity) -> SessionState | None:

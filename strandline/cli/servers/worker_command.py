@@ -22,15 +22,19 @@ def worker_command(
     name: str, servers: Servers, settings: Settings, *, log_path: Path | None = None
 ) -> ChildCommand:
     """The command of one worker process; what is secret goes by its environment, which only its user sees."""
-    environment = {
-        **os.environ,
+    environment = {**os.environ, **environment_of(servers, settings)}
+    return ChildCommand(name, [sys.executable, "-m", "strandline", "worker"], environment, log_path)
+
+
+def environment_of(servers: Servers, settings: Settings) -> dict[str, str]:
+    """What tells a child where its servers are."""
+    return {
         "STRANDLINE_HOME": str(settings.home),
         "STRANDLINE_DATABASE_URL": servers.database_url,
         "STRANDLINE_BROKER_URL": servers.broker_url or "",
         "STRANDLINE_DATABASE_SCHEMA": settings.database_schema,
         "PYTHONUNBUFFERED": "1",
     }
-    return ChildCommand(name, [sys.executable, "-m", "strandline", "worker"], environment, log_path)
 
 
 def live_workers(database: Database, settings: Settings) -> set[int]:

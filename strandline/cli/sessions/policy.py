@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.servers.memories import blocks_of, opened_session
+from strandline.cli.servers.memories import opened_session
 from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
@@ -17,6 +17,7 @@ from strandline.cli.servers.options import (
 )
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
+from strandline.producers.blocks.resolve import stored_blocks
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.policy import DELIVERIES, Deliver, Policy, Unchanged
 
@@ -97,7 +98,9 @@ def set_policy_command(
             chat_history_token_ratio=history_ratio,
             token_flush_size=token_flush_size,
             idle_seconds=idle_seconds if idle_seconds is not None or never_idle else Unchanged.UNCHANGED,
-            memory_blocks=None if names is None else blocks_of(names, max_facts or state.policy.max_facts),
+            memory_blocks=None
+            if names is None
+            else stored_blocks(names, max_facts or state.policy.max_facts),
             max_window_messages=max_window_messages,
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,

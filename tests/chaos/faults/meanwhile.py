@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import json
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -12,6 +10,7 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from operator import itemgetter
 
+from tests.chaos.children import run_command
 from tests.chaos.faults.faults import (
     BEHAVIOURS,
     CONSUMING,
@@ -174,15 +173,8 @@ class Replayed:
             time.sleep(1.0)
 
     def _run(self, *command: str) -> tuple[int, str]:
-        done = subprocess.run(
-            [sys.executable, "-m", "strandline", *command],
-            env=dict(self.harm.stack.at_work),
-            capture_output=True,
-            text=True,
-            timeout=2 * REPLAY_SECONDS,
-            start_new_session=True,
-            check=False,
-        )
+        stack = self.harm.stack
+        done = run_command(stack.popen, command, stack.at_work, 2 * REPLAY_SECONDS)
         return done.returncode, done.stdout or done.stderr
 
 

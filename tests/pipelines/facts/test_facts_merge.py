@@ -12,10 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory
-from strandline.pipelines.facts.similarity import fingerprint
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from strandline import Facts, Memory
 from strandline.pipelines.facts.edits import apply_fact_events
-from strandline.pipelines.facts.similarity import are_alike, fingerprint, telling_lexemes
+from strandline.pipelines.facts.similarity import are_alike, telling_lexemes
 from strandline.pipelines.facts.tombstones import (
     Tombstone,
     Trace,
@@ -31,6 +31,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages

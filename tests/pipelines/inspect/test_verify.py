@@ -7,7 +7,7 @@ import re
 import subprocess
 import sys
 from collections.abc import Iterator
-from urllib.parse import urlsplit, urlunsplit
+from urllib.parse import urlsplit
 from uuid import uuid4
 
 import psycopg
@@ -30,7 +30,7 @@ from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
 from tests.support.named_sql import named_statements
 from tests.support.processes import forking
-from tests.support.servers.databases import template_name
+from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 
@@ -52,23 +52,14 @@ def answer(request: RecordedRequest) -> Raw | str | None:
 @pytest.fixture(scope="module")
 def history(stack: EmbeddedStack) -> Iterator[str]:
     """The name of a database in which everything that can happen has happened."""
-    name = f"history_{uuid4().hex}"
-    url = stack.database_url
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {template_name()}")
+    with temporary_database(stack.database_url) as url:
         with pytest.MonkeyPatch.context() as environment, ModelServer() as server:
             environment.setenv("OPENAI_BASE_URL", server.base_url)
             environment.setenv("OPENAI_API_KEY", "unused")
             environment.setenv("STRANDLINE_EMBEDDED", "never")
             server.behave(responder=answer)
-            live_through(within(url, name))
-        yield name
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
-
-
-def within(url: str, name: str) -> str:
-    """The URL of another database of the same server."""
-    return urlunsplit(urlsplit(url)._replace(path=f"/{name}"))
+            live_through(url)
+        yield urlsplit(url).path.removeprefix("/")
 
 
 def live_through(url: str) -> None:
@@ -111,11 +102,8 @@ def say(memory: Memory, text: str) -> None:
 @pytest.fixture
 def database_url(stack: EmbeddedStack, history: str) -> Iterator[str]:
     """That history in a database of the test's own."""
-    name = f"t_{uuid4().hex}"
-    with psycopg.connect(stack.database_url, autocommit=True) as connection:
-        connection.execute(f"CREATE DATABASE {name} TEMPLATE {history}")
-        yield within(stack.database_url, name)
-        connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+    with temporary_database(stack.database_url, history) as url:
+        yield url
 
 
 def test_everything_that_happened_is_accounted_for(database: Database) -> None:

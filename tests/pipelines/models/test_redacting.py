@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator
+from dataclasses import fields
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -18,12 +19,16 @@ from strandline.pipelines.generations.registry import register, serving_generati
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.contract import (
+    ChooseTask,
     CondenseTask,
+    ExtractTask,
     InstructTask,
     MergeTask,
     ModelAnswer,
     NumberedFact,
+    SummaryTask,
     Task,
+    TranscriptLine,
 )
 from strandline.pipelines.models.factory import build_text_model, with_recorded_embedder
 from strandline.pipelines.models.redacting import RedactingTextModel
@@ -306,6 +311,10 @@ def facts(*texts: str) -> tuple[NumberedFact, ...]:
     return tuple(NumberedFact(number, text, NOW) for number, text in enumerate(texts, 1))
 
 
+def lines(text: str) -> tuple[TranscriptLine, ...]:
+    return (TranscriptLine(1, "user", f"Ana {text}", f"I am {text}", NOW),)
+
+
 def test_a_fact_that_was_shown_redacted_is_not_worded_anew_by_a_merge() -> None:
     task = MergeTask(facts(f"At {CANARY}", "Likes tea"), facts("Moved", "Likes green tea", f"Is {CANARY}"))
     operations = [
@@ -339,12 +348,38 @@ def test_facts_that_were_shown_redacted_are_not_condensed_nor_reworded_on_reques
     assert answer["operations"] == [{"op": "add", "fact": None, "text": "At [hidden]"}]
 
 
+@pytest.mark.parametrize(
+    "task",
+    [
+        ExtractTask(lines(CANARY), context=lines(CANARY)),
+        SummaryTask(f"So far {CANARY}", lines(CANARY), 100),
+        MergeTask(facts(CANARY), facts(CANARY)),
+        CondenseTask(facts(CANARY), 1),
+        InstructTask(CANARY, facts(CANARY)),
+        ChooseTask(CANARY, facts(CANARY), 1),
+    ],
+    ids=lambda task: str(task.name),
+)
+def test_no_text_of_any_task_is_left_out(task: Task) -> None:
+    """A field that is added to a task and holds what people said is to be redacted as well."""
+    model = Scripted({"operations": [], "facts": [], "kept": [1]})
+    redaction = Redaction((RedactionHook.check(sample_hooks.hide, "hide"),), 5.0, BoundedCalls(4))
+    RedactingTextModel(model, redaction).answer(task)
+    assert "canary" in repr(task) and "canary" not in repr(model.shown[0])
+    of_operators = {"ExtractTask": {"instructions", "more_instructions"}, "SummaryTask": {"instructions"}}
+    texts = {field.name for field in fields(task) if isinstance(getattr(task, field.name), str | tuple)}
+    unseen = {name for name in texts if "hidden" not in repr(getattr(model.shown[0], name))}
+    assert unseen - {"name", "switched_off"} <= of_operators.get(type(task).__name__, set())
+
+
+@pytest.mark.usefixtures("_let_go")
 def test_errors_of_a_hook_become_those_that_the_engine_knows() -> None:
     task = CondenseTask(facts("the secret"), 1)
 
     def model(hook: object) -> RedactingTextModel:
         calls = BoundedCalls(1)
-        return RedactingTextModel(Scripted({}), Redaction((RedactionHook.check(hook, "h"),), 5.0, calls))
+        seconds = 0.1 if hook is sample_hooks.hanging else 5.0
+        return RedactingTextModel(Scripted({}), Redaction((RedactionHook.check(hook, "h"),), seconds, calls))
 
     def away(_text: str) -> str:
         raise ProviderDownError("The recogniser is down.")
@@ -356,7 +391,12 @@ def test_errors_of_a_hook_become_those_that_the_engine_knows() -> None:
     with pytest.raises(UnredactedError) as told:
         model(sample_hooks.failing).answer(task)
     assert told.value.counts and told.value.is_unpaid and isinstance(told.value, TransientModelError)
-    assert not UnredactedError("no thread", counts=False).counts
+    full = model(sample_hooks.hanging)
+    with pytest.raises(UnredactedError, match="did not return"):
+        full.answer(task)
+    with pytest.raises(UnredactedError, match="was not called") as waits:
+        full.answer(task)
+    assert not waits.value.counts, "an event whose hook was not called is not to blame"
 
 
 def test_without_the_setting_models_are_as_they_were(environment: Callable[..., Settings]) -> None:

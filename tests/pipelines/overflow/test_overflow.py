@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, RefusalError, UnknownPipelineError, overflow_window
+from strandline.cli.entry import run
 from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.overflow.loading import load_handler
@@ -234,6 +235,26 @@ def test_a_replay_hands_over_what_never_was_and_all_of_it_only_as_a_new_generati
     runner.stop(10)
     assert sorted(handed_over()[2:]) == [["Message 1"], ["Message 2"]]
     assert verify(database, deep=True).violations == ()
+
+
+def test_a_replay_of_everything_calls_no_handler(
+    make_memory: MakeMemory,
+    database_url: str,
+    settings: Settings,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(said(1))
+    memory.flush(all=True)
+    memory.set_policy(on_overflow=True)
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    for arguments in (["replay"], ["replay", "--new", "--force", "--dry-run"]):
+        assert run([*arguments, "--json"]) == 0
+        assert "overflow" not in capsys.readouterr().out
+    assert nothing_due(database_url) and Handler.seen == []
+    assert run(["replay", "--pipeline", "overflow", "--new", "--force", "--dry-run", "--json"]) == 0
+    assert "overflow" in capsys.readouterr().out and Handler.seen == []
 
 
 def test_what_was_taken_back_is_not_handed_over_and_a_corrected_event_is_again(

@@ -12,7 +12,7 @@ def test_a_replay_under_way_is_seen_by_no_reader() -> None:
             sessions=6,
             kills=1,
             live_sessions=2,
-            baseline_seconds=0.5,
+            baseline_seconds=0,
             latency=0.0,
             real=False,
             await_kill=True,

@@ -76,7 +76,7 @@ def memory(make_memory: MakeMemory) -> Memory:
 def truncated(memory: Memory, database: Database, tmp_path: Any) -> int:
     """The session has lost its old messages; the last of them."""
     memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=f"file://{tmp_path}/archive"))
-    assert retention.run(database).removed
+    assert retention.run(database, at_once=True).removed
     return max(one.through_seq for one in retention.archived_ranges(database, "s"))
 
 
@@ -206,7 +206,7 @@ def test_it_can_be_derived_from_the_archive_instead(
 
 def test_without_the_archive_that_is_refused(memory: Memory, database: Database, settings: Settings) -> None:
     memory.set_retention(Retention(max_age_seconds=30 * DAY))
-    retention.run(database)
+    retention.run(database, at_once=True)
     with pytest.raises(ArchiveError, match="without an archive"):
         replay_new(database, settings, FACTS, from_archive=True)
     with pytest.raises(ReplayError, match="find nothing"):

@@ -91,7 +91,7 @@ def remove(
     opener: Callable[[str], Any] = open_archive,
     reach: Callable[[StepPoint], None] = lambda _point: None,
 ) -> Removal:
-    return run_once(database, Remover(database, opener, reach=reach, busy_seconds=0.0), ALL)
+    return run_once(database, Remover(database, opener, reach=reach, busy_seconds=0.0, rest=0.0), ALL)
 
 
 def stored(url: str) -> dict[int, tuple[Any, ...]]:
@@ -204,7 +204,7 @@ def test_several_processes_at_once_remove_it_once(
             inner.append(Removal())
             inner[0] = remove(database)
 
-    outer = run_once(database, Remover(database, open_archive, reach=meanwhile, busy_seconds=0.0), ALL)
+    outer = remove(database, reach=meanwhile)
     gone = removed_seqs(database_url)
     assert outer.removed + inner[0].removed == len(gone) > 0
     assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
@@ -361,7 +361,7 @@ def test_what_a_reset_left_is_past_its_age_as_well(
 def test_a_turn_of_a_worker_goes_through_all_sessions_and_goes_on_with_steps(
     memory: Memory, database: Database, database_url: str, folder: str
 ) -> None:
-    remover = Remover(database, open_archive, busy_seconds=0.0)
+    remover = Remover(database, open_archive, busy_seconds=0.0, rest=0.0)
 
     def turn() -> Removal:
         return tick(database, remover, interval_seconds=3_600, is_ending=lambda: False)

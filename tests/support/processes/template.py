@@ -49,7 +49,12 @@ IMPORTED_LATE = (
 
 
 # What starts Pythons of its own, and how its command line begins.
-STARTS_OTHERS = (["-m", "strandline", "up"], ["-m", "strandline", "demo"], ["-m", "bench"])
+STARTS_OTHERS = (
+    ["-m", "strandline", "up"],
+    ["-m", "strandline", "demo"],
+    ["-m", "bench"],
+    ["-m", "tests.chaos"],
+)
 
 
 # Modules that the interpreter takes apart at its end as ever: ours, and those that it needs for that.
@@ -217,7 +222,9 @@ def open_streams(closed: Sequence[int]) -> None:
             setattr(sys, name, None)
             setattr(sys, f"__{name}__", None)
             continue
-        raw = open(number, "wb" if number else "rb", closefd=False)  # noqa: SIM115  # until the process ends
+        # Until the process ends; what is not buffered is not written again then.
+        buffering = 0 if unbuffered and number else -1
+        raw = open(number, "wb" if number else "rb", buffering, closefd=False)  # noqa: SIM115
         stream = io.TextIOWrapper(
             raw,
             encoding="utf-8",

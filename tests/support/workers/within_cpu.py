@@ -7,34 +7,33 @@ with the square of it minutes or hours: so no figure of the machine's speed deci
 from __future__ import annotations
 
 import importlib
-import multiprocessing
+import inspect
+import json
+import os
 import pkgutil
 import re
 import resource
 import sys
 from collections.abc import Callable, Iterator
-from multiprocessing.connection import Connection
+from math import ceil
+from pathlib import Path
 
-CPU_SECONDS = 15
+from tests.support.processes import forking
+
+Steps = Callable[[], Iterator[tuple[str, Callable[[], object]]]]
 
 
-def stuck_in(work: Callable[[], Iterator[tuple[str, Callable[[], object]]]]) -> str | None:
-    """The name of the first step of ``work`` that does not come to an end; None: all do."""
-    spawn = multiprocessing.get_context("spawn")
-    here, there = spawn.Pipe(duplex=False)
-    child = spawn.Process(target=_run, args=(there, work))
-    child.start()
-    there.close()
-    step: str | None = "the beginning"
-    try:
-        while step is not None:
-            step = here.recv()
-    except EOFError:
-        return step
-    finally:
-        child.join()
-        here.close()
-    return None
+def stuck_in(work: Steps, seconds: int) -> str | None:
+    """The name of the first step of ``work`` that takes so much processor time; None: all end before."""
+    code = (
+        f"import {__name__} as here, {work.__module__} as there; here.run(there.{work.__name__}, {seconds})"
+    )
+    # As pytest does, which names the module of a test by its file alone.
+    env = {**os.environ, "PYTHONPATH": str(Path(inspect.getfile(work)).parent)}
+    done = forking.run([sys.executable, "-c", code], cwd=forking.ROOT, env=env, capture_output=True)
+    assert not done.stderr, done.stderr
+    step: str | None = json.loads(done.stdout.splitlines()[-1])
+    return step
 
 
 def patterns() -> Iterator[tuple[str, re.Pattern[str]]]:
@@ -52,12 +51,12 @@ def _reading_modules() -> Iterator[str]:
                 yield found.name
 
 
-def _run(told: Connection, work: Callable[[], Iterator[tuple[str, Callable[[], object]]]]) -> None:
+def run(work: Steps, seconds: int) -> None:
+    """Print the name of each step before it begins, and null after the last."""
     for name, step in work():
-        told.send(name)
+        print(json.dumps(name), flush=True)
         used = resource.getrusage(resource.RUSAGE_SELF)
-        spent = int(used.ru_utime + used.ru_stime)
-        resource.setrlimit(resource.RLIMIT_CPU, (spent + CPU_SECONDS, resource.RLIM_INFINITY))
+        spent = ceil(used.ru_utime + used.ru_stime)
+        resource.setrlimit(resource.RLIMIT_CPU, (spent + seconds, resource.RLIM_INFINITY))
         step()
-    told.send(None)
-    sys.stdout.flush()
+    print("null")

@@ -7,7 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from strandline.cli.reports.report import Report
+from strandline.schemas.wire.report import Report
 
 
 class StageReport(Report):

@@ -6,8 +6,8 @@ from typing import Any
 
 from pydantic import Field
 
-from strandline.cli.reports.report import Report
-from strandline.cli.reports.work import ReplayReport
+from strandline.schemas.wire.report import Report
+from strandline.schemas.wire.work import ReplayReport
 
 
 class EstimateReport(Report):

@@ -1,0 +1,1 @@
+"""The HTTP service: sessions, reads, searches and facts for every language, by keys."""

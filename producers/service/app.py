@@ -1,0 +1,109 @@
+"""The application: its routes, and the form of every error."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from urllib.parse import quote as percent_encoded
+
+from fastapi import FastAPI
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from strandline.producers.execution import Resources
+from strandline.producers.service.gate.problems import (
+    INTERNAL,
+    INVALID,
+    MALFORMED,
+    NO_METHOD,
+    NOT_FOUND,
+    TOO_LARGE,
+    Kind,
+    ProblemError,
+    places_of_validation,
+    problem_response,
+)
+from strandline.producers.service.openapi import describe
+from strandline.producers.service.operators import Operators
+from strandline.producers.service.route import problem_for
+from strandline.producers.service.routes import ROUTERS
+from strandline.producers.service.service import Service
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.version import VERSION
+
+_KINDS: dict[int, Kind] = {400: MALFORMED, 404: NOT_FOUND, 405: NO_METHOD, 413: TOO_LARGE, 422: INVALID}
+
+
+def make_app(resources: Resources, operators: Operators) -> FastAPI:
+    """The service as an ASGI application, for one process and its event loop.
+
+    Args:
+        resources: pools, caches and the doorbell; closed when the application ends.
+        operators: what operators may do, which lies above this room.
+    """
+    service = Service(resources, operators)
+
+    @asynccontextmanager
+    async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        await resources.async_database()
+        try:
+            yield
+        finally:
+            await service.events.close()
+            await service.operations.close()
+            await resources.aclose()
+
+    app = FastAPI(
+        # By default it records messages of exceptions, which may quote what users said.
+        telemetry={"logs": False, "operation_spans": False},
+        title="Strandline",
+        version=VERSION,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=None,
+        redirect_slashes=False,
+        lifespan=lifespan,
+        separate_input_output_schemas=False,
+    )
+    app.state.service = service
+    for router in ROUTERS:
+        app.router.routes.extend(router.routes)
+    _handle_errors(app)
+    describe(app)
+    app.add_middleware(EncodedPaths)
+    return app
+
+
+class EncodedPaths:
+    """Matches routes by the path as it was sent: a session's name may hold a slash, sent as ``%2F``."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http":
+            raw: bytes | None = scope.get("raw_path")
+            path = percent_encoded(scope["path"]) if raw is None else raw.decode("ascii", "replace")
+            scope = {**scope, "path": path.partition("?")[0]}
+        await self._app(scope, receive, send)
+
+
+def _handle_errors(app: FastAPI) -> None:
+    async def refuse(_request: Request, error: Exception) -> Response:
+        if isinstance(error, HTTPException):
+            kind = _KINDS.get(error.status_code, INTERNAL)
+            return problem_response(kind, headers=error.headers)
+        if isinstance(error, RequestValidationError):
+            places = places_of_validation(error.errors())
+            malformed = any(place.detail == "It is not JSON." for place in places)
+            return problem_response(MALFORMED if malformed else INVALID, places)
+        problem = problem_for(error)
+        if problem is None:
+            raise error
+        return problem.response()
+
+    for kind in (HTTPException, RequestValidationError, ProblemError, StrandlineError):
+        app.add_exception_handler(kind, refuse)

@@ -1,0 +1,114 @@
+"""The form of values over HTTP: messages, contexts, facts and hits as the wire has them.
+
+A context has hundreds of messages, so these become dicts at once, and JSON is made of them in one go.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from pydantic_core import to_json
+from starlette.responses import Response
+
+from strandline.producers.facts.listing import Fact
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.search import SearchResult
+from strandline.schemas.values.message import Message, plain
+from strandline.schemas.wire.base import CAUGHT_UP_HEADER, COVERED_HEADER
+
+
+def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
+    """A body of plain values as JSON."""
+    return Response(to_json(body), status, media_type="application/json", headers=dict(headers or {}))
+
+
+def message_form(message: Message) -> dict[str, Any]:
+    """A message as ``MessageOut`` has it."""
+    form: dict[str, Any] = {
+        "role": message.role,
+        "content": message.content if isinstance(message.content, str) else plain(message.content),
+        "id": message.id,
+        "seq": message.seq,
+        "tokens": message.tokens,
+        "created_at": message.created_at,
+    }
+    if message.name is not None:
+        form["name"] = message.name
+    if message.tool_calls:
+        form["tool_calls"] = plain(message.tool_calls)
+    if message.tool_call_id is not None:
+        form["tool_call_id"] = message.tool_call_id
+    if message.metadata:
+        form["metadata"] = dict(message.metadata)
+    if message.extra:
+        form["extra"] = dict(message.extra)
+    return form
+
+
+def message_forms(messages: Iterable[Message]) -> list[dict[str, Any]]:
+    return [message_form(message) for message in messages]
+
+
+def context_form(context: MemoryContext) -> dict[str, Any]:
+    """A context as ``ContextOut`` has it."""
+    memory = context.memory
+    return {
+        "session_id": context.session_id,
+        "messages": message_forms(context.messages),
+        "tokens": context.tokens,
+        "token_limit": context.token_limit,
+        "over_budget": context.over_budget,
+        "caught_up": context.caught_up,
+        "covered_through": dict(context.covered_through),
+        "omitted": context.omitted,
+        "facts": memory.facts,
+        "hits": [
+            {
+                "message": message_form(hit.message),
+                "session_id": hit.session_id,
+                "score": hit.score,
+                "similarity": hit.similarity,
+                "tokens": hit.tokens,
+                "is_beside": hit.is_beside,
+            }
+            for hit in memory.hits
+        ],
+        "summary": memory.summary,
+        "window_from": context.window_from,
+        "pinned_through": context.pinned_through,
+    }
+
+
+def freshness(context: MemoryContext) -> dict[str, str]:
+    """How far derived memory is, as headers."""
+    covered = ", ".join(f"{name}={seq}" for name, seq in sorted(context.covered_through.items()))
+    return {
+        COVERED_HEADER: covered if covered.isascii() else "",
+        CAUGHT_UP_HEADER: "true" if context.caught_up else "false",
+    }
+
+
+_FACT_FIELDS = (
+    "fact_id", "text", "topics", "said_by", "about_date", "said_at", "valid_from", "valid_until",
+    "invalidated_at", "invalidated_by", "condensed_into", "input", "agent_id", "team_id", "feedback",
+    "created_at", "updated_at", "user_id", "is_live", "version",
+)  # fmt: skip
+
+
+def fact_form(fact: Fact) -> dict[str, Any]:
+    """A fact as ``FactOut`` has it."""
+    return {name: getattr(fact, name) for name in _FACT_FIELDS}
+
+
+def etag_of(fact: Fact) -> dict[str, str]:
+    return {"ETag": f'"{fact.version}"'}
+
+
+def hit_form(hit: SearchResult) -> dict[str, Any]:
+    """A hit as ``HitOut`` has it."""
+    form = {"kind": hit.kind, "score": hit.score, "similarity": hit.similarity, "text": hit.text}
+    if isinstance(hit, FoundFact):
+        return {**form, "fact": fact_form(hit.fact)}
+    return {**form, "session_id": hit.session_id, "message": message_form(hit.message)}

@@ -1,0 +1,188 @@
+"""Whose a request is: keys looked up in Postgres, and remembered for a few seconds.
+
+A key that was found is trusted for ``TRUSTED_SECONDS`` at most, so one that was revoked is refused by every
+process within five seconds; a key in use is looked up again before that, and no request waits for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hmac
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from time import monotonic
+
+from strandline.producers.service.gate.keys import digest_of, parse_key
+from strandline.producers.service.gate.problems import (
+    BUSY,
+    FORBIDDEN,
+    NOT_FOUND,
+    UNAUTHENTICATED,
+    ProblemError,
+)
+from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
+from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
+from strandline.schemas.wire.keys import Scope
+
+TRUSTED_SECONDS = 4.0
+RENEWED_AFTER_SECONDS = 2.0
+MAX_REMEMBERED = 10_000
+LOOKUPS_AT_ONCE = 4
+MAX_LOOKUPS_WAITING = 256
+
+# What an unknown key is compared with, so that it takes the time of a known one.
+_NO_DIGEST = digest_of("")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who a request is of.
+
+    Attributes:
+        key_id: of its key.
+        namespace: the tenant; None: an operator of the installation, who opens no memory.
+        user_id: of the key, or of the header ``Strandline-User``; None: no user.
+        is_bound: whether the key is of that one user.
+        scopes: what may be done with the key.
+        origin: the client's address.
+    """
+
+    key_id: str
+    namespace: str | None
+    user_id: str | None
+    is_bound: bool
+    scopes: frozenset[str]
+    origin: str | None
+
+    @property
+    def tenant(self) -> str:
+        """The namespace; raises a problem for an operator of the whole installation."""
+        if self.namespace is None:
+            raise ProblemError(FORBIDDEN)
+        return self.namespace
+
+    @property
+    def managed_namespace(self) -> str | None:
+        """Whose affairs an operator manages; None: those of all.  A user's own key manages none."""
+        if self.is_bound:
+            raise ProblemError(FORBIDDEN)
+        return self.namespace
+
+    @property
+    def actor(self) -> str:
+        """Who did it, where a person is not named."""
+        return f"key:{self.key_id}"
+
+    def session(self, session_id: str) -> SessionIdentity:
+        """A session of the caller's."""
+        return identify_session(self.tenant, session_id, self.user_id)
+
+    def owner(self, user_id: str) -> Owner:
+        """A user of the caller's namespace; raises a problem if the key is another's."""
+        if self.is_bound and user_id != self.user_id:
+            raise ProblemError(NOT_FOUND)
+        return identify_user(self.tenant, user_id)
+
+
+@dataclass(slots=True)
+class _Remembered:
+    """What was found of a key at a time by ``monotonic``; ``row`` is None for an id that does not exist."""
+
+    row: FindServiceKeyRow | None
+    found_at: float
+    is_renewed: bool = False
+
+    def opens(self, digest: bytes) -> bool:
+        """Whether a secret of this digest opens it now."""
+        stored = _NO_DIGEST if self.row is None else self.row.secret_digest
+        same = hmac.compare_digest(stored, digest)
+        if self.row is None or not same:
+            return False
+        left = self.row.seconds_left
+        return left is None or left > monotonic() - self.found_at
+
+
+Lookup = Callable[[FindServiceKey], Awaitable[list[FindServiceKeyRow]]]
+
+
+class KeyRing:
+    """The keys that this process has seen; for one event loop."""
+
+    def __init__(self, look_up: Lookup) -> None:
+        self._look_up = look_up
+        self._keys: OrderedDict[str, _Remembered] = OrderedDict()
+        self._finding: dict[str, asyncio.Task[_Remembered]] = {}
+        self._permits = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+
+    async def find(self, text: str) -> FindServiceKeyRow:
+        """The key that a client sent.
+
+        Raises:
+            ProblemError: it is not a key, is unknown or has ended; or too many unknown ones are looked up.
+            DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
+        """
+        parsed = parse_key(text)
+        if parsed is None:
+            raise ProblemError(UNAUTHENTICATED)
+        key_id, digest = parsed
+        known = self._keys.get(key_id)
+        age = TRUSTED_SECONDS if known is None else monotonic() - known.found_at
+        if known is None or age >= TRUSTED_SECONDS:
+            known = await asyncio.shield(self._begin(key_id))
+        elif age >= RENEWED_AFTER_SECONDS and not known.is_renewed:
+            known.is_renewed = True
+            self._begin(key_id)
+        if not known.opens(digest) or known.row is None:
+            raise ProblemError(UNAUTHENTICATED)
+        return known.row
+
+    def _begin(self, key_id: str) -> asyncio.Task[_Remembered]:
+        """Look a key up, once at a time however many requests wait for it."""
+        task = self._finding.get(key_id)
+        if task is None:
+            if len(self._finding) >= MAX_LOOKUPS_WAITING:
+                raise ProblemError(BUSY)
+            task = self._finding[key_id] = asyncio.create_task(self._find(key_id))
+            task.add_done_callback(lambda done: self._end(key_id, done))
+        return task
+
+    def _end(self, key_id: str, done: asyncio.Task[_Remembered]) -> None:
+        del self._finding[key_id]
+        if not done.cancelled():
+            done.exception()  # whoever waited has it; a renewal that failed is tried by the next request
+
+    async def _find(self, key_id: str) -> _Remembered:
+        async with self._permits:
+            found_at = monotonic()  # before the look: what it says was true then or later
+            rows = await self._look_up(FindServiceKey(key_id=key_id))
+        known = _Remembered(rows[0] if rows else None, found_at)
+        self._keys[key_id] = known
+        self._keys.move_to_end(key_id)
+        if len(self._keys) > MAX_REMEMBERED:
+            self._keys.popitem(last=False)
+        return known
+
+
+def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | None) -> Caller:
+    """Who a request with this key and this header ``Strandline-User`` is of.
+
+    Raises:
+        ProblemError: the key is of another user.
+    """
+    if row.user_id is not None and user_header is not None and user_header != row.user_id:
+        raise ProblemError(NOT_FOUND)
+    return Caller(
+        key_id=row.key_id,
+        namespace=row.namespace,
+        user_id=user_header if row.user_id is None else row.user_id,
+        is_bound=row.user_id is not None,
+        scopes=frozenset(row.scopes),
+        origin=origin,
+    )
+
+
+def check_scope(caller: Caller, scope: Scope | None) -> None:
+    """Raise a problem if the key lacks the scope."""
+    if scope is not None and scope not in caller.scopes:
+        raise ProblemError(FORBIDDEN)

@@ -1,0 +1,73 @@
+"""Bodies of requests, read up to a bound in bytes and in time before anything is made of them."""
+
+from __future__ import annotations
+
+import asyncio
+
+from starlette.types import Message, Receive, Scope
+
+from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
+
+# What is left of it is not read: the connection ends with the response.
+_CLOSE = {"Connection": "close"}
+
+
+class ClientGone(Exception):
+    """The client closed the connection before its request was complete: nobody waits for an answer."""
+
+
+async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
+    """The whole body.
+
+    Raises:
+        ProblemError: it is too large, by its header or as it comes, or does not arrive in time.
+        ClientGone: the client closed the connection.
+    """
+    if _announced(scope) > max_bytes:
+        raise ProblemError(TOO_LARGE, headers=_CLOSE)
+    try:
+        async with asyncio.timeout(seconds):
+            return await _read(receive, max_bytes)
+    except TimeoutError:
+        raise ProblemError(SLOW_BODY, headers=_CLOSE) from None
+
+
+async def _read(receive: Receive, max_bytes: int) -> bytes:
+    message = await receive()
+    if message["type"] == "http.request" and not message.get("more_body"):
+        body: bytes = message.get("body", b"")  # as most come
+        if len(body) > max_bytes:
+            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+        return body
+    parts = bytearray()
+    while message["type"] == "http.request":
+        parts += message.get("body", b"")
+        if len(parts) > max_bytes:
+            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+        if not message.get("more_body"):
+            return bytes(parts)
+        message = await receive()
+    raise ClientGone
+
+
+def _announced(scope: Scope) -> int:
+    for name, value in scope["headers"]:
+        if name == b"content-length":
+            if not value.isdigit() or len(value) > 18:
+                raise ProblemError(MALFORMED, headers=_CLOSE)
+            return int(value)
+    return 0
+
+
+def given_again(body: bytes, receive: Receive) -> Receive:
+    """A ``receive`` that gives a body that was read, and then what comes after it."""
+    is_given = False
+
+    async def again() -> Message:
+        nonlocal is_given
+        if is_given:
+            return await receive()
+        is_given = True
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    return again

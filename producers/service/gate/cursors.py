@@ -1,0 +1,52 @@
+"""Cursors of pages: text without a meaning for clients, which is checked when it comes back."""
+
+from __future__ import annotations
+
+from base64 import urlsafe_b64decode, urlsafe_b64encode
+from json import dumps, loads
+
+from strandline.producers.service.gate.problems import invalid
+
+MAX_CURSOR_CHARACTERS = 4_096
+
+
+def cursor_of(list_name: str, place: int | str) -> str:
+    """The cursor for the page of a list that begins behind ``place``."""
+    return urlsafe_b64encode(dumps([list_name, place]).encode()).decode().rstrip("=")
+
+
+def read_text_cursor(list_name: str, cursor: str | None) -> str:
+    """The place of a cursor of this list, empty without one; raises a problem if it is not one."""
+    place = _read(list_name, cursor, "")
+    if not isinstance(place, str) or "\0" in place:
+        raise _unknown()
+    return place
+
+
+def read_number_cursor(list_name: str, cursor: str | None) -> int:
+    """The place of a cursor of this list, 0 without one; raises a problem if it is not one."""
+    place = _read(list_name, cursor, 0)
+    if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < 2**63:
+        raise _unknown()
+    return place
+
+
+def _read(list_name: str, cursor: str | None, start: int | str) -> object:
+    if cursor is None:
+        return start
+    try:
+        name, place = loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+    except (ValueError, TypeError, RecursionError):
+        raise _unknown() from None
+    if name != list_name:
+        raise _unknown()
+    if isinstance(place, str):
+        try:
+            place.encode()
+        except UnicodeEncodeError:
+            raise _unknown() from None
+    return place
+
+
+def _unknown() -> Exception:
+    return invalid("/query/cursor", "It is not a cursor that a page of this list gave; leave it out.")

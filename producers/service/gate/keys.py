@@ -1,0 +1,196 @@
+"""Keys: ``sl_<id>_<secret>``, of which only a digest of the secret is stored.
+
+Each is bound to a namespace, perhaps to one user, and has scopes.  A key without a namespace is an operator's
+of the whole installation: it opens no memory.  The operations are written once, for commands and for routes.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from hashlib import sha256
+from typing import Any
+
+from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_act
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError, NotFoundError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.application.service import (
+    AddServiceKey,
+    EndServiceKey,
+    HasServiceKey,
+    ListServiceKeys,
+    LockServiceKey,
+    RevokeServiceKey,
+)
+from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.stored_text import check_text
+from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, Scope
+
+_KEY = re.compile(r"sl_([0-9a-f]{16})_([0-9a-f]{64})")
+MAX_KEY_CHARACTERS = 100
+MAX_LABEL_CHARACTERS = 200
+
+
+@dataclass(frozen=True, slots=True)
+class KeySpec:
+    """A key to be made.
+
+    Attributes:
+        namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.
+        scopes: what may be done with it.
+        user_id: the one user it opens; None: all users of the namespace.
+        label: for people.
+        expires_in_seconds: None: it has no end.
+    """
+
+    namespace: str | None
+    scopes: tuple[Scope, ...]
+    user_id: str | None = None
+    label: str = ""
+    expires_in_seconds: float | None = None
+
+    @classmethod
+    def check(
+        cls,
+        namespace: str | None,
+        scopes: Sequence[str],
+        *,
+        user_id: str | None = None,
+        label: str = "",
+        expires_in_seconds: float | None = None,
+    ) -> KeySpec:
+        """Check the arguments of a caller.
+
+        Raises:
+            ConfigurationError: a scope is unknown, or does not go with the rest.
+            InvalidMessageError: a name cannot be used.
+        """
+        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+            raise ConfigurationError(
+                f"{quote(unknown[0])} is not a scope; the scopes are {', '.join(SCOPES)}."
+            )
+        chosen = tuple(scope for scope in SCOPES if scope in scopes)
+        if not chosen:
+            raise ConfigurationError(f"Give a key at least one scope: {', '.join(SCOPES)}.")
+        if namespace is None and (user_id is not None or chosen != ("operate",)):
+            raise ConfigurationError(
+                "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
+            )
+        check_text("label", label)
+        if len(label) > MAX_LABEL_CHARACTERS:
+            raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
+        return cls(
+            None if namespace is None else check_name("namespace", namespace),
+            chosen,
+            None if user_id is None else check_name("user_id", user_id),
+            label,
+            expires_in_seconds,
+        )
+
+
+def parse_key(text: str) -> tuple[str, bytes] | None:
+    """The id of a key, and the digest of its secret; None if it cannot be a key."""
+    match = _KEY.fullmatch(text) if len(text) <= MAX_KEY_CHARACTERS else None
+    return None if match is None else (match[1], digest_of(match[2]))
+
+
+def digest_of(secret: str) -> bytes:
+    """What is stored of a secret: it has 256 random bits, so a plain digest cannot be guessed."""
+    return sha256(secret.encode()).digest()
+
+
+def create_key(spec: KeySpec, *, rotated_from: str | None = None) -> Operation[NewKey]:
+    """Make a key; the result holds its text, which is nowhere else."""
+    act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
+    made: NewKey = yield Atomic(partial(_create, spec, rotated_from, act))
+    return made
+
+
+def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewKey]:
+    key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
+    (row,) = yield from fetch(
+        AddServiceKey(
+            key_id=key_id,
+            secret_digest=digest_of(secret),
+            namespace=spec.namespace,
+            user_id=spec.user_id,
+            scopes=list(spec.scopes),
+            label=spec.label,
+            rotated_from=rotated_from,
+            expires_in_seconds=spec.expires_in_seconds,
+        )
+    )
+    yield from append_act(spec.namespace or ALL_NAMESPACES, replace(act, detail=_detail(act, key_id)))
+    return NewKey(**row._asdict(), key=f"sl_{key_id}_{secret}")
+
+
+def _detail(act: Act, key_id: str) -> dict[str, Any]:
+    return {**(act.detail or {}), "key": key_id}
+
+
+def list_keys(namespace: str | None, *, after: str = "", limit: int = 100) -> Operation[list[KeyInfo]]:
+    """The next keys by id, of a namespace or of all; ended ones are among them."""
+    rows = yield from fetch(ListServiceKeys(namespace=namespace, after=after, limit=limit))
+    return [KeyInfo(**row._asdict()) for row in rows]
+
+
+def rotate_key(
+    key_id: str, *, namespace: str | None = None, overlap_seconds: float = DEFAULT_OVERLAP_SECONDS
+) -> Operation[NewKey]:
+    """Make a key that opens the same; the old one goes on for ``overlap_seconds``, or until its own end.
+
+    The new key has no end, unless a later rotation gives it one.
+
+    Raises:
+        NotFoundError: there is no such key (in the namespace, if one is given).
+        ConflictError: the key has ended.
+    """
+    act = Act.here("key.create", detail={"rotated_from": key_id})
+    made: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds, act))
+    return made
+
+
+def revoke_key(key_id: str, *, namespace: str | None = None) -> Operation[KeyInfo]:
+    """End a key; every process of the service refuses it within five seconds.
+
+    Raises:
+        NotFoundError: there is no such key (in the namespace, if one is given).
+    """
+    act = Act.here("key.revoke", detail={"key": key_id})
+    ended: KeyInfo = yield Atomic(partial(_revoke, key_id, namespace, act))
+    return ended
+
+
+def _revoke(key_id: str, namespace: str | None, act: Act) -> Operation[KeyInfo]:
+    rows = yield from fetch(RevokeServiceKey(key_id=key_id, namespace=namespace))
+    if not rows:
+        raise _unknown(key_id)
+    yield from append_act(rows[0].namespace or ALL_NAMESPACES, act)
+    return KeyInfo(**rows[0]._asdict())
+
+
+def any_key() -> Operation[bool]:
+    """Whether any key opens the service now."""
+    (row,) = yield from fetch(HasServiceKey())
+    return row.has_key
+
+
+def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act) -> Operation[NewKey]:
+    rows = yield from fetch(LockServiceKey(key_id=key_id))
+    if not rows or (namespace is not None and rows[0].namespace != namespace):
+        raise _unknown(key_id)
+    old = rows[0]
+    if old.is_over:
+        raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
+    spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
+    made = yield from _create(spec, key_id, act)
+    yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
+    return made
+
+
+def _unknown(key_id: str) -> NotFoundError:
+    return NotFoundError(f"There is no key {quote(key_id)}; `strandline keys list` shows them.")

@@ -1,0 +1,333 @@
+"""Errors as RFC 9457 has them: one form for what Strandline raises, and for what the framework refuses.
+
+A problem never quotes the request: its sentence is that of its kind, and places are JSON pointers made of our
+own names.  (Sentences of errors quote values, for people at a terminal.)
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from pydantic_core import ErrorDetails, to_json
+from starlette.responses import Response
+
+from strandline.schemas.errors import (
+    ActRefusedError,
+    ConfigurationError,
+    ConflictError,
+    DatabaseUnavailableError,
+    DeliveredError,
+    ErasedError,
+    InvalidMessageError,
+    ModelError,
+    NotFoundError,
+    OutcomeUnknownError,
+    OwnerError,
+    RedactionError,
+    RefusalError,
+    ReplayError,
+    SchemaError,
+    SealedContentError,
+    StrandlineError,
+    UnknownPipelineError,
+    VersionError,
+)
+from strandline.schemas.wire.base import Problem, ProblemPlace
+
+MEDIA_TYPE = "application/problem+json"
+TYPES = "urn:strandline:problem:"
+RETRY_SECONDS = 1
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """A kind of problem: the last part of its ``type``, its status, its title, and what to do about it."""
+
+    name: str
+    status: int
+    title: str
+    detail: str
+    retry_after_seconds: int | None = None
+
+
+MALFORMED = Kind("malformed", 400, "The request cannot be read", "Send a body in JSON, encoded as UTF-8.")
+UNAUTHENTICATED = Kind(
+    "unauthenticated",
+    401,
+    "No valid key",
+    "Send a key of this service: `Authorization: Bearer sl_…`. It is unknown, has ended, or is missing.",
+)
+FORBIDDEN = Kind(
+    "forbidden", 403, "The key may not do this", "Use a key with the scope that the route needs."
+)
+REFUSED = Kind(
+    "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
+)
+NOT_FOUND = Kind("not-found", 404, "Not found", "There is nothing here that this key opens.")
+NO_METHOD = Kind("method-not-allowed", 405, "Method not allowed", "The header Allow names the methods.")
+CONFLICT = Kind(
+    "conflict",
+    409,
+    "Conflict",
+    "It contradicts what is stored, or what another request does just now; nothing was changed.",
+)
+DELIVERED = Kind(
+    "delivered", 409, "Already delivered", "What was delivered stands in the way; nothing was changed."
+)
+UNKNOWN_PIPELINE = Kind(
+    "unknown-pipeline",
+    409,
+    "No worker for a pipeline",
+    "No worker has registered a pipeline that is needed; start one. Nothing was stored.",
+)
+ERASED = Kind(
+    "erased", 410, "It was erased", "The user, or the session, was erased for good; nothing is stored for it."
+)
+OTHER_REVISION = Kind(
+    "other-revision", 412, "It was changed meanwhile", "Get it again, and repeat with its new ETag."
+)
+TOO_LARGE = Kind("too-large", 413, "The body is too large", "Send less at once.")
+INVALID = Kind("invalid", 422, "A value cannot be used", "`errors` says where.")
+KEY_REUSED = Kind(
+    "idempotency-key-reused",
+    409,
+    "The Idempotency-Key was used for another request",
+    "Use a new key for a new request.",
+)
+MODEL_FAILED = Kind(
+    "model-failed", 502, "The model failed", "It gave no answer that can be used; try later.", 10
+)
+TOO_MANY = Kind(
+    "too-many-requests",
+    429,
+    "This key has too many requests waiting",
+    "Wait for the seconds in Retry-After, and send fewer at once.",
+    RETRY_SECONDS,
+)
+BUSY = Kind(
+    "busy",
+    503,
+    "The service is busy",
+    "Nothing was done. Repeat after the seconds in Retry-After.",
+    RETRY_SECONDS,
+)
+SEALED = Kind(
+    "sealed",
+    503,
+    "The key of this content is not available",
+    "Nothing was done. An operator has to give the service the key.",
+    60,
+)
+UNREDACTED = Kind(
+    "redaction-failed",
+    503,
+    "The redaction of this installation failed",
+    "Nothing was stored. Repeat after the seconds in Retry-After.",
+    10,
+)
+STOPPING = Kind(
+    "stopping",
+    503,
+    "The service is stopping",
+    "Nothing was done. Repeat; another process answers.",
+    RETRY_SECONDS,
+)
+UNAVAILABLE = Kind(
+    "unavailable",
+    503,
+    "The database is not available",
+    "Nothing was half-done. Repeat after the seconds in Retry-After.",
+    RETRY_SECONDS,
+)
+TIMED_OUT = Kind(
+    "timed-out",
+    504,
+    "It took too long",
+    "Its statement was ended. A read, or a write with an Idempotency-Key, may be repeated; check others.",
+)
+OUTCOME_UNKNOWN = Kind(
+    "outcome-unknown",
+    504,
+    "The answer of the database did not come",
+    "It may have taken effect. A read, or a write with an Idempotency-Key, may be repeated.",
+)
+SLOW_BODY = Kind("slow-body", 408, "The body did not arrive in time", "Send it at once.")
+INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of the service has it.")
+
+KINDS = (
+    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
+    ERASED,
+    UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
+    SEALED,
+    UNREDACTED,
+    STOPPING, UNAVAILABLE, TIMED_OUT, OUTCOME_UNKNOWN,
+)  # fmt: skip
+
+# In this order: the first that an error is.
+_MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
+    (ActRefusedError, REFUSED),
+    (RefusalError, REFUSED),
+    (RedactionError, UNREDACTED),
+    (NotFoundError, NOT_FOUND),
+    (OwnerError, NOT_FOUND),
+    (InvalidMessageError, INVALID),
+    (ConfigurationError, INVALID),
+    (DeliveredError, DELIVERED),
+    (ErasedError, ERASED),
+    (VersionError, OTHER_REVISION),
+    (ConflictError, CONFLICT),
+    (ReplayError, CONFLICT),
+    (UnknownPipelineError, UNKNOWN_PIPELINE),
+    (OutcomeUnknownError, OUTCOME_UNKNOWN),
+    (DatabaseUnavailableError, UNAVAILABLE),
+    (SchemaError, UNAVAILABLE),
+    (ModelError, MODEL_FAILED),
+    (SealedContentError, SEALED),
+)
+
+
+class ProblemError(Exception):
+    """Ends a request with a problem."""
+
+    def __init__(
+        self,
+        kind: Kind,
+        *,
+        places: Iterable[ProblemPlace] = (),
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        super().__init__(kind.name)
+        self.kind = kind
+        self.places = list(places)
+        self.headers = headers or {}
+
+    def response(self) -> Response:
+        return problem_response(self.kind, self.places, self.headers)
+
+
+def problem_response(
+    kind: Kind, places: Iterable[ProblemPlace] = (), headers: Mapping[str, str] | None = None
+) -> Response:
+    """The response for a problem."""
+    named = list(places)
+    problem = Problem(
+        type=TYPES + kind.name,
+        title=kind.title,
+        status=kind.status,
+        detail=kind.detail,
+        errors=named or None,
+    )
+    sent = dict(headers or {})
+    if kind.retry_after_seconds is not None:
+        sent.setdefault("Retry-After", str(kind.retry_after_seconds))
+    if kind is UNAUTHENTICATED:
+        sent["WWW-Authenticate"] = "Bearer"
+    return Response(
+        to_json(problem.model_dump(exclude_none=True)), kind.status, media_type=MEDIA_TYPE, headers=sent
+    )
+
+
+def problem_of(error: StrandlineError) -> ProblemError | None:
+    """The problem that an error of Strandline's is; None for a defect."""
+    for meaning, kind in _MEANINGS:
+        if isinstance(error, meaning):
+            return ProblemError(kind, places=_places_of(error))
+    return None
+
+
+def invalid(pointer: str, detail: str) -> ProblemError:
+    """A value at one place of the request cannot be used; ``detail`` must not quote it."""
+    return ProblemError(INVALID, places=[ProblemPlace(pointer=pointer, detail=detail)])
+
+
+_FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
+_STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
+
+
+def _places_of(error: StrandlineError) -> list[ProblemPlace]:
+    """Where the offending field is, as far as its path is of our own names."""
+    if not isinstance(error, InvalidMessageError):
+        return []
+    match = _FIELD.match(error.field)
+    if match is None:
+        return []
+    steps: list[int | str] = [match[1]]
+    steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
+    if steps[0] == "message":  # a put of one
+        steps[:1] = ["messages", 0]
+    if steps[0] not in _NOT_OF_BODIES:
+        steps.insert(0, "body")
+    return [ProblemPlace(pointer=_pointer(steps), detail="It cannot be stored as given.")]
+
+
+# Fields of a request that its body does not hold.
+_NOT_OF_BODIES = ("namespace", "path", "session_id", "user_id")
+# Below these the names are the client's.
+_CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
+
+
+def _pointer(steps: Iterable[object]) -> str:
+    """A JSON pointer, as far as its steps are our own names, or numbers."""
+    own: list[str] = []
+    for step in steps:
+        if not isinstance(step, int) and not _is_own(str(step)):
+            continue
+        own.append(str(step))
+        if step in _CLIENTS_OWN:
+            break
+    return "/" + "/".join(own)
+
+
+# Whose sentences name only what is expected, and never what was given.
+_OWN_SENTENCES = frozenset(
+    {
+        "missing", "string_type", "string_too_short", "string_too_long", "int_type", "int_parsing",
+        "float_type", "float_parsing", "bool_type", "bool_parsing", "list_type", "dict_type", "model_type",
+        "model_attributes_type", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
+        "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
+        "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
+        "finite_number", "enum", "int_from_float", "json_invalid", "none_required",
+    }
+)  # fmt: skip
+_PLAIN = {
+    "datetime_parsing": "It must be a time in ISO 8601 with a time zone.",
+    "datetime_from_date_parsing": "It must be a time in ISO 8601 with a time zone.",
+    "date_parsing": "It must be a day in ISO 8601.",
+    "date_from_datetime_parsing": "It must be a day in ISO 8601.",
+    "uuid_parsing": "It must be a UUID.",
+    "extra_forbidden": "There is a field here that this release does not know.",
+    "json_invalid": "It is not JSON.",
+    "int_parsing": "It must be a whole number.",
+    "bool_parsing": "It must be true or false.",
+}
+
+
+def of_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+    """The problem that a validation of the framework's or of pydantic's is."""
+    return ProblemError(INVALID, places=places_of_validation(errors))
+
+
+def places_of_validation(errors: Iterable[ErrorDetails | Mapping[str, Any]]) -> list[ProblemPlace]:
+    """The places that the framework's validation refused."""
+    return list(dict.fromkeys(map(_place, errors)))[:20]
+
+
+def _place(error: Mapping[str, Any]) -> ProblemPlace:
+    kind = str(error["type"])
+    steps = [*error["loc"]]
+    if kind == "extra_forbidden":
+        steps.pop()  # the name of a field that nobody knows is the client's word
+    if kind == "json_invalid":
+        steps = steps[:1]
+    sentence = _PLAIN.get(kind)
+    if sentence is None:
+        sentence = f"{error['msg']}." if kind in _OWN_SENTENCES else "It cannot be used."
+    return ProblemPlace(pointer=_pointer(steps), detail=sentence)
+
+
+def _is_own(step: str) -> bool:
+    """Whether a step of a path can be the name of one of our fields, parameters or headers."""
+    return re.fullmatch(r"[A-Za-z_-]{1,40}", step) is not None

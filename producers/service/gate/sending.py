@@ -1,0 +1,70 @@
+"""A response on its way: whether it has begun, and a bound on how long a client lets it wait."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Generator
+from typing import Any
+
+from starlette.types import Message, Send
+
+from strandline.producers.service.gate.bodies import ClientGone
+
+
+class Sending:
+    """An ASGI ``send`` that a client who takes nothing cannot hold for long.
+
+    Args:
+        send: of the server.
+        seconds: how long one message may wait for the client.
+        closes: have the client close its connection after this response.
+    """
+
+    __slots__ = ("_closes", "_seconds", "_send", "has_begun")
+
+    def __init__(self, send: Send, *, seconds: float, closes: bool) -> None:
+        self._send = send
+        self._seconds = seconds
+        self._closes = closes
+        self.has_begun = False
+
+    async def __call__(self, message: Message) -> None:
+        """Send a message; raises ClientGone if the client does not take what was sent before."""
+        if message["type"] == "http.response.start":
+            self.has_begun = True
+            if self._closes:
+                message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
+        sending: Any = self._send(message)
+        steps = sending.__await__()
+        try:
+            waits_for = next(steps)
+        except StopIteration:
+            return  # as nearly always: the server has taken it, and no clock was needed
+        try:
+            async with asyncio.timeout(self._seconds):
+                await _Rest(steps, waits_for)
+        except TimeoutError:
+            raise ClientGone from None
+
+
+class _Rest:
+    """What is left of something awaited whose first step was taken already."""
+
+    __slots__ = ("_first", "_steps")
+
+    def __init__(self, steps: Generator[Any, Any, Any], first: Any) -> None:
+        self._steps = steps
+        self._first = first
+
+    def __await__(self) -> Generator[Any, Any, None]:
+        waits_for = self._first
+        try:
+            while True:
+                try:
+                    value = yield waits_for
+                except BaseException as error:  # noqa: BLE001  # handed on to where it belongs
+                    waits_for = self._steps.throw(error)
+                else:
+                    waits_for = self._steps.send(value)
+        except StopIteration:
+            return

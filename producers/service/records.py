@@ -1,0 +1,156 @@
+"""The policies of sessions, remembered for a few seconds, so that a read needs no further statement.
+
+A session that is not remembered is looked up under the caller's own owner: of one that does not exist, and of
+another user's, the same statement finds nothing.
+"""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from dataclasses import dataclass, replace
+from functools import partial
+from time import monotonic
+
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
+from strandline.producers.blocks.resolve import BlockSource, declare_blocks, default_blocks, stored_blocks
+from strandline.producers.execution import Resources
+from strandline.producers.memory import SessionMemory
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.producers.tokens import DEFAULT_ENCODING
+from strandline.schemas.queries.conversation.sessions import SessionRows, SessionRowsRow
+from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
+from strandline.schemas.values.policy import Policy, make_policy
+
+TRUSTED_SECONDS = 5.0
+MAX_REMEMBERED = 8_192
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRecord:
+    """The stored policy of a session, and the memory blocks that show what its pipelines derive."""
+
+    policy: Policy
+    blocks: tuple[BaseMemoryBlock, ...]
+    found_at: float
+
+
+class SessionRecords:
+    """The sessions that this process has opened lately."""
+
+    def __init__(self, resources: Resources) -> None:
+        self._resources = resources
+        self._records: OrderedDict[SessionIdentity, SessionRecord] = OrderedDict()
+        self._default = default_policy()
+
+    async def open(
+        self,
+        identity: SessionIdentity,
+        *,
+        token_limit: int | None = None,
+        insert_method: InsertMethod = InsertMethod.SYSTEM,
+    ) -> SessionMemory:
+        """The memory of a session that exists, with the policy that is stored with it.
+
+        Raises:
+            ProblemError: the caller has no such session.
+        """
+        record = await self.find(identity)
+        policy = record.policy if token_limit is None else _limited(record.policy, token_limit)
+        return self._memory(identity, policy, record.blocks, insert_method)
+
+    def begin(
+        self,
+        identity: SessionIdentity,
+        policy: Policy | None = None,
+        blocks: tuple[BaseMemoryBlock, ...] | None = None,
+    ) -> SessionMemory:
+        """The memory of a session that may not exist yet; the policy is stored if this begins it."""
+        return self._memory(
+            identity,
+            policy or self._default,
+            default_blocks() if blocks is None else blocks,
+            InsertMethod.SYSTEM,
+        )
+
+    async def find(self, identity: SessionIdentity) -> SessionRecord:
+        """The record of a session; raises a problem if the caller has none of that name."""
+        known = self._records.get(identity)
+        if known is not None and monotonic() - known.found_at < TRUSTED_SECONDS:
+            return known
+        database = await self._resources.async_database()
+        rows = await database.fetch(
+            SessionRows(shard_keys=[identity.shard_key], session_keys=[identity.session_key])
+        )
+        if not rows:
+            self._records.pop(identity, None)
+            raise ProblemError(NOT_FOUND)
+        record = self._record(rows[0])
+        self._records[identity] = record
+        self._records.move_to_end(identity)
+        if len(self._records) > MAX_REMEMBERED:
+            self._records.popitem(last=False)
+        return record
+
+    def forget(self, identity: SessionIdentity) -> None:
+        """Look the session up again at its next use: its policy was changed here."""
+        self._records.pop(identity, None)
+
+    def declare(self, names: list[str] | None) -> tuple[BaseMemoryBlock, ...]:
+        """Memory blocks by the names of their pipelines; None: the default ones.
+
+        Raises:
+            ConfigurationError: two have the same name.
+        """
+        return declare_blocks(names, partial(load_blocks, self._resources.settings.blocks))
+
+    def declare_stored(self, sources: list[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
+        """Memory blocks as ``stored_blocks`` names them."""
+        return declare_blocks(sources, partial(load_blocks, self._resources.settings.blocks))
+
+    def _record(self, row: SessionRowsRow) -> SessionRecord:
+        blocks = self.declare_stored(stored_blocks(row.pipelines, row.max_facts))
+        return SessionRecord(_policy_of(row), blocks, monotonic())
+
+    def _memory(
+        self,
+        identity: SessionIdentity,
+        policy: Policy,
+        blocks: tuple[BaseMemoryBlock, ...],
+        insert_method: InsertMethod,
+    ) -> SessionMemory:
+        scope = policy.shared_scope
+        return SessionMemory(
+            self._resources,
+            identity,
+            policy,
+            blocks=blocks,
+            insert_method=insert_method,
+            shared_key=None if scope is None else shared_scope_key(identity.namespace, scope),
+        )
+
+
+def default_policy() -> Policy:
+    """The policy of a session whose first put names none: that of ``Memory.from_defaults``."""
+    return make_policy(tokenizer=DEFAULT_ENCODING, pipelines=("facts", "summary", "vectors"))
+
+
+def _limited(policy: Policy, token_limit: int) -> Policy:
+    return replace(policy, token_limit=token_limit)
+
+
+def _policy_of(row: SessionRowsRow) -> Policy:
+    return Policy(
+        token_limit=row.token_limit,
+        flush_at_tokens=row.flush_at_tokens,
+        token_flush_size=row.token_flush_size,
+        idle_seconds=row.idle_seconds,
+        tokenizer=row.tokenizer,
+        pipelines=tuple(row.pipelines),
+        max_facts=row.max_facts,
+        shared_scope=row.shared_scope,
+        max_window_messages=row.max_window_messages,
+        max_window_bytes=row.max_window_bytes,
+        message_flush_size=row.message_flush_size,
+        deliver=row.deliver,  # type: ignore[arg-type]  # as a policy was checked when it was stored
+    )

@@ -1,0 +1,322 @@
+"""The way of a request: key, scope, permit, body, deadline; then the endpoint.
+
+In this order, since each step costs more than the one before: a request without a key reads nothing from the
+database, one that is not admitted leaves its body unread.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager, nullcontext
+from dataclasses import dataclass
+from hashlib import sha256
+from typing import Any, TypeVar
+from urllib.parse import parse_qsl
+
+from fastapi.routing import APIRoute
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.types import Receive, Scope, Send
+
+from strandline.producers.service.direct import direct_of
+from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
+from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
+from strandline.producers.service.gate.problems import (
+    INTERNAL,
+    INVALID,
+    STOPPING,
+    TIMED_OUT,
+    UNAUTHENTICATED,
+    ProblemError,
+    problem_of,
+)
+from strandline.producers.service.gate.sending import Sending
+from strandline.producers.service.service import Queue, Service
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.queries.application.service import FindServiceKeyRow
+from strandline.schemas.values.acting import acting
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
+from strandline.schemas.wire.keys import Scope as KeyScope
+
+logger = logging.getLogger("strandline.service")
+
+Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+
+_ACCESS = "__strandline_access__"
+_CALL = "strandline.call"
+MAX_HEADER_CHARACTERS = 4_096
+
+
+@dataclass(frozen=True, slots=True)
+class Access:
+    """What a route asks of a request.
+
+    Attributes:
+        scope: of the key; None: any key will do.
+        queue: whose permits it takes.
+        takes_user: whether the header ``Strandline-User`` says whose session it is.
+        keeps_response: whether a response is kept for a repeated Idempotency-Key.
+        takes_key: whether an Idempotency-Key means something to it.
+        matches: whether it takes If-Match.
+        is_direct: whether its endpoint is called without the framework's steps.
+    """
+
+    scope: KeyScope | None
+    queue: Queue
+    takes_user: bool = False
+    keeps_response: bool = False
+    takes_key: bool = False
+    matches: bool = False
+    is_direct: bool = False
+
+
+def access(
+    scope: KeyScope | None,
+    queue: Queue,
+    *,
+    user: bool = False,
+    keeps: bool = False,
+    key: bool = False,
+    matches: bool = False,
+    direct: bool = False,
+) -> Callable[[Endpoint], Endpoint]:
+    """Say what an endpoint asks of a request; without this it is open to all."""
+
+    def mark(endpoint: Endpoint) -> Endpoint:
+        setattr(endpoint, _ACCESS, Access(scope, queue, user, keeps, keeps or key, matches, direct))
+        return endpoint
+
+    return mark
+
+
+def access_of(route: APIRoute) -> Access | None:
+    """What a route asks of a request; None: nothing, it is open to all."""
+    found: Access | None = getattr(route.endpoint, _ACCESS, None)
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request, as an endpoint sees it.
+
+    Attributes:
+        service: what the process shares.
+        caller: whose request it is.
+        row: its key.
+        wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
+        idempotency_key: the header of that name.
+        route: method and path, as they were sent.
+        fingerprint: a digest of route and body.
+    """
+
+    service: Service
+    caller: Caller
+    row: FindServiceKeyRow
+    route: str
+    wait_seconds: float | None
+    idempotency_key: str | None
+    fingerprint: bytes
+
+
+def call_of(request: Request) -> Call:
+    """The request that an endpoint answers."""
+    call: Call = request.scope[_CALL]
+    return call
+
+
+class ServiceRoute(APIRoute):
+    """A route of the service."""
+
+    def __init__(self, *arguments: Any, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        fields = self.dependant.query_params
+        self._queries = {field.alias for field in fields}
+        wanted = access_of(self)
+        self._direct = direct_of(self) if wanted is not None and wanted.is_direct else None
+        self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
+
+    async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request; every way out of it is a response, or a client that is gone."""
+        wanted = access_of(self)
+        if self.methods and scope["method"] not in self.methods:
+            raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
+        service: Service = scope["app"].state.service
+        sending = Sending(
+            send, seconds=service.settings.service_body_seconds, closes=service.state.is_stopping
+        )
+        try:
+            self._check_query(scope)
+            if wanted is None:
+                await super().handle(scope, receive, sending)
+            else:
+                await self._answer(service, wanted, scope, receive, sending)
+        except ClientGone:
+            return
+        except Exception as error:  # noqa: BLE001  # the outermost edge of a request
+            await _fail(error, self.path_format, scope, receive, sending)
+
+    async def _answer(
+        self, service: Service, wanted: Access, scope: Scope, receive: Receive, send: Sending
+    ) -> None:
+        headers = _headers(scope)
+        row = await service.keys.find(_bearer(headers.get(b"authorization")))
+        user = headers.get(USER_HEADER.lower().encode()) if wanted.takes_user else None
+        client = scope.get("client")
+        caller = caller_of(row, _text(USER_HEADER, user), client[0] if client else None)
+        check_scope(caller, wanted.scope)
+        if service.state.is_stopping and wanted.queue == "streams":
+            raise ProblemError(STOPPING)
+        async with service.admission(wanted.queue).permit(row.key_id):
+            settings = service.settings
+            body = await read_body(
+                scope,
+                receive,
+                max_bytes=settings.service_max_body_bytes,
+                seconds=settings.service_body_seconds,
+            )
+            scope[_CALL] = Call(
+                service=service,
+                caller=caller,
+                row=row,
+                route=f"{scope['method']} {scope['path']}",
+                wait_seconds=_waiting(headers.get(b"prefer")),
+                idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
+                fingerprint=_fingerprint(scope, body) if wanted.keeps_response else b"",
+            )
+            with acting(actor=caller.actor, origin=caller.origin):
+                async with self._deadline(wanted, settings.service_request_seconds):
+                    if self._direct is None:
+                        await super().handle(scope, given_again(body, receive), send)
+                    else:
+                        response = await self._direct(Request(scope), body)
+                        await response(scope, receive, send)
+
+    def _deadline(self, wanted: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
+        return nullcontext() if wanted.queue == "streams" else _Deadline(seconds)
+
+    def _check_query(self, scope: Scope) -> None:
+        """Raise a problem for a parameter that the route does not have, or has once."""
+        if not scope["query_string"]:
+            return
+        names = [
+            name for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        ]
+        unknown = [name for name in names if name not in self._queries]
+        if unknown:
+            known = ", ".join(sorted(self._queries)) or "none"
+            detail = f"There is a parameter that this route does not have; it has: {known}."
+            raise ProblemError(INVALID, places=[ProblemPlace(pointer="/query", detail=detail)])
+        twice = {name for name in names if names.count(name) > 1} - self._lists
+        if twice:
+            places = [
+                ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
+                for name in sorted(twice)
+            ]
+            raise ProblemError(INVALID, places=places)
+
+
+class _Deadline:
+    """Ends what is done within it after so many seconds, its statement included, with a problem."""
+
+    __slots__ = ("_timeout",)
+
+    def __init__(self, seconds: float) -> None:
+        self._timeout = asyncio.timeout(seconds)
+
+    async def __aenter__(self) -> None:
+        await self._timeout.__aenter__()
+
+    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
+        try:
+            await self._timeout.__aexit__(kind, error, trace)
+        except TimeoutError as raised:
+            if raised is not error and self._timeout.expired():
+                raise ProblemError(TIMED_OUT) from None
+            raise
+
+
+async def _fail(error: Exception, route: str, scope: Scope, receive: Receive, send: Sending) -> None:
+    problem = problem_for(error)
+    if problem is None:
+        logger.error(
+            "a request failed",
+            extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
+            exc_info=None if isinstance(error, StrandlineError) else _frames(error),
+        )
+        problem = ProblemError(INTERNAL)
+    if not send.has_begun:
+        await problem.response()(scope, receive, send)
+
+
+def problem_for(error: Exception) -> ProblemError | None:
+    """The problem that an error is; None for a defect."""
+    if isinstance(error, ProblemError):
+        return error
+    if isinstance(error, StrandlineError):
+        return problem_of(error)
+    return None
+
+
+class _WithoutMessage(Exception):
+    """Stands for an error in the log: where it came from, and not what it said, which may quote a request."""
+
+
+def _frames(error: Exception) -> tuple[type[BaseException], BaseException, Any]:
+    shown = _WithoutMessage(type(error).__name__)
+    return type(shown), shown, error.__traceback__
+
+
+def _methods_at(scope: Scope) -> list[str]:
+    """The methods of all routes with the path of a request."""
+    at_path = (
+        route.methods or ()
+        for route in scope["app"].router.routes
+        if isinstance(route, APIRoute) and route.path_regex.match(scope["path"])
+    )
+    return sorted(set().union(*at_path))
+
+
+def _headers(scope: Scope) -> dict[bytes, bytes]:
+    return dict(scope["headers"])
+
+
+def _bearer(value: bytes | None) -> str:
+    kind, _, token = (value or b"").partition(b" ")
+    if kind.lower() != b"bearer":
+        raise ProblemError(UNAUTHENTICATED)
+    return token.strip().decode("latin-1")
+
+
+def _text(name: str, value: bytes | None) -> str | None:
+    """A header that holds text in UTF-8; raises a problem if it does not, or is too long."""
+    if value is None:
+        return None
+    try:
+        text = value.decode()
+    except UnicodeDecodeError:
+        text = ""
+    if not text or len(text) > MAX_HEADER_CHARACTERS:
+        raise ProblemError(
+            INVALID, places=[ProblemPlace(pointer=f"/header/{name}", detail="It must be text in UTF-8.")]
+        )
+    return text
+
+
+def _waiting(prefer: bytes | None) -> float | None:
+    """The seconds of ``Prefer: wait=5`` (RFC 7240); what cannot be read is no preference."""
+    for preference in (prefer or b"").split(b","):
+        name, _, value = preference.partition(b";")[0].partition(b"=")
+        if name.strip().lower() == b"wait" and value.strip().isdigit() and len(value) < 10:
+            return float(value)
+    return None
+
+
+def _fingerprint(scope: Scope, body: bytes) -> bytes:
+    route = f"{scope['method']} {scope['path']}?".encode() + scope["query_string"]
+    return sha256(sha256(route).digest() + body).digest()
+
+
+def _is_list(annotation: Any) -> bool:
+    return "list" in str(annotation)

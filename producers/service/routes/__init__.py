@@ -1,0 +1,35 @@
+"""The routes, by what they are about; those that are asked most often come first."""
+
+from __future__ import annotations
+
+from strandline.producers.service.routes import (
+    admin,
+    audit,
+    contexts,
+    corrections,
+    events,
+    explain,
+    facts,
+    health,
+    imports,
+    keys,
+    messages,
+    sessions,
+    users,
+)
+
+ROUTERS = (
+    messages.router,
+    contexts.router,
+    sessions.router,
+    corrections.router,
+    facts.router,
+    users.router,
+    explain.router,
+    events.router,
+    imports.router,
+    keys.router,
+    admin.router,
+    audit.router,
+    health.router,
+)

@@ -1,0 +1,341 @@
+"""For operators: status, limits, dead letters, replays and generations.
+
+The key of a namespace's operator manages that namespace; what concerns all owners takes the key of an
+operator of the whole installation.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Annotated, TypeVar
+from uuid import UUID
+
+from fastapi import Path, Query, Request
+from starlette.responses import Response
+
+from strandline.pipelines.engine.dead_letters import (
+    DeadLetter,
+    drop_dead_letter,
+    list_dead_letters,
+    retry_dead_letter,
+)
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError
+from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.routes.params import Cursor, PageSize, decoded, make_router
+from strandline.producers.service.service import Service
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.operations import (
+    DeadLetterOut,
+    LetterAction,
+    LetterActions,
+    LimitsIn,
+    OperationOut,
+    Promotion,
+    ReplayIn,
+)
+from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.work import (
+    LimitsReport,
+    NamespaceLimitsReport,
+    ReplayReport,
+    StatusReport,
+    WorkerReport,
+)
+
+router = make_router()
+
+T = TypeVar("T")
+
+_LETTERS = "dead-letters"
+_OPERATIONS = "operations"
+Namespace = Annotated[
+    str, Path(description="The namespace.", max_length=2_000, examples=["default"]), decoded
+]
+Pipeline = Annotated[str, Path(description="The pipeline.", max_length=2_000, examples=["facts"]), decoded]
+GenerationId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the generation.")]
+ReplayId = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the operation.")]
+EventId = Annotated[UUID, Path(description="The flush event.")]
+Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="Only this stage of it.")]
+
+
+@router.get("/v1/status", tags=["operations"])
+@access("operate", "others")
+async def get_status(request: Request) -> StatusReport:
+    """What is due, held, dead and done, and who is there to do it."""
+    service = _whole(request).service
+    return await _block(service, service.operators.status)
+
+
+@router.get("/v1/admin/workers", tags=["operations"])
+@access("operate", "others")
+async def get_workers(request: Request) -> Page[WorkerReport]:
+    """The workers with a heartbeat."""
+    service = _whole(request).service
+    status = await _block(service, service.operators.status)
+    return Page[WorkerReport](items=status.workers)
+
+
+@router.get("/v1/admin/namespaces", tags=["operations"])
+@access("operate", "others")
+async def get_namespaces(request: Request) -> LimitsReport:
+    """The limits of namespaces that have some, with their use today and what waits."""
+    call = call_of(request)
+    service = call.service
+    limits = await _block(
+        service, lambda database: service.operators.limits(database, call.caller.managed_namespace)
+    )
+    return LimitsReport(namespaces=limits)
+
+
+@router.get("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
+@access("operate", "others")
+async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
+    """The limits of a namespace; 404 if it has none."""
+    service = _managing(request, namespace).service
+    return await _limits(service, namespace)
+
+
+@router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
+@access("operate", "others")
+async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
+    """Set all limits of a namespace; null removes one.  Only an operator of the installation may."""
+    service = _whole(request).service
+    await _block(service, lambda database: service.operators.set_limits(database, namespace, body))
+    found = await _block(service, lambda database: service.operators.limits(database, namespace))
+    return found[0] if found else _unlimited(namespace)
+
+
+@router.get("/v1/admin/dead-letters", tags=["operations"])
+@access("operate", "others")
+async def get_letters(
+    request: Request,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
+    dropped: Annotated[bool, Query(description="Also those that were given up for good.")] = False,
+) -> Page[DeadLetterOut]:
+    """Events that a pipeline gave up on, oldest first, each with its reason."""
+    call = call_of(request)
+    letters = await _block(
+        call.service,
+        lambda database: list_dead_letters(
+            database, namespace=call.caller.managed_namespace, pipeline=pipeline, dropped=dropped
+        ),
+    )
+    start = read_number_cursor(_LETTERS, cursor)
+    items = [DeadLetterOut.model_validate(letter) for letter in letters[start : start + limit]]
+    through = start + len(items)
+    following = cursor_of(_LETTERS, through) if through < len(letters) else None
+    return Page[DeadLetterOut](items=items, next_cursor=following)
+
+
+@router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
+@access("operate", "others")
+async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+    """Make an event due again, in the stages that gave up on it."""
+    call = call_of(request)
+
+    def retry(database: Database) -> LetterActions:
+        actions = []
+        for letter in _letters(call, database, event_id, stage):
+            done = retry_dead_letter(database, letter)
+            if done.outcome == "due":
+                call.service.resources.ring([letter.lane])
+            actions.append(LetterAction(stage=letter.stage, outcome=done.outcome, refolded=done.refolded))
+        return LetterActions(items=actions)
+
+    return await _block(call.service, retry)
+
+
+@router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
+@access("operate", "others")
+async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
+    """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
+    call = call_of(request)
+
+    def drop(database: Database) -> LetterActions:
+        letters = _letters(call, database, event_id, stage)
+        outcomes = [(letter, drop_dead_letter(database, letter)) for letter in letters]
+        return LetterActions(
+            items=[
+                LetterAction(stage=letter.stage, outcome="dropped" if dropped else "gone")
+                for letter, dropped in outcomes
+            ]
+        )
+
+    return await _block(call.service, drop)
+
+
+@router.post("/v1/admin/replays", status_code=202, tags=["operations"])
+@access("operate", "others")
+async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
+    """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
+    service = _whole(request).service
+    begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
+    database = await asyncio.to_thread(service.resources.database)
+    service.operations.carry_on(database, begun.replay_id)
+    response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
+    return _operation(service, begun)
+
+
+@router.post("/v1/admin/replays/estimate", tags=["operations"])
+@access("operate", "others")
+async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
+    """How much work a replay would be, and what it would cost; nothing is done."""
+    service = _whole(request).service
+    return await _block(service, lambda database: service.operators.estimate(database, body))
+
+
+@router.get("/v1/admin/operations", tags=["operations"])
+@access("operate", "others")
+async def get_operations(
+    request: Request, limit: PageSize = 100, cursor: Cursor = None
+) -> Page[OperationOut]:
+    """Replays, newest first."""
+    service = _whole(request).service
+    start = read_number_cursor(_OPERATIONS, cursor)
+    found = await _block(service, lambda database: service.operators.replays(database, None))
+    items = [_operation(service, replay) for replay in found[start : start + limit]]
+    following = cursor_of(_OPERATIONS, start + len(items)) if start + len(items) < len(found) else None
+    return Page[OperationOut](items=items, next_cursor=following)
+
+
+@router.get("/v1/admin/operations/{operation_id}", tags=["operations"])
+@access("operate", "others")
+async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+    """How a replay stands."""
+    service = _whole(request).service
+    found = await _block(service, lambda database: service.operators.replays(database, operation_id))
+    return _operation(service, found[0])
+
+
+@router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
+@access("operate", "others")
+async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
+    """Stop a replay that this process carries on, after its present step; `resume` goes on with it."""
+    service = _whole(request).service
+    found = await _block(service, lambda database: service.operators.replays(database, operation_id))
+    service.operations.stop(operation_id)
+    return _operation(service, found[0])
+
+
+@router.get("/v1/admin/generations", tags=["operations"])
+@access("operate", "others")
+async def get_generations(
+    request: Request,
+    pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
+) -> GenerationsReport:
+    """The generations of each pipeline, and replays that are not finished."""
+    service = _whole(request).service
+    return await _block(service, lambda database: service.operators.generations(database, pipeline))
+
+
+@router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
+@access("operate", "others")
+async def diff_generation(
+    request: Request,
+    generation: GenerationId,
+    against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
+    owners: Annotated[int, Query(ge=0, le=1_000, description="Show at most so many.")] = 100,
+) -> DiffReport:
+    """How the memory of a generation differs from that of the one that serves."""
+    service = _whole(request).service
+    return await _block(
+        service, lambda database: service.operators.compare(database, generation, against, owners)
+    )
+
+
+@router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
+@access("operate", "others")
+async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
+    """Let a generation serve all owners that it covers, or one."""
+    service = _whole(request).service
+    return await _block(service, lambda database: service.operators.promote(database, generation, body))
+
+
+@router.delete("/v1/admin/generations/{generation}", tags=["operations"])
+@access("operate", "others")
+async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
+    """Delete a generation that does not serve."""
+    service = _whole(request).service
+    return await _block(service, lambda database: service.operators.prune(database, generation))
+
+
+@router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
+@access("operate", "others")
+async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
+    """Let the generation serve again that served before, for all owners."""
+    service = _whole(request).service
+    return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
+
+
+def _whole(request: Request) -> Call:
+    """The request of an operator of the whole installation; else a problem."""
+    call = call_of(request)
+    if call.caller.namespace is not None:
+        raise ProblemError(FORBIDDEN)
+    return call
+
+
+def _managing(request: Request, namespace: str) -> Call:
+    """The request of an operator of this namespace; to others it does not exist."""
+    call = call_of(request)
+    if call.caller.managed_namespace not in (None, namespace):
+        raise ProblemError(NOT_FOUND)
+    return call
+
+
+async def _block(service: Service, work: Callable[[Database], T]) -> T:
+    """Run what blocks in a thread, on the pool for threads."""
+    return await asyncio.to_thread(lambda: work(service.resources.database()))
+
+
+async def _limits(service: Service, namespace: str) -> NamespaceLimitsReport:
+    found = await _block(service, lambda database: service.operators.limits(database, namespace))
+    if not found:
+        raise ProblemError(NOT_FOUND)
+    return found[0]
+
+
+def _unlimited(namespace: str) -> NamespaceLimitsReport:
+    return NamespaceLimitsReport(
+        namespace=namespace,
+        max_lanes=None,
+        max_lanes_per_worker=None,
+        calls_per_day=None,
+        tokens_per_day=None,
+        usd_per_day=None,
+        agents_read_only=False,
+        calls_today=0,
+        tokens_today=0,
+        usd_today=0.0,
+        lanes_at_work=0,
+        due=0,
+        waits_until=None,
+        waits_for=None,
+    )
+
+
+def _letters(call: Call, database: Database, event_id: UUID, stage: str | None) -> list[DeadLetter]:
+    letters = list_dead_letters(
+        database, namespace=call.caller.managed_namespace, event_id=event_id, stage=stage
+    )
+    if not letters:
+        raise ProblemError(NOT_FOUND)
+    return letters
+
+
+def _operation(service: Service, replay: ReplayReport) -> OperationOut:
+    return OperationOut(
+        operation_id=replay.replay_id,
+        kind=replay.kind,
+        pipeline=replay.pipeline,
+        generation=replay.generation,
+        state=replay.state,
+        counts=replay.counts,
+        is_running=service.operations.is_running(replay.replay_id),
+        failed=service.operations.reason(replay.replay_id),
+    )

@@ -1,0 +1,117 @@
+"""Reads for a prompt, searches and summaries."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from strandline.producers.blocks.base import InsertMethod
+from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
+from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.routes.params import SessionId, make_router
+from strandline.schemas.wire.contexts import (
+    ContextOut,
+    ContextRequest,
+    Hits,
+    LatestSummaryOut,
+    LatestSummaryRequest,
+    LatestSummaryText,
+    SearchRequest,
+    SummaryOut,
+    SummaryText,
+)
+from strandline.schemas.wire.messages import MessageIn
+
+router = make_router()
+
+
+@router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
+@access("read", "reads", user=True, direct=True)
+async def read_context(request: Request, session_id: SessionId, body: ContextRequest) -> Response:
+    """The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window.
+
+    It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
+    """
+    return await _read(call_of(request), session_id, body)
+
+
+@router.get("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
+@access("read", "reads", user=True)
+async def get_context(
+    request: Request,
+    session_id: SessionId,
+    input: Annotated[
+        str | None, Query(max_length=8_000, description="What to search memory for; default: the latest.")
+    ] = None,
+    token_limit: Annotated[
+        int | None, Query(ge=4, le=2**31 - 1, description="Default: that of the session.")
+    ] = None,
+) -> Response:
+    """The same, for what fits a query."""
+    return await _read(call_of(request), session_id, ContextRequest(input=input, token_limit=token_limit))
+
+
+@router.post("/v1/sessions/{session_id}/search", tags=["contexts"], response_model=Hits)
+@access("read", "reads", user=True, direct=True)
+async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
+    """Search messages, and facts if asked for, best first."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    hits = await memory.asearch(
+        body.query,
+        limit=body.limit,
+        scope=body.scope,
+        exclude_current=body.exclude_current,
+        include_window=body.include_window,
+        kinds=body.kinds,
+    )
+    return json_response({"items": [hit_form(hit) for hit in hits]})
+
+
+@router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])
+@access("write", "others", user=True)
+async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
+    """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
+
+    `Prefer: wait=5` waits for them so long.
+    """
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    summary = await memory.asummarize(wait=call.wait_seconds)
+    return SummaryOut(summary=None if summary is None else SummaryText.model_validate(summary))
+
+
+@router.post("/v1/sessions/{session_id}/summary/latest", tags=["contexts"])
+@access("read", "others", user=True)
+async def summarize_last(
+    request: Request, session_id: SessionId, body: LatestSummaryRequest
+) -> LatestSummaryOut:
+    """Have a model summarize the last messages or runs; this process calls it, and the ledger counts it."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    summary = await memory.asummarize_last(body.messages, runs=body.runs, instructions=body.instructions)
+    return LatestSummaryOut(summary=None if summary is None else LatestSummaryText.model_validate(summary))
+
+
+async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
+    memory = await call.service.records.open(
+        call.caller.session(session_id),
+        token_limit=body.token_limit,
+        insert_method=InsertMethod(body.insert_method),
+    )
+    messages = None if body.messages is None else [message.openai_form() for message in body.messages]
+    context = await memory.aget(
+        _input(body),
+        messages=messages,
+        initial_token_count=body.initial_token_count,
+        wait_for=body.wait_for,
+        timeout=None if body.wait_for is None else call.wait_seconds,
+        block_arguments=body.block_arguments,
+    )
+    return json_response(context_form(context), headers=freshness(context))
+
+
+def _input(body: ContextRequest) -> Any:
+    return body.input.openai_form() if isinstance(body.input, MessageIn) else body.input

@@ -1,0 +1,54 @@
+"""Corrections of a session's log: its end taken back, a message given other content."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.responses import Response
+
+from strandline.producers.service.forms import message_form
+from strandline.producers.service.idempotency import once
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import SeqPath, SessionId, make_router
+from strandline.schemas.wire.messages import CorrectionOut, MessageOut, ReplaceMessage, RewindRequest
+from strandline.schemas.wire.sessions import PopOut
+
+router = make_router()
+
+
+@router.delete("/v1/sessions/{session_id}/messages/last", tags=["corrections"], response_model=PopOut)
+@access("write", "writes", user=True, keeps=True)
+async def pop_message(request: Request, session_id: SessionId) -> Response:
+    """Remove the newest message and give it back; null if none is left.  Its number is not used again."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> PopOut:
+        message = await memory.apop(connection=connection)
+        return PopOut(message=None if message is None else MessageOut.model_validate(message_form(message)))
+
+    return await once(call, identity.shard_key, work)
+
+
+@router.post("/v1/sessions/{session_id}/rewind", tags=["corrections"])
+@access("write", "writes", user=True, key=True)
+async def rewind_session(request: Request, session_id: SessionId, body: RewindRequest) -> CorrectionOut:
+    """Take back every message from a number on, with what was derived from them; no copy is kept."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    correction = await memory.arewind(body.from_seq, actor=body.actor, idempotency_key=call.idempotency_key)
+    return CorrectionOut.model_validate(correction)
+
+
+@router.put("/v1/sessions/{session_id}/messages/{seq}/content", tags=["corrections"])
+@access("write", "writes", user=True, key=True)
+async def replace_content(
+    request: Request, session_id: SessionId, seq: SeqPath, body: ReplaceMessage
+) -> CorrectionOut:
+    """Give a message other content at the same place; what was derived from the old is derived again."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    correction = await memory.areplace(
+        seq, body.content, actor=body.actor, idempotency_key=call.idempotency_key
+    )
+    return CorrectionOut.model_validate(correction)

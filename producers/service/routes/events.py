@@ -1,0 +1,82 @@
+"""What happens, as it happens: streams of server-sent events."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from time import monotonic
+from typing import Any
+
+from fastapi import Request
+from fastapi.sse import format_sse_event
+from starlette.responses import StreamingResponse
+
+from strandline.producers.service.events import Listener
+from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.routes.params import SessionId, make_router
+
+router = make_router()
+
+PING_SECONDS = 15.0
+RETRY_MILLISECONDS = 1_000
+_STREAM: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Events: `flushed`, `covered`, `dead`, `generation`; the data of each is `EventOut`.",
+        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+    }
+}
+
+
+class EventStream(StreamingResponse):
+    """A stream of events, which nothing between may keep back."""
+
+    media_type = "text/event-stream"
+
+
+@router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
+@access("read", "streams", user=True)
+async def namespace_events(request: Request) -> EventStream:
+    """What happens in the namespace, or to one of its users.
+
+    `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again.
+    """
+    call = call_of(request)
+    listener = Listener(call.caller.tenant, call.caller.user_id)
+    return _stream(call, request, listener)
+
+
+@router.get(
+    "/v1/sessions/{session_id}/events", tags=["events"], response_class=EventStream, responses=_STREAM
+)
+@access("read", "streams", user=True)
+async def session_events(request: Request, session_id: SessionId) -> EventStream:
+    """What happens to one session; `Last-Event-ID` resumes."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    return _stream(call, request, Listener(identity.namespace, identity.user_id, identity.session_key))
+
+
+def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
+    last = request.headers.get("last-event-id")
+    if last is not None and (not last.isdigit() or len(last) > 17):
+        raise invalid("/header/Last-Event-ID", "It must be the id of an event that this service sent.")
+    headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
+    return EventStream(_told(call, listener, last), headers=headers)
+
+
+async def _told(call: Call, listener: Listener, last: str | None) -> AsyncIterator[bytes]:
+    """The events as text; a comment now and then shows that the stream lives."""
+    yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
+    said_at = monotonic()
+    async for told in call.service.events.listen(listener, last):
+        if call.service.state.is_stopping:
+            return
+        if told is not None:
+            event_id, event = told
+            data = event.model_dump_json(exclude_none=True)
+            yield format_sse_event(data_str=data, event=event.kind, id=event_id)
+            said_at = monotonic()
+        elif monotonic() - said_at >= PING_SECONDS:
+            yield format_sse_event(data_str=None, comment="ping")
+            said_at = monotonic()

@@ -1,0 +1,56 @@
+"""Why something was remembered, or not."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Annotated
+
+from fastapi import Query, Request
+
+from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
+from strandline.pipelines.inspect.explanation import (
+    FactExplanation,
+    MessageExplanation,
+    RemovedFactExplanation,
+)
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import FactId, MessageId, make_router
+
+router = make_router()
+
+
+@router.get("/v1/explain/messages/{message_id}", tags=["explain"])
+@access("read", "others", user=True)
+async def explain_message(
+    request: Request,
+    message_id: MessageId,
+    session_id: Annotated[
+        str | None, Query(min_length=1, max_length=512, description="Its session, if several use the id.")
+    ] = None,
+) -> MessageExplanation:
+    """Follow a message to the memory derived from it: where it is, and what each stage made of it."""
+    call = call_of(request)
+    return await asyncio.to_thread(
+        lambda: explain_message_alone(
+            call.service.resources.database(),
+            message_id,
+            namespace=call.caller.tenant,
+            session_id=session_id,
+            user_id=call.caller.user_id,
+        )
+    )
+
+
+@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"])
+@access("read", "others", user=True)
+async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
+    """Follow a fact back to its messages; of one that people took away only what they did."""
+    call = call_of(request)
+    return await asyncio.to_thread(
+        lambda: explain_fact_alone(
+            call.service.resources.database(),
+            str(fact_id),
+            namespace=call.caller.tenant,
+            user_id=call.caller.user_id,
+        )
+    )

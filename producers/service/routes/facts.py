@@ -1,0 +1,279 @@
+"""The facts of a user: listed, searched, corrected."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from uuid import UUID
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from strandline.producers.facts.listing import Fact
+from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.forms import etag_of, fact_form, json_response
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import (
+    Cursor,
+    FactId,
+    PageSize,
+    SourceId,
+    UserId,
+    make_router,
+)
+from strandline.producers.writing.sources import FactChanges, named_source
+from strandline.schemas.wire.facts import (
+    ChosenFactsOut,
+    Cleared,
+    FactChangesOut,
+    FactChoice,
+    FactFeedback,
+    FactHistoryOut,
+    FactIn,
+    FactInstruction,
+    FactOut,
+    FactPatch,
+    FactSearch,
+    FactsFrom,
+    FactsOut,
+    FoundFacts,
+    MergedOut,
+    OptimizationOut,
+    OptimizeIn,
+    SortOrder,
+)
+
+router = make_router()
+
+_LIST = "facts"
+TopicFilter = Annotated[list[str] | None, Query(max_length=20, description="Facts with one of these topics.")]
+NameFilter = Annotated[str | None, Query(max_length=512)]
+
+
+@router.get("/v1/users/{user}/facts", tags=["facts"], response_model=FactsOut)
+@access("read", "reads")
+async def list_facts(
+    request: Request,
+    user: UserId,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+    sort: SortOrder = "newest",
+    contains: Annotated[
+        str | None, Query(max_length=1_000, description="Facts with this in their text.")
+    ] = None,
+    topic: TopicFilter = None,
+    agent_id: NameFilter = None,
+    team_id: NameFilter = None,
+    with_invalidated: Annotated[bool, Query(description="Also facts that ended.")] = False,
+) -> Response:
+    """A page of the live facts, and how many there are."""
+    offset = read_number_cursor(_LIST, cursor)
+    page = await _facts(request, user).alist(
+        limit=limit,
+        offset=offset,
+        sort=sort,
+        contains=contains,
+        topics=topic,
+        agent_id=agent_id,
+        team_id=team_id,
+        with_invalidated=with_invalidated,
+    )
+    through = offset + len(page)
+    following = cursor_of(_LIST, through) if page and through < page.total else None
+    return json_response({"items": [*map(fact_form, page)], "next_cursor": following, "total": page.total})
+
+
+@router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
+@access("facts", "writes")
+async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
+    """Add a fact by hand; a live fact in the same words is given instead."""
+    fact = await _facts(request, user).aadd(
+        body.text,
+        topics=body.topics,
+        about_date=body.about_date,
+        input=body.input,
+        agent_id=body.agent_id,
+        team_id=body.team_id,
+        actor=body.actor,
+    )
+    return _fact_response(fact, status=201)
+
+
+@router.delete("/v1/users/{user}/facts", tags=["facts"])
+@access("facts", "writes")
+async def clear_facts(request: Request, user: UserId) -> Cleared:
+    """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
+    return Cleared(facts=await _facts(request, user).aclear())
+
+
+@router.get("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
+@access("read", "reads")
+async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
+    """One fact, even if it ended; its ETag names it as it is."""
+    return _fact_response(await _facts(request, user).aget(fact_id))
+
+
+@router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
+@access("facts", "writes", matches=True)
+async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
+    """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
+    fact = await _facts(request, user).areplace(
+        fact_id,
+        body.text,
+        topics=body.topics,
+        about_date=body.about_date,
+        actor=body.actor,
+        if_version=_if_match(request),
+    )
+    return _fact_response(fact)
+
+
+@router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
+@access("facts", "writes", matches=True)
+async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
+    """Delete a fact and its history for good; it does not come back from earlier messages."""
+    facts = _facts(request, user)
+    if not await facts.adelete(fact_id, if_version=_if_match(request)):
+        raise ProblemError(NOT_FOUND)
+    return Response(status_code=204)
+
+
+@router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
+@access("facts", "writes", matches=True)
+async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
+    """Record people's opinion of a fact; null removes it."""
+    fact = await _facts(request, user).afeedback(
+        fact_id, body.feedback, actor=body.actor, if_version=_if_match(request)
+    )
+    return _fact_response(fact)
+
+
+@router.get("/v1/users/{user}/facts/{fact_id:uuid}/history", tags=["facts"], response_model=FactHistoryOut)
+@access("read", "reads")
+async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Response:
+    """A fact with its revisions, each with the messages, flush and model, or the person, that made it."""
+    fact = await _facts(request, user).aget(fact_id)
+    if fact is None:
+        raise ProblemError(NOT_FOUND)
+    return json_response({"fact": fact_form(fact), "revisions": fact.revisions}, headers=etag_of(fact))
+
+
+@router.post("/v1/users/{user}/facts/search", tags=["facts"], response_model=FoundFacts)
+@access("read", "reads")
+async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
+    """The live facts that match best, best first."""
+    found = await _facts(request, user).asearch(
+        body.query, limit=body.limit, topics=body.topics, agent_id=body.agent_id, team_id=body.team_id
+    )
+    items = [{"fact": fact_form(one.fact), "score": one.score, "similarity": one.similarity} for one in found]
+    return json_response({"items": items})
+
+
+@router.post("/v1/users/{user}/facts/choose", tags=["facts"], response_model=ChosenFactsOut)
+@access("read", "others")
+async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Response:
+    """Let a model choose the facts that help with a question; the ledger counts its call."""
+    chosen = await _facts(request, user).achoose(
+        body.question, limit=body.limit, among=body.among, topics=body.topics
+    )
+    return json_response(
+        {
+            "items": [*map(fact_form, chosen)],
+            "considered": chosen.considered,
+            "model": chosen.model,
+            "input_tokens": chosen.input_tokens,
+            "output_tokens": chosen.output_tokens,
+        }
+    )
+
+
+@router.post("/v1/users/{user}/facts/from-messages", tags=["facts"], response_model=FactChangesOut)
+@access("facts", "others", key=True)
+async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
+    """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
+    call = call_of(request)
+    changes = await _facts(request, user).acreate_from(
+        [message.openai_form() for message in body.messages],
+        key=body.key or call.idempotency_key,
+        wait=call.wait_seconds,
+    )
+    return _changes_response(changes)
+
+
+@router.post("/v1/users/{user}/facts/instruct", tags=["facts"], response_model=FactChangesOut)
+@access("facts", "others", key=True)
+async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
+    """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
+    call = call_of(request)
+    changes = await _facts(request, user).ainstruct(
+        body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
+    )
+    return _changes_response(changes)
+
+
+@router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
+@access("facts", "others")
+async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
+    """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
+
+    What people worded or judged stays as it is. A fact that was changed meanwhile is a conflict.
+    """
+    facts = _facts(request, user)
+    proposal = await facts.aoptimize()
+    if body.apply:
+        await facts.aapply_optimization(proposal)
+    return OptimizationOut(
+        merged=[MergedOut.model_validate(one) for one in proposal.merged],
+        facts_before=proposal.facts_before,
+        facts_after=proposal.facts_after,
+        tokens_before=proposal.tokens_before,
+        tokens_after=proposal.tokens_after,
+        model=proposal.model,
+        applied=body.apply,
+    )
+
+
+@router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
+@access("facts", "writes")
+async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
+    """Delete the messages of a source, and the facts that only it supports."""
+    call = call_of(request)
+    await call.service.records.find(named_source(call.caller.owner(user), source))
+    await _facts(request, user).aforget_source(source)
+    return Response(status_code=204)
+
+
+def _facts(request: Request, user: str) -> OwnerFacts:
+    call = call_of(request)
+    return OwnerFacts(call.service.resources, call.caller.owner(user))
+
+
+def _if_match(request: Request) -> str | None:
+    """The version that If-Match names; None: any."""
+    value = request.headers.get("if-match")
+    if value is None or value.strip() == "*":
+        return None
+    tag = value.strip()
+    if len(tag) < 2 or tag[0] != '"' or tag[-1] != '"':
+        raise invalid("/header/If-Match", "It must be one strong ETag, as the service gave it.")
+    return tag[1:-1]
+
+
+def _fact_response(fact: Fact | None, *, status: int = 200) -> Response:
+    if fact is None:
+        raise ProblemError(NOT_FOUND)
+    return json_response(fact_form(fact), status, etag_of(fact))
+
+
+def _changes_response(changes: FactChanges) -> Response:
+    deleted: list[UUID] = [*changes.deleted]
+    return json_response(
+        {
+            "source_id": changes.source_id,
+            "is_complete": changes.is_complete,
+            "added": [*map(fact_form, changes.added)],
+            "updated": [*map(fact_form, changes.updated)],
+            "deleted": deleted,
+        }
+    )

@@ -1,0 +1,86 @@
+"""Keys: who a request is, and the keys of a namespace."""
+
+from __future__ import annotations
+
+from fastapi import Request
+
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
+from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import Cursor, KeyId, PageSize, make_router
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.keys import SCOPES, Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
+
+router = make_router()
+
+_LIST = "keys"
+
+
+@router.get("/v1/whoami", tags=["keys"])
+@access(None, "reads", user=True)
+async def whoami(request: Request) -> Identity:
+    """Whose the key is, and what it may do."""
+    call = call_of(request)
+    caller = call.caller
+    return Identity(
+        key_id=caller.key_id,
+        namespace=caller.namespace,
+        user_id=caller.user_id,
+        scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        label=call.row.label,
+        expires_at=call.row.expires_at,
+    )
+
+
+@router.post("/v1/admin/keys", status_code=201, tags=["keys"])
+@access("operate", "others")
+async def post_key(request: Request, body: KeyRequest) -> NewKey:
+    """Make a key of this namespace; its text is shown this once.
+
+    The key of an operator of the whole installation names the namespace, or makes another such key.
+    """
+    call = call_of(request)
+    namespace = call.caller.managed_namespace
+    if namespace is not None and body.namespace not in (None, namespace):
+        raise ProblemError(FORBIDDEN)
+    spec = KeySpec.check(
+        body.namespace if namespace is None else namespace,
+        body.scopes,
+        user_id=body.user_id,
+        label=body.label,
+        expires_in_seconds=body.expires_in_seconds,
+    )
+    return await call.service.runner.arun(create_key(spec))
+
+
+@router.get("/v1/admin/keys", tags=["keys"])
+@access("operate", "others")
+async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
+    """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
+    call = call_of(request)
+    after = read_text_cursor(_LIST, cursor)
+    keys = await call.service.runner.arun(
+        list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
+    )
+    page = keys[:limit]
+    following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
+    return Page[KeyInfo](items=page, next_cursor=following)
+
+
+@router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
+@access("operate", "others")
+async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation) -> NewKey:
+    """Make a key that opens the same; the old one goes on for a while."""
+    call = call_of(request)
+    return await call.service.runner.arun(
+        rotate_key(key_id, namespace=call.caller.managed_namespace, overlap_seconds=body.overlap_seconds)
+    )
+
+
+@router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
+@access("operate", "others")
+async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
+    """End a key now; every process refuses it within five seconds."""
+    call = call_of(request)
+    return await call.service.runner.arun(revoke_key(key_id, namespace=call.caller.managed_namespace))

@@ -1,0 +1,171 @@
+"""Putting messages, and the log as it is."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Query, Request
+from starlette.responses import Response
+
+from strandline.producers.blocks.base import BaseMemoryBlock
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.runs.run import SessionRun
+from strandline.producers.service.forms import json_response, message_forms
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.idempotency import message_id
+from strandline.producers.service.records import SessionRecords
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import Cursor, PageSize, RunId, SessionId, make_router
+from strandline.producers.sessions import history_page
+from strandline.producers.tokens import DEFAULT_ENCODING
+from strandline.schemas.values.policy import Policy, make_policy
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.messages import (
+    CorrectionOut,
+    HistoryRequest,
+    MessageOut,
+    MessagePlace,
+    MessagesPut,
+    PolicyIn,
+    PutMessages,
+    RunHistoryQuery,
+    RunOut,
+    RunRequest,
+)
+
+router = make_router()
+
+_LOG = "messages"
+
+
+@router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
+@access("write", "writes", user=True, key=True, direct=True)
+async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
+    """Append messages to a session; it begins with its first put.
+
+    The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
+    messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
+    """
+    call = call_of(request)
+    records = call.service.records
+    identity = call.caller.session(session_id)
+    memory = records.begin(identity, *_policy(records, body.policy))
+    messages = [message.openai_form() for message in body.messages]
+    for index, message in enumerate(messages):
+        if message.get("id") is None:
+            message["id"] = message_id(call, index)
+    seqs = await memory.aput_messages(messages)
+    places = zip(messages, seqs, strict=True)
+    return MessagesPut(messages=[MessagePlace(id=message["id"], seq=seq) for message, seq in places])
+
+
+@router.get("/v1/sessions/{session_id}/messages", tags=["messages"], response_model=Page[MessageOut])
+@access("read", "reads", user=True)
+async def list_messages(
+    request: Request, session_id: SessionId, limit: PageSize = 100, cursor: Cursor = None
+) -> Response:
+    """The whole log in order, flushed messages included, page by page."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    after = read_number_cursor(_LOG, cursor)
+    messages = await call.service.runner.arun(history_page(identity, after, limit + 1))
+    page = messages[:limit]
+    more = len(messages) > limit
+    following = cursor_of(_LOG, page[-1].seq or 0) if more else None
+    return json_response({"items": message_forms(page), "next_cursor": following})
+
+
+@router.post("/v1/sessions/{session_id}/history", tags=["messages"], response_model=Page[MessageOut])
+@access("read", "reads", user=True)
+async def history(request: Request, session_id: SessionId, body: HistoryRequest) -> Response:
+    """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    messages = await memory.ahistory(
+        body.limit, body.offset, body.roles, body.metadata, body.since, body.until
+    )
+    return json_response({"items": message_forms(messages), "next_cursor": None})
+
+
+@router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
+@access("read", "reads", user=True)
+async def context_window(
+    request: Request,
+    session_id: SessionId,
+    max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="What they may take together.")] = 4_000,
+) -> Response:
+    """The newest messages that fit, in order, without derived memory; calls and results are together."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    messages = await memory.acontext_window(max_tokens)
+    return json_response({"items": message_forms(messages), "next_cursor": None})
+
+
+@router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
+@access("write", "writes", user=True)
+async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: RunRequest) -> RunOut:
+    """Put the messages of an agent's run; the same id again replaces the run."""
+    call = call_of(request)
+    memory = call.service.records.begin(call.caller.session(session_id))
+    run = await memory.aadd_run(
+        run_id,
+        [message.openai_form() for message in body.messages],
+        status=body.status,
+        agent_id=body.agent_id,
+        team_id=body.team_id,
+    )
+    return _run_out(run)
+
+
+@router.post("/v1/sessions/{session_id}/run-history", tags=["runs"], response_model=Page[MessageOut])
+@access("read", "reads", user=True)
+async def run_history(request: Request, session_id: SessionId, body: RunHistoryQuery) -> Response:
+    """The messages of the last runs, in the order of the runs."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    messages = await memory.arun_history(
+        body.last_n,
+        skip_roles=body.skip_roles,
+        skip_statuses=body.skip_statuses,
+        agent_id=body.agent_id,
+        team_id=body.team_id,
+    )
+    return json_response({"items": message_forms(messages), "next_cursor": None})
+
+
+def _policy(
+    records: SessionRecords, wanted: PolicyIn | None
+) -> tuple[Policy | None, tuple[BaseMemoryBlock, ...] | None]:
+    """The policy and blocks of a put that may begin a session; None: the default ones."""
+    if wanted is None:
+        return None, None
+    blocks = records.declare(wanted.blocks)
+    if wanted.max_facts is not None:
+        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), wanted.max_facts))
+    policy = make_policy(
+        token_limit=wanted.token_limit,
+        chat_history_token_ratio=wanted.chat_history_token_ratio,
+        token_flush_size=wanted.token_flush_size,
+        idle_seconds=wanted.idle_seconds,
+        tokenizer=DEFAULT_ENCODING,
+        pipelines=pipelines_of(blocks),
+        max_facts=max_facts_of(blocks),
+        shared_scope=wanted.shared_scope,
+        max_window_messages=wanted.max_window_messages,
+        max_window_bytes=wanted.max_window_bytes,
+        message_flush_size=wanted.message_flush_size,
+        deliver=wanted.deliver,
+    )
+    return policy, blocks
+
+
+def _run_out(run: SessionRun) -> RunOut:
+    return RunOut(
+        run_id=run.run_id,
+        status=run.status,
+        seqs=list(run.seqs),
+        agent_id=run.agent_id,
+        team_id=run.team_id,
+        corrections=[CorrectionOut.model_validate(one) for one in run.corrections],
+    )

@@ -1,0 +1,48 @@
+"""Parameters that several routes share."""
+
+from __future__ import annotations
+
+from typing import Annotated
+from urllib.parse import unquote
+from uuid import UUID
+
+from fastapi import APIRouter, Path, Query
+from pydantic import AfterValidator
+
+from strandline.producers.service.route import ServiceRoute
+from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.base import MAX_PAGE
+
+
+def make_router() -> APIRouter:
+    """A router of the service."""
+    return APIRouter(route_class=ServiceRoute)
+
+
+def _decoded(value: str) -> str:
+    """A name as it was before it became a part of a path; a slash in it comes as ``%2F``."""
+    return check_name("path", unquote(value, errors="strict"))
+
+
+decoded = AfterValidator(_decoded)
+
+
+SessionId = Annotated[
+    str,
+    Path(
+        description="The session; a slash in its id is sent as %2F.", max_length=2_000, examples=["chat-17"]
+    ),
+    decoded,
+]
+UserId = Annotated[str, Path(description="The user.", max_length=2_000, examples=["ana"]), decoded]
+RunId = Annotated[str, Path(description="The run.", max_length=2_000), decoded]
+SourceId = Annotated[str, Path(description="The source.", max_length=2_000), decoded]
+ScopeName = Annotated[str, Path(description="The name of the scope.", max_length=2_000), decoded]
+MessageId = Annotated[str, Path(description="The id of the message.", max_length=2_000), decoded]
+SeqPath = Annotated[int, Path(ge=1, le=2**53 - 1, description="The number of the message in its session.")]
+FactId = Annotated[UUID, Path(description="The id of the fact.")]
+KeyId = Annotated[str, Path(description="The id of the key.", max_length=100)]
+Cursor = Annotated[
+    str | None, Query(max_length=4_096, description="`next_cursor` of the page before; default: the first.")
+]
+PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

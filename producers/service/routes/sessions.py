@@ -1,0 +1,207 @@
+"""Sessions: lists, the state of one, its policy, flushes, resets, forks."""
+
+from __future__ import annotations
+
+import asyncio
+from functools import partial
+
+from fastapi import Request
+from starlette.responses import Response
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.inspect.sessions import list_sessions, show_session
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.idempotency import once
+from strandline.producers.service.records import SessionRecords
+from strandline.producers.service.route import access, call_of
+from strandline.producers.service.routes.params import Cursor, PageSize, ScopeName, SessionId, make_router
+from strandline.producers.writing.set_policy import set_policy
+from strandline.schemas.errors import NotFoundError
+from strandline.schemas.values.identity import scope_session_id
+from strandline.schemas.values.policy import PolicyChange, Unchanged
+from strandline.schemas.values.retention import Retention
+from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.messages import Events
+from strandline.schemas.wire.sessions import (
+    FlushRequest,
+    ForkOut,
+    ForkRequest,
+    PolicyChangeIn,
+    PolicyOut,
+    ResetDone,
+    ResetRequest,
+    RetentionIn,
+    RetentionOut,
+    RetentionSet,
+    ScopeOut,
+    SessionOut,
+    SessionPictureOut,
+)
+
+router = make_router()
+
+
+@router.get("/v1/sessions", tags=["sessions"])
+@access("read", "reads", user=True)
+async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
+    """The sessions by name: of the user, or of the whole namespace if the request names none."""
+    call = call_of(request)
+    try:
+        page = await asyncio.to_thread(
+            lambda: list_sessions(
+                call.service.resources.database(),
+                namespace=call.caller.tenant,
+                user_id=call.caller.user_id,
+                limit=limit,
+                after=cursor,
+            )
+        )
+    except NotFoundError:  # nothing was put yet
+        return Page[SessionOut](items=[])
+    items = [SessionOut.model_validate(state) for state in page.sessions]
+    return Page[SessionOut](items=items, next_cursor=page.after)
+
+
+@router.get("/v1/sessions/{session_id}", tags=["sessions"])
+@access("read", "reads", user=True)
+async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
+    """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections."""
+    call = call_of(request)
+    picture = await asyncio.to_thread(
+        lambda: show_session(
+            call.service.resources.database(),
+            session_id,
+            namespace=call.caller.tenant,
+            user_id=call.caller.user_id,
+        )
+    )
+    return SessionPictureOut.model_validate(picture)
+
+
+@router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
+@access("write", "writes", user=True, keeps=True)
+async def delete_session(request: Request, session_id: SessionId) -> Response:
+    """Delete the messages of a session and what was derived from them; its name stays with its owner.
+
+    Facts that people added or worded by hand stay.
+    """
+    return await _reset(request, session_id, derived=True)
+
+
+@router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
+@access("write", "writes", user=True, keeps=True)
+async def reset_session(request: Request, session_id: SessionId, body: ResetRequest) -> Response:
+    """Begin the history over; with `derived`, also forget what was derived from it."""
+    return await _reset(request, session_id, derived=body.derived)
+
+
+@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=Events)
+@access("write", "writes", user=True, keeps=True)
+async def flush_session(request: Request, session_id: SessionId, body: FlushRequest) -> Response:
+    """Deliver to the pipelines now: all but the last turn, or with `all` everything.
+
+    With `keep` all is delivered and stays in the window.
+    """
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> Events:
+        if body.keep:
+            events = await memory.adeliver(connection=connection)
+        else:
+            events = await memory.aflush(all=body.all, connection=connection)
+        return Events(events=[str(event) for event in events])
+
+    return await once(call, identity.shard_key, work)
+
+
+@router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
+@access("write", "writes", user=True, keeps=True)
+async def fork_session(request: Request, session_id: SessionId, body: ForkRequest) -> Response:
+    """Begin another session of the same user as a copy of this one; nothing is extracted again."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> ForkOut:
+        made = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
+        return ForkOut.model_validate(made)
+
+    return await once(call, identity.shard_key, work, status=201)
+
+
+@router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
+@access("write", "writes", user=True)
+async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
+    """Change limits or pipelines of a session, from its next put and flush on; the change is recorded."""
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    change = _policy_change(call.service.records, body)
+    changing = partial(set_policy, identity, change, in_callers_transaction=False)
+    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    done = await call.service.runner.arun(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
+    if done.flushed is not None:
+        call.service.resources.ring(done.flushed.lanes)
+    call.service.records.forget(identity)
+    return PolicyOut.model_validate(done.policy)
+
+
+@router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@access("read", "reads", user=True)
+async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
+    """How long the session is kept; what it leaves open, as the namespace has it."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    return RetentionOut.model_validate(await memory.aget_retention())
+
+
+@router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
+@access("write", "writes", user=True)
+async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
+    """Set how long the session is kept, from now on: no read shows what is past its time."""
+    call = call_of(request)
+    memory = await call.service.records.open(call.caller.session(session_id))
+    retention = Retention(**body.model_dump(exclude={"actor"}))
+    return RetentionSet(number=await memory.aset_retention(retention, actor=body.actor))
+
+
+@router.get("/v1/sessions/{session_id}/scopes/{scope}", tags=["sessions"])
+@access("read", "reads", user=True)
+async def name_scope(request: Request, session_id: SessionId, scope: ScopeName) -> ScopeOut:
+    """The id of the session that is a scope of this one, with a log of its own; nothing is stored."""
+    identity = call_of(request).caller.session(scope_session_id(session_id, scope))
+    return ScopeOut(session_id=identity.session_id)
+
+
+async def _reset(request: Request, session_id: str, *, derived: bool) -> Response:
+    call = call_of(request)
+    identity = call.caller.session(session_id)
+    memory = await call.service.records.open(identity)
+
+    async def work(connection: object | None) -> ResetDone:
+        await memory.areset(derived=derived, connection=connection)
+        return ResetDone(session_id=identity.session_id, derived=derived)
+
+    return await once(call, identity.shard_key, work)
+
+
+def _policy_change(records: SessionRecords, body: PolicyChangeIn) -> PolicyChange:
+    blocks = None if body.blocks is None else records.declare(body.blocks)
+    if blocks is not None and body.max_facts is not None:
+        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), body.max_facts))
+    keeps_idle = "idle_seconds" not in body.model_fields_set
+    return PolicyChange(
+        token_limit=body.token_limit,
+        chat_history_token_ratio=body.chat_history_token_ratio,
+        token_flush_size=body.token_flush_size,
+        idle_seconds=Unchanged.UNCHANGED if keeps_idle else body.idle_seconds,
+        pipelines=None if blocks is None else pipelines_of(blocks),
+        max_facts=None if blocks is None else max_facts_of(blocks),
+        max_window_messages=body.max_window_messages,
+        max_window_bytes=body.max_window_bytes,
+        message_flush_size=body.message_flush_size,
+        deliver=body.deliver,
+    )

@@ -1,0 +1,76 @@
+"""What a process of the service shares between its requests: resources, keys, permits, policies."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.service.events import EventHub
+from strandline.producers.service.gate.authentication import KeyRing
+from strandline.producers.service.gate.limits import Admission, ClassLimits
+from strandline.producers.service.operations import Operations
+from strandline.producers.service.operators import Operators
+from strandline.producers.service.records import SessionRecords
+from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
+from strandline.schemas.settings import Settings
+
+Queue = Literal["reads", "writes", "others", "streams"]
+
+
+class Service:
+    """Shared by all requests of one process and its event loop.
+
+    Args:
+        resources: pools, caches and the doorbell, as memories share them.
+        operators: what operators may do, which lies above this room.
+    """
+
+    def __init__(self, resources: Resources, operators: Operators) -> None:
+        self.resources = resources
+        self.operators = operators
+        self.operations = Operations(operators)
+        self.events = EventHub(resources)
+        self.runner = OperationRunner(resources)
+        self.keys = KeyRing(self._look_up)
+        self.records = SessionRecords(resources)
+        self.state = ServiceState()
+        self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
+
+    @property
+    def settings(self) -> Settings:
+        return self.resources.settings
+
+    def admission(self, queue: Queue) -> Admission:
+        """The permits of a class of routes."""
+        return self._admissions[queue]
+
+    async def _look_up(self, query: FindServiceKey) -> list[FindServiceKeyRow]:
+        database = await self.resources.async_database()
+        return await database.fetch(query)
+
+
+@dataclass(slots=True)
+class ServiceState:
+    """How a process stands: ``is_stopping`` from the signal on."""
+
+    is_stopping: bool = False
+
+
+def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
+    at_once: dict[Queue, int] = {
+        "reads": settings.service_reads_at_once,
+        "writes": settings.service_writes_at_once,
+        "others": settings.service_others_at_once,
+        "streams": settings.service_streams_at_once,
+    }
+    waiting = settings.service_queue_length
+    return {
+        queue: ClassLimits(
+            at_once=number,
+            waiting=0 if queue == "streams" else waiting,
+            waiting_per_key=0 if queue == "streams" else max(1, waiting // 2),
+            wait_seconds=settings.service_queue_seconds,
+        )
+        for queue, number in at_once.items()
+    }

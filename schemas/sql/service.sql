@@ -1,0 +1,159 @@
+-- The HTTP service: its keys, and responses kept for requests that come again.
+
+-- name: find_service_key
+-- A key by its id, whatever its state.  The clock is Postgres's, so that all processes agree when a key ends.
+-- params: key_id text
+-- row: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+--     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, seconds_left float8?
+-- repeatable
+SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at,
+    k.expires_at, k.revoked_at,
+    extract(epoch FROM least(k.expires_at, k.revoked_at) - statement_timestamp())::float8 AS seconds_left
+FROM strandline.service_key k WHERE k.key_id = %(key_id)s
+
+-- name: lock_service_key
+-- The same, locked, to rotate it.
+-- params: key_id text
+-- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+--     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+    k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
+FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
+
+-- name: add_service_key
+-- Store a new key.
+-- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], label text, rotated_from
+--     text?, expires_in_seconds float8?
+-- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+--     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, label, rotated_from,
+    created_at, expires_at)
+VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(label)s, %(rotated_from)s,
+    statement_timestamp(), statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
+RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+    k.revoked_at, false AS is_over
+
+-- name: list_service_keys
+-- The next keys by their ids: of a namespace, or of all.
+-- params: namespace text?, after text, limit bigint
+-- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+--     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+-- repeatable
+SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+    k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
+FROM strandline.service_key k
+WHERE (%(namespace)s::text IS NULL OR k.namespace = %(namespace)s) AND k.key_id > %(after)s
+ORDER BY k.key_id LIMIT %(limit)s
+
+-- name: end_service_key
+-- Let a key end in so many seconds, unless it ends before.
+-- params: key_id text, in_seconds float8
+-- row: key_id text, expires_at timestamptz
+UPDATE strandline.service_key SET expires_at = least(expires_at,
+    statement_timestamp() + %(in_seconds)s::float8 * interval '1 second')
+WHERE key_id = %(key_id)s
+RETURNING key_id, expires_at
+
+-- name: revoke_service_key
+-- End a key now; one that is revoked keeps its time.
+-- params: key_id text, namespace text?
+-- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+--     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
+-- repeatable
+UPDATE strandline.service_key SET revoked_at = coalesce(revoked_at, statement_timestamp())
+WHERE key_id = %(key_id)s AND (%(namespace)s::text IS NULL OR namespace = %(namespace)s)
+RETURNING key_id, namespace, user_id, scopes, label, rotated_from, created_at, expires_at, revoked_at,
+    true AS is_over
+
+-- name: has_service_key
+-- Whether any key opens the service now.
+-- row: has_key boolean
+-- repeatable
+SELECT EXISTS (SELECT FROM strandline.service_key k
+    WHERE least(k.expires_at, k.revoked_at) IS NULL OR least(k.expires_at, k.revoked_at) > statement_timestamp()
+) AS has_key
+
+-- name: begin_kept_response
+-- Take a request's place, so that another with the same key waits for this transaction; no row: it was taken.
+-- params: shard_key uuid, request_key uuid, request_digest bytea
+-- row: request_key uuid
+INSERT INTO strandline.kept_response AS r (shard_key, request_key, request_digest, status, created_at)
+VALUES (%(shard_key)s, %(request_key)s, %(request_digest)s, 0, statement_timestamp())
+ON CONFLICT (shard_key, request_key) DO UPDATE SET request_digest = excluded.request_digest,
+    created_at = excluded.created_at
+WHERE r.created_at < excluded.created_at - interval '1 day'
+RETURNING request_key
+
+-- name: keep_response
+-- Keep the response of a request in the transaction of its effect.
+-- params: shard_key uuid, request_key uuid, status smallint, body json?
+UPDATE strandline.kept_response SET status = %(status)s, body = %(body)s
+WHERE shard_key = %(shard_key)s AND request_key = %(request_key)s
+
+-- name: find_kept_response
+-- The response that was given to a request.
+-- params: shard_key uuid, request_key uuid
+-- row: request_digest bytea, status smallint, body text?
+-- repeatable
+SELECT r.request_digest, r.status, r.body::text FROM strandline.kept_response r
+WHERE r.shard_key = %(shard_key)s AND r.request_key = %(request_key)s
+
+-- name: forget_kept_responses
+-- Delete a page of responses that were kept for a day.
+-- params: limit bigint
+-- row: shard_key uuid
+WITH page AS MATERIALIZED (
+    SELECT r.shard_key, r.request_key FROM strandline.kept_response r
+    WHERE r.created_at < statement_timestamp() - interval '1 day'
+    ORDER BY r.created_at LIMIT %(limit)s FOR UPDATE SKIP LOCKED
+)
+DELETE FROM strandline.kept_response r USING page p
+WHERE r.shard_key = p.shard_key AND r.request_key = p.request_key
+RETURNING r.shard_key
+
+-- name: recent_flushes
+-- Flush events of namespaces since a time, oldest first, for those who listen; only of one session, if it is named.
+-- params: namespaces text[], session_key uuid?, since timestamptz, limit bigint
+-- row: shard_key uuid, session_key uuid, namespace text, session_id text, user_id text?, event_id uuid, from_seq bigint,
+--     through_seq bigint, cause text, created_at timestamptz
+-- repeatable
+SELECT e.shard_key, e.session_key, s.namespace, s.session_id, s.user_id, e.event_id, e.from_seq, e.through_seq,
+    e.cause, e.created_at
+FROM strandline.flush_event e
+JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
+WHERE e.created_at > %(since)s AND s.namespace = ANY (%(namespaces)s::text[])
+    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+    AND e.cause NOT IN ('source', 'instruction')
+ORDER BY e.created_at LIMIT %(limit)s
+
+-- name: flush_outcomes
+-- How each pipeline of their sessions stands with flush events: due, dead, or covered.
+-- params: shard_keys uuid[], session_keys uuid[], from_seqs bigint[]
+-- row: session_key uuid, from_seq bigint, pipeline text, outcome text
+-- repeatable
+SELECT w.session_key, w.from_seq, g.pipeline, CASE
+        WHEN EXISTS (SELECT FROM strandline.due d
+            WHERE d.shard_key = w.shard_key AND d.session_key = w.session_key
+                AND d.generation_id = g.generation_id AND d.from_seq = w.from_seq) THEN 'due'
+        WHEN EXISTS (SELECT FROM strandline.dead_letter l
+            WHERE l.shard_key = w.shard_key AND l.session_key = w.session_key
+                AND l.generation_id = g.generation_id AND l.from_seq = w.from_seq
+                AND l.dropped_at IS NULL) THEN 'dead'
+        ELSE 'covered' END AS outcome
+FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[])
+    AS w (shard_key, session_key, from_seq)
+JOIN strandline.session s ON s.shard_key = w.shard_key AND s.session_key = w.session_key
+CROSS JOIN LATERAL @serving(w.shard_key, s.pipelines) AS g
+
+-- name: now
+-- The clock of the database.
+-- row: at timestamptz
+-- repeatable
+SELECT statement_timestamp() AS at
+
+-- name: generation_states
+-- The state of each generation that is not retired.
+-- row: generation_id integer, pipeline text, state text
+-- repeatable
+SELECT g.generation_id, g.pipeline, g.state FROM strandline.generation g WHERE g.state <> 'retired'
+ORDER BY g.generation_id

@@ -1,0 +1,55 @@
+"""The tables of the HTTP service: its keys, and responses kept for requests that come again."""
+
+from __future__ import annotations
+
+from sqlalchemy import (
+    ARRAY,
+    JSON,
+    CheckConstraint,
+    Column,
+    Index,
+    LargeBinary,
+    SmallInteger,
+    Table,
+    Text,
+    text,
+)
+
+from strandline.schemas.tables.base import key, metadata, moment, personal
+
+service_key = Table(
+    "service_key",
+    metadata,
+    Column("key_id", Text(collation="C"), primary_key=True),
+    Column("secret_digest", LargeBinary, nullable=False),
+    # NULL: an operator's key of the whole installation, which opens no memory.
+    Column("namespace", Text(collation="C")),
+    personal("user_id", Text),
+    Column("scopes", ARRAY(Text), nullable=False),
+    Column("label", Text, nullable=False, server_default=text("''")),
+    Column("rotated_from", Text(collation="C")),
+    moment("created_at", default=True),
+    moment("expires_at", nullable=True),
+    moment("revoked_at", nullable=True),
+    Index("service_key_by_namespace", "namespace", "key_id"),
+    CheckConstraint("length(secret_digest) = 32", name="digest"),
+    CheckConstraint(
+        "cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']",
+        name="scopes",
+    ),
+    CheckConstraint("namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate'])", name="bound"),
+    comment="Keys of the HTTP service: what each opens, and the digest of its secret; rarely written",
+)
+
+kept_response = Table(
+    "kept_response",
+    metadata,
+    key("shard_key"),
+    key("request_key"),
+    Column("request_digest", LargeBinary, nullable=False),
+    Column("status", SmallInteger, nullable=False),
+    personal("body", JSON),
+    moment("created_at", default=True),
+    Index("kept_response_by_age", "created_at"),
+    comment="Responses to requests with an Idempotency-Key, for a day; what an owner said may be in them",
+)

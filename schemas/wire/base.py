@@ -1,0 +1,69 @@
+"""The bases of all that goes over HTTP: requests are strict, pages have one form, and so have problems."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any, Generic, TypeVar
+
+from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+
+Item = TypeVar("Item")
+
+MAX_PAGE = 1_000
+MAX_SEQ = 2**53 - 1  # what JSON's readers in other languages hold exactly
+
+Name = Annotated[str, Field(min_length=1, max_length=512)]
+Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
+Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+# JSON has no time of its own: text in ISO 8601 is read.
+Moment = Annotated[AwareDatetime, Field(strict=False)]
+Json = dict[str, Any]
+
+# Headers of requests and responses, by the names that both sides use.
+USER_HEADER = "Strandline-User"
+COVERED_HEADER = "Strandline-Covered-Through"
+CAUGHT_UP_HEADER = "Strandline-Caught-Up"
+IDEMPOTENCY_HEADER = "Idempotency-Key"
+REPLAYED_HEADER = "Idempotency-Replayed"
+
+
+class Request(BaseModel):
+    """A body that a client sends: unknown fields are refused, and nothing is converted silently."""
+
+    model_config = ConfigDict(extra="forbid", strict=True, frozen=True, allow_inf_nan=False)
+
+
+class Answer(BaseModel):
+    """A body that the service sends; later releases may add fields."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
+
+
+class Page(Answer, Generic[Item]):
+    """A page of a list; ``next_cursor`` is what ``cursor`` takes for the next page, null at the end."""
+
+    items: list[Item]
+    next_cursor: str | None = None
+
+
+class ProblemPlace(Answer):
+    """A place in the request that cannot be used: a JSON pointer into it, and why, without quoting it."""
+
+    pointer: str
+    detail: str
+
+
+class Problem(Answer):
+    """An error as RFC 9457 has it; ``type`` names its kind and never changes."""
+
+    type: str
+    title: str
+    status: int
+    detail: str
+    errors: list[ProblemPlace] | None = None
+
+
+class Health(Answer):
+    """Whether the process answers, or may be sent requests."""
+
+    status: str
+    reason: str | None = None

@@ -1,0 +1,188 @@
+"""Reads over HTTP: the context for a prompt, searches, summaries."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from strandline.schemas.wire.base import Answer, Count, Json, Request
+from strandline.schemas.wire.facts import FactOut
+from strandline.schemas.wire.messages import MessageIn, MessageOut
+
+Query = Annotated[str, Field(max_length=100_000)]
+
+
+class ContextRequest(Request):
+    """What to read for.
+
+    ``input`` is the text to search memory for, or ``messages``; default: the latest messages of the session.
+    ``initial_token_count`` are the tokens of the caller's own prompt.  ``wait_for`` is a ``seq`` to wait for,
+    as long as ``Prefer: wait=…`` says (default: 10 seconds).
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"input": "Where do I live?", "token_limit": 8000}]}
+    )
+
+    input: Query | MessageIn | None = None
+    messages: Annotated[list[MessageIn], Field(max_length=100)] | None = None
+    token_limit: Annotated[int, Field(ge=4, le=2**31 - 1)] | None = None
+    initial_token_count: Count = 0
+    wait_for: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
+    insert_method: Literal["system", "user"] = "system"
+    block_arguments: Json | None = None
+
+
+class OmissionOut(Answer):
+    """A part that the read left out, or could not do in full, and why."""
+
+    kind: str
+    name: str
+    reason: str
+    from_seq: int | None = None
+    through_seq: int | None = None
+
+
+class SourceOut(Answer):
+    """Messages of one session that something comes from."""
+
+    session_id: str
+    seqs: list[int]
+
+
+class GivenFactOut(Answer):
+    """A fact that is in the prompt."""
+
+    fact_id: UUID
+    text: str
+    said_at: datetime
+    sources: list[SourceOut]
+    score: float
+    tokens: int
+
+
+class GivenMessageOut(Answer):
+    """A message in the prompt that a search found."""
+
+    message: MessageOut
+    session_id: str
+    score: float
+    similarity: float
+    tokens: int
+    is_beside: bool
+
+
+class GivenSummaryOut(Answer):
+    """The summary in the prompt."""
+
+    text: str
+    through_seq: int
+    is_cut: bool
+    tokens: int
+
+
+class ContextOut(Answer):
+    """The messages for the next model call, within ``token_limit``, and what the memory in them is."""
+
+    session_id: str
+    messages: list[MessageOut]
+    tokens: int
+    token_limit: int
+    over_budget: bool
+    caught_up: bool
+    covered_through: dict[str, int]
+    omitted: list[OmissionOut]
+    facts: list[GivenFactOut]
+    hits: list[GivenMessageOut]
+    summary: GivenSummaryOut | None
+    window_from: int
+    pinned_through: int
+
+
+HitKindName = Literal["message", "fact"]
+
+
+def _messages_alone() -> list[HitKindName]:
+    return ["message"]
+
+
+class SearchRequest(Request):
+    """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope."""
+
+    model_config = ConfigDict(
+        json_schema_extra={"examples": [{"query": "Lisbon", "scope": "owner", "kinds": ["message", "fact"]}]}
+    )
+
+    query: Query
+    limit: Annotated[int, Field(ge=0, le=1_000)] = 10
+    scope: Literal["session", "owner", "shared"] = "session"
+    exclude_current: bool = False
+    include_window: bool = True
+    kinds: Annotated[list[HitKindName], Field(min_length=1, max_length=2)] = Field(
+        default_factory=_messages_alone
+    )
+
+
+class HitOut(Answer):
+    """A message or a fact that matches, best first; ``similarity`` null where only words were compared."""
+
+    kind: Literal["message", "fact"]
+    score: float
+    similarity: float | None
+    text: str
+    session_id: str | None = None
+    message: MessageOut | None = None
+    fact: FactOut | None = None
+
+
+class Hits(Answer):
+    """What a search found, best first."""
+
+    items: list[HitOut]
+
+
+class SummaryText(Answer):
+    """The rolling summary of a session, as far as workers are; ``is_complete``: it tells of all delivered."""
+
+    text: str
+    topics: list[str]
+    through_seq: int
+    is_complete: bool
+    model: str
+    created_at: datetime
+
+
+class SummaryOut(Answer):
+    """The summary of a session; null: there is none yet."""
+
+    summary: SummaryText | None
+
+
+class LatestSummaryRequest(Request):
+    """What to have summarized: of the last ``messages``, or of the last ``runs``."""
+
+    messages: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    runs: Annotated[int, Field(ge=1, le=1_000)] | None = None
+    instructions: Annotated[str, Field(max_length=8_000)] | None = None
+
+
+class LatestSummaryText(Answer):
+    """A summary that was made on call, and what it cost."""
+
+    text: str
+    topics: list[str]
+    from_seq: int
+    through_seq: int
+    messages: int
+    model: str
+    input_tokens: int
+    output_tokens: int
+
+
+class LatestSummaryOut(Answer):
+    """A summary of the last messages; null: nothing was said."""
+
+    summary: LatestSummaryText | None

@@ -1,0 +1,70 @@
+"""Keys of the service: what they open, and how they are made and shown."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal, get_args
+
+from pydantic import Field
+
+from strandline.schemas.wire.base import Answer, Name, Request
+
+Scope = Literal["read", "write", "facts", "erase", "operate"]
+SCOPES: tuple[Scope, ...] = get_args(Scope)
+
+# A year; a key without an end is asked for by null.
+DEFAULT_OVERLAP_SECONDS = 86_400.0
+MAX_KEY_SECONDS = 10 * 366 * 86_400.0
+
+Seconds = Annotated[float, Field(gt=0, le=MAX_KEY_SECONDS)]
+
+
+class KeyRequest(Request):
+    """A key to make: for one user or for all of the namespace, with scopes, perhaps with an end.
+
+    ``namespace`` may be given by the key of an operator of the whole installation only.
+    """
+
+    scopes: Annotated[list[Scope], Field(min_length=1, max_length=5)]
+    user_id: Name | None = None
+    label: Annotated[str, Field(max_length=200)] = ""
+    expires_in_seconds: Seconds | None = None
+    namespace: Name | None = None
+
+
+class KeyRotation(Request):
+    """How long the old key goes on beside the new one."""
+
+    overlap_seconds: Annotated[float, Field(ge=0, le=MAX_KEY_SECONDS)] = DEFAULT_OVERLAP_SECONDS
+
+
+class KeyInfo(Answer):
+    """A key without its secret, which is not stored; ``namespace`` null: an operator of the installation."""
+
+    key_id: str
+    namespace: str | None
+    user_id: str | None
+    scopes: list[Scope]
+    label: str
+    rotated_from: str | None
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+    is_over: bool
+
+
+class NewKey(KeyInfo):
+    """A key that was made; ``key`` is shown this once."""
+
+    key: str
+
+
+class Identity(Answer):
+    """Who a request is, by its key."""
+
+    key_id: str
+    namespace: str | None
+    user_id: str | None
+    scopes: list[Scope]
+    label: str
+    expires_at: datetime | None

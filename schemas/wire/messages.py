@@ -1,0 +1,190 @@
+"""Messages over HTTP: in OpenAI's form, with what Strandline adds."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Any, Literal
+
+from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
+
+from strandline.schemas.values.policy import (
+    DEFAULT_FLUSH_SIZE,
+    DEFAULT_HISTORY_RATIO,
+    DEFAULT_IDLE_SECONDS,
+    DEFAULT_TOKEN_LIMIT,
+    DEFAULT_WINDOW_BYTES,
+    DEFAULT_WINDOW_MESSAGES,
+)
+from strandline.schemas.wire.base import MAX_PAGE, Answer, Count, Json, Moment, Name, Request, Seq
+
+RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
+RoleName = Literal["system", "developer", "user", "assistant", "tool"]
+ContentField = str | list[Json] | None
+
+Limit = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+_USER_MESSAGE: JsonDict = {"role": "user", "content": "I moved to Lisbon in May."}
+
+
+class MessageIn(Request):
+    """One chat message in OpenAI's form.
+
+    ``id`` makes a put repeatable; ``metadata`` is never sent to a model; ``created_at`` is when it was said,
+    by default when it is accepted.  Further fields of OpenAI's that are not named here go into ``extra``.
+    """
+
+    role: RoleName
+    content: ContentField = None
+    id: Name | None = None
+    name: Name | None = None
+    tool_calls: list[Json] | None = None
+    tool_call_id: Name | None = None
+    refusal: str | None = None
+    reasoning_content: str | None = None
+    annotations: list[Json] | None = None
+    audio: Json | None = None
+    metadata: Json | None = None
+    created_at: Moment | None = None
+    extra: Json | None = None
+
+    def openai_form(self) -> dict[str, Any]:
+        """The dict that ``Message.from_openai`` reads."""
+        fields = {name: getattr(self, name) for name in self.model_fields_set - {"extra"}}
+        return {**(self.extra or {}), **fields}
+
+
+class MessageOut(Answer):
+    """A stored message: OpenAI's form, with ``seq``, ``tokens`` and its time.
+
+    In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
+    """
+
+    role: RoleName
+    content: ContentField
+    id: str | None = None
+    seq: int | None = None
+    tokens: int | None = None
+    created_at: datetime | None = None
+    name: str | None = None
+    tool_calls: list[Json] | None = None
+    tool_call_id: str | None = None
+    metadata: Json | None = None
+    extra: Json | None = None
+
+
+class PolicyIn(Request):
+    """Limits and pipelines of a session, stored by the put that begins it; later puts leave them as they are.
+
+    ``blocks`` are names of pipelines; null: facts, summary and vectors.
+    """
+
+    token_limit: Limit = DEFAULT_TOKEN_LIMIT
+    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] = DEFAULT_HISTORY_RATIO
+    token_flush_size: Limit = DEFAULT_FLUSH_SIZE
+    idle_seconds: Limit | None = DEFAULT_IDLE_SECONDS
+    max_window_messages: Limit = DEFAULT_WINDOW_MESSAGES
+    max_window_bytes: Limit = DEFAULT_WINDOW_BYTES
+    message_flush_size: Limit | None = None
+    deliver: Literal["window", "turn"] = "window"
+    blocks: Annotated[list[Name], Field(max_length=64)] | None = None
+    max_facts: Limit | None = None
+    shared_scope: Name | None = None
+
+
+class PutMessages(Request):
+    """Messages to append, all or none, in this order."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": [_USER_MESSAGE]}]})
+
+    messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
+    policy: PolicyIn | None = None
+
+
+class MessagePlace(Answer):
+    """Where a message was stored."""
+
+    id: str
+    seq: int
+
+
+class MessagesPut(Answer):
+    """The places of the messages of a put, in its order; repeated, a put gives the same."""
+
+    messages: list[MessagePlace]
+
+
+class HistoryRequest(Request):
+    """The newest messages that pass all filters; ``limit`` null: all of them."""
+
+    limit: Annotated[int, Field(ge=0, le=MAX_PAGE)] = 100
+    offset: Count = 0
+    roles: Annotated[list[RoleName], Field(max_length=5)] | None = None
+    metadata: dict[str, str | int | float | bool | None] | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+
+
+class ReplaceMessage(Request):
+    """Other content for a message, at the same place."""
+
+    content: ContentField
+    actor: Name | None = None
+
+
+class RewindRequest(Request):
+    """Take back every message from ``from_seq`` on."""
+
+    from_seq: Seq
+    actor: Name | None = None
+
+
+class CorrectionOut(Answer):
+    """A correction: its number in the session, and the messages that it took back or replaced."""
+
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    seqs: list[int]
+    created_at: datetime
+
+
+class RunRequest(Request):
+    """What one run of an agent brought, all messages of it in order."""
+
+    messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
+    status: RunState = "completed"
+    agent_id: Name | None = None
+    team_id: Name | None = None
+
+
+class RunOut(Answer):
+    """A run as it is stored."""
+
+    run_id: str
+    status: str
+    seqs: list[int]
+    agent_id: str | None
+    team_id: str | None
+    corrections: list[CorrectionOut]
+
+
+def _unfinished() -> list[RunState]:
+    return ["paused", "cancelled", "error"]
+
+
+class RunHistoryQuery(Request):
+    """Whose runs: of the last ``last_n`` that pass; null: all."""
+
+    last_n: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = 5
+    skip_roles: Annotated[list[RoleName], Field(max_length=5)] = Field(default_factory=list)
+    skip_statuses: Annotated[list[RunState], Field(max_length=6)] = Field(default_factory=_unfinished)
+    agent_id: Name | None = None
+    team_id: Name | None = None
+
+
+class Events(Answer):
+    """Flush events that were recorded; none if there was nothing to deliver."""
+
+    events: list[str]

@@ -1,0 +1,223 @@
+"""What operators ask for over HTTP: limits, dead letters, replays, generations, imports."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request
+from strandline.schemas.wire.messages import MessageIn
+
+Amount = Annotated[int, Field(ge=0, le=10**15)]
+Lanes = Annotated[int, Field(ge=1, le=2**31 - 1)]
+Generation = Annotated[int, Field(ge=1, le=2**31 - 1)]
+
+
+class LimitsIn(Request):
+    """All limits of a namespace; null: not limited."""
+
+    max_lanes: Lanes | None = None
+    max_lanes_per_worker: Lanes | None = None
+    calls_per_day: Amount | None = None
+    tokens_per_day: Amount | None = None
+    usd_per_day: Annotated[float, Field(ge=0, le=1e15)] | None = None
+    agents_read_only: bool = False
+
+
+class DeadLetterOut(Answer):
+    """An event that a pipeline gave up on; ``dropped_at`` is null while its messages stay in the tail."""
+
+    event_id: UUID
+    pipeline: str
+    stage: str
+    generation_id: int
+    namespace: str
+    session_id: str
+    user_id: str | None
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    cause: str
+    flushed_at: datetime
+    died_at: datetime
+    batch_id: UUID
+    reason: str
+    current: bool
+    dropped_at: datetime | None
+
+
+class LetterAction(Answer):
+    """What was done with a dead letter; ``refolded`` counts other events that are folded again with it."""
+
+    stage: str
+    outcome: str
+    refolded: int = 0
+
+
+class LetterActions(Answer):
+    """What was done, by stage."""
+
+    items: list[LetterAction]
+
+
+class ReplayIn(Request):
+    """A replay in place of what serves, of a selection; or with ``new`` a new generation, of all owners.
+
+    ``rate`` bounds the model calls per second and namespace of a new generation.  ``resume`` is a replay that
+    was stopped; then nothing else is given.
+    """
+
+    pipeline: Name | None = None
+    new: bool = False
+    force: bool = False
+    hold: bool = False
+    rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
+    namespace: Name | None = None
+    session_id: Name | None = None
+    user_id: Name | None = None
+    since: Moment | None = None
+    until: Moment | None = None
+    dead_letters: bool = False
+    resume: Annotated[int, Field(ge=1, le=2**31 - 1)] | None = None
+
+
+class OperationOut(Answer):
+    """Long work: a replay and how it stands; ``counts`` depends on its kind.
+
+    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.
+    """
+
+    operation_id: int
+    kind: str
+    pipeline: str
+    generation: int
+    state: str
+    counts: Json
+    is_running: bool
+    failed: str | None = None
+
+
+class Promotion(Request):
+    """For whom a generation is to serve: all owners, or the owner of a session or a user."""
+
+    namespace: Name | None = None
+    user_id: Name | None = None
+    session_id: Name | None = None
+
+
+class SwitchOut(Answer):
+    """What serves, or is gone, now."""
+
+    pipeline: str
+    generation: int
+    done: str
+
+
+class ImportIn(Request):
+    """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing."""
+
+    messages: Annotated[list[MessageIn], Field(min_length=1, max_length=10_000)]
+
+
+class ImportOut(Answer):
+    """How many messages were added, how many were there already, and the flush events."""
+
+    added: int
+    known: int
+    events: int
+
+
+class ImportedFactIn(Request):
+    """A fact of another system, with its times there."""
+
+    id: Name
+    text: Annotated[str, Field(min_length=1, max_length=1_000)]
+    topics: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=20)] = (
+        Field(default_factory=list)
+    )
+    created_at: Moment | None = None
+    updated_at: Moment | None = None
+    input: Annotated[str, Field(max_length=8_000)] | None = None
+    agent_id: Name | None = None
+    team_id: Name | None = None
+    feedback: Annotated[str, Field(max_length=8_000)] | None = None
+
+
+class ImportFactsIn(Request):
+    """Facts of another system, each added once."""
+
+    facts: Annotated[list[ImportedFactIn], Field(min_length=1, max_length=200)]
+
+
+class ImportFactsOut(Answer):
+    """How many facts were added, and how many were there already."""
+
+    added: int
+    known: int
+
+
+EventKind = Literal["flushed", "covered", "dead", "generation"]
+
+
+class EventOut(Answer):
+    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+
+    kind: EventKind
+    at: datetime
+    session_id: str | None = None
+    user_id: str | None = None
+    event_id: UUID | None = None
+    from_seq: int | None = None
+    through_seq: int | None = None
+    cause: str | None = None
+    pipeline: str | None = None
+    generation: int | None = None
+    state: str | None = None
+
+
+class ActOut(Answer):
+    """An act of the audit trail; ``user_id`` is null where no user is concerned, or none is known now."""
+
+    entry_id: UUID
+    kind: str
+    at: datetime
+    actor: str | None
+    origin: str | None
+    subject: UUID | None
+    user_id: str | None
+    session: UUID | None
+    seq: int | None
+    count: int | None
+    detail: Json
+    flags: list[str]
+    seal: int | None
+    place: int | None
+
+
+class TrailOut(Answer):
+    """What a verification of a trail found; no ``findings``: all that is sealed is as it was."""
+
+    seals: int
+    entries: int
+    pruned_seals: int
+    unsealed: int
+    unkeyed_seals: int
+    first_seal_at: datetime | None
+    last_seal_at: datetime | None
+    findings: list[str]
+
+
+class AuditLevelBody(Request):
+    """What is recorded: nothing, changes, or reads and puts as well."""
+
+    level: Literal["off", "changes", "all"]
+
+
+class AuditLevelOut(Answer):
+    """What is recorded now."""
+
+    level: Literal["off", "changes", "all"]

@@ -1,0 +1,212 @@
+"""Sessions over HTTP: lists, the state of one, its policy, forks."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated, Literal
+from uuid import UUID
+
+from pydantic import Field
+
+from strandline.schemas.wire.base import Answer, Json, Name, Request, Seq
+from strandline.schemas.wire.messages import Limit, MessageOut
+
+
+class PolicyChangeIn(Request):
+    """A change of a session's policy; fields that are left out stay as they are.
+
+    ``idle_seconds`` null: never flush because the session is idle.
+    """
+
+    token_limit: Limit | None = None
+    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
+    token_flush_size: Limit | None = None
+    idle_seconds: Limit | None = None
+    max_window_messages: Limit | None = None
+    max_window_bytes: Limit | None = None
+    message_flush_size: Limit | None = None
+    deliver: Literal["window", "turn"] | None = None
+    blocks: Annotated[list[Name], Field(max_length=64)] | None = None
+    max_facts: Limit | None = None
+    actor: Name | None = None
+
+
+class PolicyOut(Answer):
+    """The stored policy of a session."""
+
+    token_limit: int
+    flush_at_tokens: int
+    token_flush_size: int
+    idle_seconds: int | None
+    tokenizer: str
+    pipelines: list[str]
+    max_facts: int | None
+    shared_scope: str | None
+    max_window_messages: int
+    max_window_bytes: int
+    message_flush_size: int | None
+    deliver: str
+
+
+class SessionOut(Answer):
+    """One session: how much it holds, and its marks."""
+
+    session_id: str
+    user_id: str | None
+    messages: int
+    log_start_seq: int
+    pinned_through: int
+    flushed_through: int
+    window_from: int
+    last_seq: int
+    pinned_tokens: int
+    window_tokens: int
+    created_at: datetime
+    last_put_at: datetime
+    policy: PolicyOut
+
+
+class CoverageOut(Answer):
+    """How far a pipeline is with the session's flushes."""
+
+    pipeline: str
+    generation: int | None
+    covered_through: int | None
+    due: int
+    dead: int
+
+
+class FlushOut(Answer):
+    """One flush event."""
+
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    messages: int
+    tokens: int
+    at: datetime
+
+
+class HoleOut(Answer):
+    """A dead letter: an event that a pipeline went past."""
+
+    id: str
+    generation: int
+    from_seq: int
+    through_seq: int
+    at: datetime
+    reason: str
+
+
+class PolicyChangeOut(Answer):
+    """A change of the policy: only what changed, and who changed it."""
+
+    number: int
+    at: datetime
+    actor: str | None
+    flushed_through: int
+    before: Json
+    after: Json
+
+
+class CorrectionNote(Answer):
+    """A correction of the log; ``messages`` is how many it took back or replaced."""
+
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    messages: int
+    actor: str | None
+    at: datetime
+
+
+class SessionPictureOut(Answer):
+    """A session in one snapshot, with its newest flushes."""
+
+    session: SessionOut
+    coverage: list[CoverageOut]
+    flushes: int
+    latest_flushes: list[FlushOut]
+    dead_letters: list[HoleOut]
+    policy_changes: list[PolicyChangeOut]
+    corrections: list[CorrectionNote]
+
+
+class ForkRequest(Request):
+    """Another session with the messages of this one; ``session_id`` null: a random one."""
+
+    session_id: Name | None = None
+    through_seq: Seq | None = None
+
+
+class ForkOut(Answer):
+    """A session that began as a copy of another."""
+
+    session_id: str
+    through_seq: int
+    messages: int
+
+
+class ResetRequest(Request):
+    """Begin the history over; with ``derived`` also forget the memory derived from the session."""
+
+    derived: bool = False
+
+
+class FlushRequest(Request):
+    """Deliver all but the last turn, or with ``all`` everything; ``keep``: leave the window as it is."""
+
+    all: bool = False
+    keep: bool = False
+
+
+class ResetDone(Answer):
+    """A session that was reset, with or without what was derived from it."""
+
+    session_id: str
+    derived: bool
+
+
+class PopOut(Answer):
+    """The message that was removed; null: none was left."""
+
+    message: MessageOut | None
+
+
+class ScopeOut(Answer):
+    """The session of a scope: its id is that of the session and the scope's name."""
+
+    session_id: str
+
+
+Lasting = Annotated[int, Field(ge=0, le=2**53 - 1)]
+
+
+class RetentionIn(Request):
+    """How long a session is kept, the whole choice; null leaves it to the namespace, 0 keeps for ever.
+
+    Where messages go before they are removed is the namespace's choice, which operators make.
+    """
+
+    ttl_seconds: Lasting | None = None
+    max_age_seconds: Lasting | None = None
+    max_messages: Lasting | None = None
+    forget_facts: bool | None = None
+    actor: Name | None = None
+
+
+class RetentionOut(Answer):
+    """How long a session is kept; null: nothing was ever set."""
+
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+
+
+class RetentionSet(Answer):
+    """The number of the act."""
+
+    number: int

@@ -1,0 +1,190 @@
+"""``strandline keys``: the keys of the HTTP service."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import datetime
+from typing import Any
+
+import click
+
+from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, MAX_KEY_SECONDS, SCOPES, KeyInfo, NewKey
+from strandline.schemas.wire.report import Report
+
+_HEADERS = ("key", "namespace", "user", "scopes", "label", "created", "ends", "state")
+_PAGE = 1_000
+HOUR = 3_600.0
+DAY = 24 * HOUR
+
+
+class KeysReport(Report):
+    """``strandline keys list``: keys by id, without their secrets, which are not stored."""
+
+    keys: list[KeyInfo]
+
+
+@click.group("keys")
+def command() -> None:
+    """Make, list, rotate and revoke keys of the HTTP service."""
+
+
+@command.command("create", short_help="Make a key.")
+@click.option("--namespace", metavar="NAME", help="What it opens; default: default.")
+@click.option("--all-namespaces", is_flag=True, help="An operator's key: of all namespaces, opens no memory.")
+@click.option("--user", metavar="ID", help="The one user that it opens; default: all of the namespace.")
+@click.option(
+    "--scope",
+    "scopes",
+    type=click.Choice(SCOPES),
+    multiple=True,
+    help="What may be done with it; may be given several times. Default: read, write and facts.",
+)
+@click.option("--label", default="", metavar="TEXT", help="For people: whose it is, or what for.")
+@click.option(
+    "--days",
+    type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
+    help="When it ends; default: never.",
+)
+@as_json
+@json_schema_option
+@target_options
+def create_command(
+    namespace: str | None,
+    all_namespaces: bool,
+    user: str | None,
+    scopes: tuple[str, ...],
+    label: str,
+    days: float | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Make a key and print it. It is shown this once: only a digest of it is stored."""
+    if json_schema:
+        print_schema(NewKey)
+        return 0
+    if all_namespaces and namespace is not None:
+        raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
+    spec = KeySpec.check(
+        None if all_namespaces else namespace or DEFAULT_NAMESPACE,
+        scopes or (("operate",) if all_namespaces else ("read", "write", "facts")),
+        user_id=user,
+        label=label,
+        expires_in_seconds=None if days is None else days * DAY,
+    )
+    with opened_database(settings_from(**target)) as database:
+        made = database.run(create_key(spec))
+    _print_new(made, as_json=as_json)
+    return 0
+
+
+@command.command("list", short_help="List keys.")
+@click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
+@as_json
+@json_schema_option
+@target_options
+def list_command(namespace: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
+    """List keys, those that have ended too, without their secrets."""
+    if json_schema:
+        print_schema(KeysReport)
+        return 0
+    with opened_database(settings_from(**target)) as database:
+        keys = list(_all_keys(database, namespace))
+    if as_json:
+        print_json(KeysReport(keys=keys))
+    elif keys:
+        print_table(_HEADERS, [_row(key) for key in keys])
+    else:
+        say("no keys; `strandline keys create` makes one")
+    return 0
+
+
+@command.command("rotate", short_help="Make a new key in place of one.")
+@click.argument("key_id", metavar="KEY_ID")
+@click.option(
+    "--overlap-hours",
+    type=click.FloatRange(0.0, MAX_KEY_SECONDS / HOUR),
+    default=DEFAULT_OVERLAP_SECONDS / HOUR,
+    show_default=True,
+    help="How long the old key goes on.",
+)
+@as_json
+@json_schema_option
+@target_options
+def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema: bool, **target: Any) -> int:
+    """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends."""
+    if json_schema:
+        print_schema(NewKey)
+        return 0
+    with opened_database(settings_from(**target)) as database:
+        made = database.run(rotate_key(key_id, overlap_seconds=overlap_hours * HOUR))
+    _print_new(made, as_json=as_json)
+    return 0
+
+
+@command.command("revoke", short_help="End a key now.")
+@click.argument("key_id", metavar="KEY_ID")
+@as_json
+@json_schema_option
+@target_options
+def revoke_command(key_id: str, as_json: bool, json_schema: bool, **target: Any) -> int:
+    """End KEY_ID now; every process of the service refuses it within five seconds."""
+    if json_schema:
+        print_schema(KeyInfo)
+        return 0
+    with opened_database(settings_from(**target)) as database:
+        ended = database.run(revoke_key(key_id))
+    if as_json:
+        print_json(ended)
+    else:
+        say(f"key {ended.key_id} is revoked")
+    return 0
+
+
+def _all_keys(database: Database, namespace: str | None) -> Iterator[KeyInfo]:
+    after = ""
+    while page := database.run(list_keys(namespace, after=after, limit=_PAGE)):
+        yield from page
+        after = page[-1].key_id
+
+
+def _print_new(made: NewKey, *, as_json: bool) -> None:
+    if as_json:
+        print_json(made)
+        return
+    whose = "all namespaces" if made.namespace is None else f"namespace {made.namespace}"
+    user = f", user {made.user_id}" if made.user_id else ""
+    say(made.key)
+    say(
+        f"key {made.key_id} of {whose}{user}, with {', '.join(made.scopes)}{_ending(made)};"
+        " keep it now, it is not shown again",
+        err=True,
+    )
+
+
+def _ending(key: KeyInfo) -> str:
+    return "" if key.expires_at is None else f", until {_at(key.expires_at)}"
+
+
+def _row(key: KeyInfo) -> tuple[str, ...]:
+    state = "revoked" if key.revoked_at else "ended" if key.is_over else "open"
+    return (
+        key.key_id,
+        key.namespace or "(all)",
+        key.user_id or "-",
+        ",".join(key.scopes),
+        key.label or "-",
+        _at(key.created_at),
+        "-" if key.expires_at is None else _at(key.expires_at),
+        state,
+    )
+
+
+def _at(moment: datetime) -> str:
+    return moment.isoformat(sep=" ", timespec="seconds")

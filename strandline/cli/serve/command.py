@@ -1,0 +1,95 @@
+"""``strandline serve``: the HTTP service, until a signal."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from ipaddress import ip_address
+from typing import Any
+
+import click
+from pydantic import SecretStr
+
+from strandline.cli.serve.operators import CommandOperators
+from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.servers.targets import Servers, opened_pool, running_servers
+from strandline.cli.terminal.logs import log_to_stderr
+from strandline.cli.terminal.output import say
+from strandline.producers.service.gate.keys import any_key
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
+from strandline.wiring.service import NEEDED, build_service
+
+
+@click.command("serve")
+@click.option("--host", metavar="ADDRESS", help="Where to listen; overrides STRANDLINE_SERVICE_HOST.")
+@click.option(
+    "--port", type=click.IntRange(0, 65535), metavar="N", help="Its port; overrides STRANDLINE_SERVICE_PORT."
+)
+@target_options
+def command(host: str | None, port: int | None, **target: Any) -> int:
+    """Serve memories over HTTP, to clients with a key, until a signal asks for an end.
+
+    `strandline keys create` makes a key. While none exists, only this machine is listened to.
+
+    After a signal it answers for a while, says that it is not ready, finishes the requests in hand and ends.
+    """
+    try:
+        from strandline.cli.serve.server import listen, make_server
+    except ImportError:
+        raise ConfigurationError(NEEDED) from None
+    settings = _with_address(settings_from(**target), host, port)
+    log_to_stderr("WARNING")
+    with running_servers(settings, only_looking=False) as servers:
+        with opened_pool(servers.database_url, settings) as database:
+            has_key = database.run(any_key())
+        check_address(settings.service_host, has_key=has_key)
+        serving = _with_servers(settings, servers)
+        app = build_service(serving, CommandOperators(serving))
+        with listen(
+            settings.service_host, settings.service_port, untaken_seconds=settings.service_body_seconds
+        ) as listening:
+            say(*_announcement(listening.getsockname(), has_key=has_key))
+            make_server(app, serving).run(sockets=[listening])
+    return 0
+
+
+def check_address(host: str, *, has_key: bool) -> None:
+    """Refuse to be reached from elsewhere while nobody can have a key.
+
+    Raises:
+        ConfigurationError: there is no key, and the address is not loopback.
+    """
+    if not has_key and not is_loopback(host):
+        raise ConfigurationError(
+            f"No key exists in this database, so the service listens on loopback alone, and not on {host}."
+            " Make a key first: `strandline keys create --namespace default --scope read --scope write`."
+        )
+
+
+def is_loopback(host: str) -> bool:
+    """Whether an address is reached from this machine alone."""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:
+    given = {"service_host": host, "service_port": port}
+    return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
+
+
+def _with_servers(settings: Settings, servers: Servers) -> Settings:
+    broker = None if servers.broker_url is None else SecretStr(servers.broker_url)
+    return settings.model_copy(update={"database_url": SecretStr(servers.database_url), "broker_url": broker})
+
+
+def _announcement(address: tuple[Any, ...], *, has_key: bool) -> Iterator[str]:
+    host = f"[{address[0]}]" if ":" in address[0] else address[0]
+    yield f"strandline serve {os.getpid()} is ready: http://{host}:{address[1]}; Ctrl-C stops it"
+    if not has_key:
+        yield (
+            "no key exists yet: every request is refused, and only this machine is listened to;"
+            " `strandline keys create` makes one"
+        )

@@ -1,0 +1,130 @@
+"""What operators may do by HTTP, done as the commands of the same names do it."""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import asdict
+
+from strandline.cli.generations.command import (
+    delete_generation,
+    generations_report,
+    promote,
+    serve_earlier,
+)
+from strandline.cli.limits import read_limits, write_limits
+from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
+from strandline.cli.status import read_status
+from strandline.pipelines.inspect.directory import check_known
+from strandline.pipelines.replay.comparison import compare_generations
+from strandline.pipelines.replay.estimate import estimate
+from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
+from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
+from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
+from strandline.schemas.errors import ConfigurationError, NotFoundError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.operations import LimitsIn, Promotion, ReplayIn
+from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.work import NamespaceLimitsReport, ReplayReport, StatusReport
+
+
+class CommandOperators:
+    """Implements ``producers.service.operators.Operators``."""
+
+    def __init__(self, settings: Settings) -> None:
+        self._settings = settings
+
+    def status(self, database: Database) -> StatusReport:
+        return read_status(database, self._settings)
+
+    def limits(self, database: Database, namespace: str | None) -> list[NamespaceLimitsReport]:
+        return read_limits(database, self._settings, namespace)
+
+    def set_limits(self, database: Database, namespace: str, limits: LimitsIn) -> None:
+        write_limits(database, namespace, limits, whole=True)
+
+    def generations(self, database: Database, pipeline: str | None) -> GenerationsReport:
+        return generations_report(database, self._settings, pipeline)
+
+    def compare(self, database: Database, generation: int, against: int | None, owners: int) -> DiffReport:
+        diff = compare_generations(database, generation, against, max_owners=owners)
+        return DiffReport.model_validate(asdict(diff))
+
+    def promote(self, database: Database, generation: int, whom: Promotion) -> SwitchReport:
+        return promote(
+            database,
+            generation,
+            namespace=whom.namespace or DEFAULT_NAMESPACE,
+            user=whom.user_id,
+            session=whom.session_id,
+        )
+
+    def roll_back(self, database: Database, pipeline: str) -> SwitchReport:
+        return serve_earlier(database, pipeline)
+
+    def prune(self, database: Database, generation: int) -> SwitchReport:
+        return delete_generation(database, generation)
+
+    def estimate(self, database: Database, replay: ReplayIn) -> EstimatesReport:
+        selection = _selection(database, replay)
+        names = self._pipelines(database, replay)
+        return estimates_report(
+            [estimate(database, name, selection, self._settings, new=replay.new) for name in names]
+        )
+
+    def begin_replay(self, database: Database, replay: ReplayIn) -> ReplayReport:
+        if replay.resume is not None:
+            return report_of(claim_replay(database, replay.resume))
+        selection = _selection(database, replay)
+        if replay.pipeline is None:
+            raise ConfigurationError("pipeline is missing: a replay is of one pipeline.")
+        check_pipelines(database, self._settings, (replay.pipeline,))
+        if not replay.new:
+            return report_of(begin_in_place(database, replay.pipeline, selection))
+        begun = begin_generation(
+            database,
+            replay.pipeline,
+            self._settings,
+            hold=replay.hold,
+            force=replay.force,
+            calls_per_second=replay.rate,
+        )
+        return report_of(begun)
+
+    def carry_on(self, database: Database, replay_id: int, stop: threading.Event) -> None:
+        replay = _find(database, replay_id)
+        if replay.kind == "new":
+            derive_generation(database, replay, stop=stop)
+        else:
+            replay_in_place(database, replay, self._settings, stop=stop)
+
+    def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:
+        if replay_id is not None:
+            return [report_of(_find(database, replay_id))]
+        return [report_of(replay) for replay in reversed(replays(database))]
+
+    def _pipelines(self, database: Database, replay: ReplayIn) -> list[str]:
+        if replay.pipeline is None:
+            return default_pipelines(database, self._settings, new=replay.new and not replay.force)
+        check_pipelines(database, self._settings, (replay.pipeline,))
+        return [replay.pipeline]
+
+
+def _selection(database: Database, replay: ReplayIn) -> Selection:
+    namespace = replay.namespace
+    if namespace is None and (replay.session_id is not None or replay.user_id is not None):
+        namespace = DEFAULT_NAMESPACE
+    selection = Selection(
+        namespace, replay.session_id, replay.user_id, replay.since, replay.until, replay.dead_letters
+    )
+    if replay.new and not selection.is_everything:
+        raise ConfigurationError("A new generation is derived for all owners, so it takes no selection.")
+    check_known(database, namespace=namespace, session_id=replay.session_id, user_id=replay.user_id)
+    return selection
+
+
+def _find(database: Database, replay_id: int) -> Replay:
+    for replay in replays(database, replay_id=replay_id):
+        return replay
+    raise NotFoundError("There is no replay of this number.")

@@ -1,0 +1,32 @@
+"""The HTTP service of a process: its application, made of the settings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
+from strandline.wiring.runtime import runtime_for
+
+if TYPE_CHECKING:
+    from fastapi import FastAPI
+
+    from strandline.producers.service.operators import Operators
+
+NEEDED = "strandline serve needs FastAPI and uvicorn: pip install 'strandline[service]'."
+_PACKAGES = ("fastapi", "uvicorn", "starlette", "httptools", "uvloop")
+
+
+def build_service(settings: Settings, operators: Operators) -> FastAPI:
+    """The service on the configured servers; makes no connection yet.
+
+    Raises:
+        ConfigurationError: the extra ``service`` is not installed.
+    """
+    try:
+        from strandline.producers.service.app import make_app
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in _PACKAGES:
+            raise
+        raise ConfigurationError(NEEDED) from None
+    return make_app(runtime_for(settings), operators)

@@ -1,0 +1,1 @@
+"""Sealing the audit trail beside puts, while sealers are killed."""

@@ -1,0 +1,263 @@
+"""Admission: how many are worked on, who has the next turn, and who is refused before anything is read."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Coroutine
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.producers.service.gate.limits import Admission, ClassLimits
+from strandline.producers.service.gate.problems import ProblemError
+from tests.conftest import rows_of, wait_until
+from tests.support.servers.databases import temporary_database
+from tests.support.servers.service_server import RunningService
+
+LIMITS = ClassLimits(at_once=2, waiting=4, waiting_per_key=2, wait_seconds=60)
+
+
+def run(coroutine: Coroutine[Any, Any, None]) -> None:
+    asyncio.run(coroutine)
+
+
+async def settle() -> None:
+    for _ in range(5):
+        await asyncio.sleep(0)
+
+
+class Requests:
+    """Requests that hold their permits until they are let go."""
+
+    def __init__(self, admission: Admission) -> None:
+        self.admission = admission
+        self.order: list[str] = []
+        self.refused: list[tuple[str, str]] = []
+        self.gates: dict[str, asyncio.Event] = {}
+        self.tasks: dict[str, asyncio.Task[None]] = {}
+
+    async def begin(self, name: str) -> None:
+        self.gates[name] = asyncio.Event()
+        self.tasks[name] = asyncio.create_task(self._hold(name))
+        await settle()
+
+    async def _hold(self, name: str) -> None:
+        try:
+            async with self.admission.permit(name[0]):
+                self.order.append(name)
+                await self.gates[name].wait()
+        except ProblemError as refusal:
+            self.refused.append((name, refusal.kind.name))
+
+    async def end(self, name: str) -> None:
+        self.gates[name].set()
+        await settle()
+
+
+def test_keys_take_turns_whoever_came_first() -> None:
+    async def scenario() -> None:
+        requests = Requests(Admission(LIMITS))
+        for name in ("a1", "a2", "a3", "a4", "b1"):
+            await requests.begin(name)
+        assert requests.order == ["a1", "a2"]
+        await requests.end("a1")
+        await requests.end("a2")
+        assert requests.order == ["a1", "a2", "a3", "b1"]
+        await requests.end("a3")
+        assert requests.order[-1] == "a4"
+
+    run(scenario())
+
+
+def test_too_many_of_a_key_and_too_many_in_all_are_told_apart() -> None:
+    async def scenario() -> None:
+        requests = Requests(Admission(LIMITS))
+        for name in ("a1", "a2", "a3", "a4", "a5", "b1", "b2", "c1"):
+            await requests.begin(name)
+        assert requests.refused == [("a5", "too-many-requests"), ("c1", "busy")]
+
+    run(scenario())
+
+
+def test_nobody_waits_longer_than_the_bound() -> None:
+    async def scenario() -> None:
+        admission = Admission(ClassLimits(1, 4, 4, wait_seconds=0.05))
+        requests = Requests(admission)
+        await requests.begin("a1")
+        await requests.begin("b1")
+        await requests.tasks["b1"]
+        assert (requests.refused, admission.waiting) == ([("b1", "busy")], 0)
+
+    run(scenario())
+
+
+@settings(max_examples=80)
+@given(st.lists(st.tuples(st.sampled_from(["begin", "end", "cancel"]), st.integers(0, 30)), max_size=60))
+def test_no_permit_is_lost_or_given_twice(steps: list[tuple[str, int]]) -> None:
+    async def scenario() -> None:
+        admission = Admission(LIMITS)
+        requests = Requests(admission)
+        for number, (act, which) in enumerate(steps):
+            names = [name for name, task in requests.tasks.items() if not task.done()]
+            if act == "begin":
+                await requests.begin(f"{'abc'[which % 3]}{number}")
+            elif names and act == "end":
+                requests.gates[names[which % len(names)]].set()  # and the next step at once
+            elif names:
+                requests.tasks[names[which % len(names)]].cancel()
+            if which % 2:
+                await settle()
+            assert 0 <= admission.at_work <= LIMITS.at_once
+            assert 0 <= admission.waiting <= LIMITS.waiting
+        for gate in requests.gates.values():
+            gate.set()
+        await asyncio.gather(*requests.tasks.values(), return_exceptions=True)
+        assert (admission.at_work, admission.waiting) == (0, 0)
+
+    run(scenario())
+
+
+@pytest.fixture(scope="module")
+def narrow(stack: EmbeddedStack) -> Any:
+    """A service with one permit for reads, that waits for nothing for long."""
+    with (
+        temporary_database(stack.database_url) as url,
+        RunningService(
+            url,
+            service_reads_at_once=1,
+            service_queue_length=2,
+            service_queue_seconds=0.2,
+            service_body_seconds=0.5,
+            service_request_seconds=1.5,
+        ) as service,
+    ):
+        yield service
+
+
+def connect(running: RunningService) -> socket.socket:
+    return socket.create_connection(("127.0.0.1", running.port))
+
+
+def head(running: RunningService, key: str, length: int | str, path: str = "/v1/sessions/s/context") -> bytes:
+    return (
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
+    ).encode()
+
+
+def received(connection: socket.socket) -> bytes:
+    connection.settimeout(30)
+    parts = b""
+    while part := connection.recv(65536):
+        parts += part
+        if b"\r\n\r\n" in parts and parts.rstrip().endswith(b"}"):
+            break
+    return parts
+
+
+def test_a_body_that_trickles_costs_a_permit_for_a_bounded_time(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    admission = narrow.service.admission("reads")
+    with connect(narrow) as slow, narrow.client(key) as client:
+        slow.sendall(head(narrow, key, 1_000))
+        slow.sendall(b"{")
+        wait_until(lambda: admission.at_work == 1, timeout=5, what="the slow request's permit")
+        busy = client.get("/v1/sessions/s/context")
+        assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
+        assert received(slow).startswith(b"HTTP/1.1 408")
+        assert client.get("/v1/sessions/s/context").status_code == 404
+    assert admission.at_work == 0
+
+
+def test_a_body_of_a_gigabyte_is_refused_by_its_header(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, key, 2**30))
+        answer = received(connection)
+    assert answer.startswith(b"HTTP/1.1 413") and b"connection: close" in answer.lower()
+
+
+def test_a_body_without_end_is_refused_after_what_a_body_may_have(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    sent = 0
+    with connect(narrow) as connection:
+        start = head(narrow, key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+        connection.sendall(start)
+        chunk = b"10000\r\n" + b" " * 0x10000 + b"\r\n"
+        try:
+            while sent < 2**30:
+                connection.sendall(chunk)
+                sent += 0x10000
+        except OSError:
+            pass
+    assert sent < 64 * 2**20  # what the kernel's buffers and the bound take, and not the gigabyte
+
+
+def test_a_refused_request_leaves_its_body_unread_and_its_database_alone(narrow: RunningService) -> None:
+    read_only = narrow.make_key(scopes=["facts"]).key
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, read_only, 1_000))  # and no body
+        assert received(connection).startswith(b"HTTP/1.1 403")
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, "sl_none", 1_000))
+        assert received(connection).startswith(b"HTTP/1.1 401")
+
+
+def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    with narrow.client(key, user="bo") as client:
+        text = "word " * 20_000
+        for _ in range(4):
+            client.post("/v1/sessions/long/messages", json={"messages": [{"role": "user", "content": text}]})
+    admission = narrow.service.admission("reads")
+    with connect(narrow) as deaf, narrow.client(key, user="bo") as client:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        request = head(narrow, key, 2, "/v1/sessions/long/context").replace(
+            b"Host: x", b"Host: x\r\nStrandline-User: bo"
+        )
+        for _ in range(8):
+            deaf.sendall(request + b"{}")
+        wait_until(lambda: admission.at_work == 0, timeout=20, what="its permit")
+
+        def others_are_served() -> bool:
+            return client.get("/v1/sessions/long/context").status_code == 200
+
+        wait_until(others_are_served, timeout=10, what="an answer to another")
+
+
+def test_a_request_that_takes_too_long_ends_with_its_statement(narrow: RunningService) -> None:
+    url = narrow.database_url
+    with narrow.client(narrow.make_key(), user="ana") as client:
+        message = {"messages": [{"role": "user", "content": "hi", "id": "m1"}]}
+        assert client.post("/v1/sessions/held/messages", json=message).status_code == 201
+        with narrow.database.transaction() as tx:
+            hold(tx)
+            answer = client.post(
+                "/v1/sessions/held/messages", json={"messages": [{"role": "user", "content": "x"}]}
+            )
+            assert (answer.status_code, answer.json()["type"]) == (504, "urn:strandline:problem:timed-out")
+            waiting = (
+                "SELECT FROM pg_stat_activity WHERE wait_event_type = 'Lock' AND datname = current_database()"
+            )
+            wait_until(lambda: not rows_of(url, waiting), timeout=10, what="the end of the statement")
+        assert len(client.get("/v1/sessions/held/messages").json()["items"]) == 1
+
+
+def hold(tx: Any) -> None:
+    """Lock the rows of all sessions, as another transaction may."""
+    tx._connection.execute("SELECT FROM strandline.session FOR UPDATE")
+
+
+def test_a_client_that_leaves_ends_its_wait(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    admission = narrow.service.admission("reads")
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, key, 100))
+        wait_until(lambda: admission.at_work == 1, timeout=5, what="its permit")
+    wait_until(lambda: admission.at_work == 0, timeout=5, what="its end")
+    assert httpx2.get(f"{narrow.url}/healthz/live").json() == {"status": "ok", "reason": None}

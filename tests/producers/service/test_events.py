@@ -1,0 +1,174 @@
+"""Streams of events: what is flushed and covered reaches those who may hear it, and nothing is missed."""
+
+from __future__ import annotations
+
+import json
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import partial
+from http.client import HTTPConnection, HTTPException, HTTPResponse
+from typing import Any
+from uuid import uuid4
+
+import httpx2
+import pytest
+
+from strandline import Memory
+from strandline.schemas.wire.keys import NewKey
+from tests.conftest import wait_until
+from tests.support.servers.service_server import RunningService
+
+
+class Stream:
+    """A stream that is read in a thread."""
+
+    def __init__(self) -> None:
+        self.events: list[tuple[str, dict[str, Any]]] = []
+        self.is_open = threading.Event()
+
+    def read(self, response: HTTPResponse) -> None:
+        try:
+            while line := response.readline().decode().rstrip("\n"):
+                self._take(line)
+                while (line := response.readline().decode().rstrip("\n")) != "":
+                    self._take(line)
+        except (OSError, HTTPException, ValueError):
+            pass  # the stream was ended here
+
+    def _take(self, line: str) -> None:
+        self.is_open.set()
+        if line.startswith("id: "):
+            self.events[-1] = (line[4:], self.events[-1][1])
+        elif line.startswith("data: "):
+            self.events.append(("", json.loads(line[6:])))
+
+    def of(self, session: str) -> list[tuple[str, str | None]]:
+        """Kind and pipeline of each event of a session."""
+        return [
+            (one["kind"], one.get("pipeline")) for _, one in self.events if one.get("session_id") == session
+        ]
+
+
+@contextmanager
+def listening(client: httpx2.Client, path: str, last: str | None = None) -> Iterator[Stream]:
+    stream = Stream()
+    headers = dict(client.headers) | ({} if last is None else {"Last-Event-ID": last})
+    connection = HTTPConnection("127.0.0.1", client.base_url.port or 0)
+    connection.request("GET", path, headers=headers)
+    held = connection.sock
+    response = connection.getresponse()
+    assert (response.status, response.headers["content-type"]) == (200, "text/event-stream; charset=utf-8")
+    reader = threading.Thread(target=stream.read, args=(response,), daemon=True)
+    reader.start()
+    assert stream.is_open.wait(30)
+    try:
+        yield stream
+    finally:
+        held.shutdown(socket.SHUT_RDWR)
+        reader.join(10)
+        response.close()
+        connection.close()
+
+
+@pytest.fixture
+def namespace() -> str:
+    return uuid4().hex
+
+
+@pytest.fixture
+def tenant(running: RunningService, namespace: str) -> NewKey:
+    return running.make_key(namespace)
+
+
+def say(client: httpx2.Client, session: str, text: str = "I live in Lisbon.") -> None:
+    body = {"messages": [{"role": "user", "content": text}]}
+    assert client.post(f"/v1/sessions/{session}/messages", json=body).status_code == 201
+    assert client.post(f"/v1/sessions/{session}/flush", json={"all": True}).json()["events"]
+
+
+def polled(running: RunningService) -> None:
+    """Wait until the poller has looked since now."""
+    hub = running.service.events
+    before = hub._through
+    wait_until(lambda: hub._through not in (None, before), timeout=10, what="a look of the poller")
+
+
+def test_a_flush_is_heard_and_so_is_what_covers_it(
+    running: RunningService, tenant: NewKey, namespace: str
+) -> None:
+    url = running.database_url
+    with running.client(tenant, user="ana") as client, listening(client, "/v1/events") as stream:
+        polled(running)
+        say(client, "s1")
+        wait_until(lambda: ("flushed", None) in stream.of("s1"), timeout=20, what="the flush")
+        # Somebody derives it now.
+        with_worker = Memory.from_defaults("x", namespace=namespace, database_url=url, consume="background")
+        with_worker.get()
+        covered = {("covered", name) for name in ("facts", "summary", "vectors")}
+        wait_until(lambda: covered <= set(stream.of("s1")), timeout=60, what="what covers it")
+        with_worker.close()
+    assert stream.of("s1")[0] == ("flushed", None)
+    assert len(stream.of("s1")) == 4
+
+
+def test_one_hears_what_is_ones_own(running: RunningService, tenant: NewKey, namespace: str) -> None:
+    other = running.make_key(uuid4().hex)
+    bound = running.make_key(namespace, user_id="bo")
+    with (
+        running.client(tenant, user="ana") as ana,
+        running.client(bound) as bo,
+        running.client(tenant) as whole,
+        running.client(other, user="ana") as stranger,
+        listening(ana, "/v1/events") as of_ana,
+        listening(bo, "/v1/events") as of_bo,
+        listening(whole, "/v1/events") as of_all,
+        listening(stranger, "/v1/events") as of_stranger,
+    ):
+        wait_until(lambda: running.service.events.listeners == 4, timeout=10, what="four listeners")
+        polled(running)
+        say(ana, "a")
+        say(bo, "b")
+        with listening(ana, "/v1/sessions/a/events") as of_session:
+            say(ana, "a", "And I like it.")
+            say(ana, "c")
+            for stream, session in ((of_ana, "c"), (of_bo, "b"), (of_all, "c"), (of_session, "a")):
+                wait_until(partial(stream.of, session), timeout=20, what=session)
+    assert {one["session_id"] for _, one in of_ana.events} == {"a", "c"}
+    assert {one["session_id"] for _, one in of_bo.events} == {"b"}
+    assert {one["session_id"] for _, one in of_all.events} == {"a", "b", "c"}
+    assert {one["session_id"] for _, one in of_session.events} <= {"a"}
+    assert of_stranger.events == []
+
+
+def test_who_comes_back_hears_what_was_said_meanwhile(running: RunningService, tenant: NewKey) -> None:
+    with running.client(tenant, user="ana") as client:
+        with listening(client, "/v1/events") as stream:
+            polled(running)
+            say(client, "first")
+            wait_until(lambda: stream.of("first"), timeout=20, what="the first")
+        last = stream.events[-1][0]
+        wait_until(lambda: running.service.events.listeners == 0, timeout=20, what="the end of the stream")
+        say(client, "meanwhile")
+        with listening(client, "/v1/events", last) as again:
+            wait_until(lambda: again.of("meanwhile"), timeout=20, what="what was missed")
+        with listening(client, "/v1/sessions/meanwhile/events", last) as narrow:
+            wait_until(lambda: narrow.of("meanwhile"), timeout=20, what="the same of the session")
+        assert narrow.of("first") == []
+
+
+def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKey) -> None:
+    with running.client(tenant) as client, listening(client, "/v1/events"):
+        polled(running)
+        with listening(client, "/v1/events"), listening(client, "/v1/events"):
+            wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
+            assert running.service.events._poller is not None  # one for all
+    wait_until(lambda: running.service.events._poller is None, timeout=20, what="the end of the poller")
+    assert running.service.admission("streams").at_work == 0
+
+
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 30, "1 2"])
+def test_an_id_of_no_event_is_refused(running: RunningService, tenant: NewKey, last: str) -> None:
+    with running.client(tenant) as client:
+        assert client.get("/v1/events", headers={"Last-Event-ID": last}).status_code == 422

@@ -1,0 +1,220 @@
+"""The description: a contract that changes on purpose, with routes for what Python and the commands do."""
+
+from __future__ import annotations
+
+import inspect
+import json
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from strandline import Audit, Facts, Memory
+from strandline.cli.commands import COMMANDS
+from strandline.producers.namespace_facts import NamespaceFacts
+from tests.support.servers.service_server import RunningService
+
+SNAPSHOT = Path(__file__).parent / "openapi.json"
+
+S, U, A = "/v1/sessions/{session_id}", "/v1/users/{user}", "/v1/admin"
+_LOCAL = "concerns objects of one process"
+
+# Of each public method its route, or in brackets why it has none.
+MEMORY = {
+    "put": f"POST {S}/messages",
+    "put_messages": f"POST {S}/messages",
+    "import_messages": f"POST {S}/import",
+    "get": f"POST {S}/context",
+    "get_all": f"GET {S}/messages",
+    "iterate": f"GET {S}/messages",
+    "history": f"POST {S}/history",
+    "context_window": f"GET {S}/context_window",
+    "search": f"POST {S}/search",
+    "summarize": f"POST {S}/summary",
+    "summarize_last": f"POST {S}/summary/latest",
+    "add_run": f"PUT {S}/runs/{{run_id}}",
+    "run_history": f"POST {S}/run-history",
+    "set": "(a reset and a put; over HTTP these are two requests, so that each can be repeated)",
+    "reset": f"POST {S}/reset",
+    "flush": f"POST {S}/flush",
+    "deliver": f"POST {S}/flush",
+    "pop": f"DELETE {S}/messages/last",
+    "rewind": f"POST {S}/rewind",
+    "replace": f"PUT {S}/messages/{{seq}}/content",
+    "fork": f"POST {S}/fork",
+    "set_policy": f"PATCH {S}/policy",
+    "get_scope": f"GET {S}/scopes/{{scope}}",
+    "get_retention": f"GET {S}/retention",
+    "set_retention": f"PUT {S}/retention",
+    "retention_acts": "(an operator's record: `strandline retention`)",
+    "facts": f"GET {U}/facts",
+    "tools": "(a model's tools go to a process, or by MCP)",
+    "call_tool": "(a model's tools go to a process, or by MCP)",
+    "from_defaults": f"({_LOCAL})",
+    "close": f"({_LOCAL})",
+    "session_id": f"GET {S}",
+    "user_id": f"GET {S}",
+    "namespace": "GET /v1/whoami",
+    "token_limit": f"GET {S}",
+    "memory_blocks": f"GET {S}",
+}
+FACTS = {
+    "get": f"GET {U}/facts/{{fact_id}}",
+    "list": f"GET {U}/facts",
+    "search": f"POST {U}/facts/search",
+    "choose": f"POST {U}/facts/choose",
+    "add": f"POST {U}/facts",
+    "replace": f"PATCH {U}/facts/{{fact_id}}",
+    "delete": f"DELETE {U}/facts/{{fact_id}}",
+    "clear": f"DELETE {U}/facts",
+    "feedback": f"PUT {U}/facts/{{fact_id}}/feedback",
+    "import_facts": f"POST {U}/facts/import",
+    "create_from": f"POST {U}/facts/from-messages",
+    "instruct": f"POST {U}/facts/instruct",
+    "forget_source": f"DELETE {U}/sources/{{source}}",
+    "topics": f"GET {U}/topics",
+    "figures": f"GET {U}/figures",
+    "optimize": f"POST {U}/facts/optimize",
+    "apply_optimization": f"POST {U}/facts/optimize",
+    "get_capture": f"GET {U}/capture",
+    "set_capture": f"PUT {U}/capture",
+    "capture_acts": "(an operator's record: `strandline facts capture`)",
+    "for_owner": f"({_LOCAL})",
+    "of_namespace": f"({_LOCAL})",
+    "close": f"({_LOCAL})",
+    "namespace": "GET /v1/whoami",
+    "user_id": "GET /v1/whoami",
+}
+NAMESPACE_FACTS = {
+    "users": "GET /v1/users",
+    "namespace": "GET /v1/whoami",
+    "clear_each": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
+    "close": f"({_LOCAL})",
+    "clear": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
+    "to_clear": "(clears a whole tenant, owner by owner: `strandline facts clear`)",
+    "get_capture": "(of a namespace: `strandline facts capture`)",
+    "set_capture": "(of a namespace: `strandline facts capture`)",
+    "capture_acts": "(of a namespace: `strandline facts capture`)",
+}
+AUDIT = {
+    "acts": f"GET {A}/audit",
+    "each": f"GET {A}/audit",
+    "act": f"GET {A}/audit/acts/{{entry_id}}",
+    "level": f"GET {A}/audit/level",
+    "set_level": f"PUT {A}/audit/level",
+    "verify": f"GET {A}/audit/verification",
+    "anchor": "(anchors are kept outside of the database: `strandline audit anchor`)",
+    "prune": "(deletes evidence: `strandline audit prune`)",
+    "namespace": "GET /v1/whoami",
+    "of_namespace": f"({_LOCAL})",
+    "close": f"({_LOCAL})",
+}
+COMMAND_ROUTES = {
+    "audit": f"GET {A}/audit",
+    "retention": f"PUT {S}/retention",
+    "encryption": "(reads the keyring of the machine on which it runs)",
+    "up": "(starts servers)",
+    "demo": "(starts servers)",
+    "worker": "(starts a worker)",
+    "serve": "(starts the service)",
+    "migrate": "(changes tables, before the service runs)",
+    "doctor": "(looks at the machine on which it runs)",
+    "mcp": "(speaks stdio)",
+    "keys": f"POST {A}/keys",
+    "status": "GET /v1/status",
+    "sessions": "GET /v1/sessions",
+    "get": f"POST {S}/context",
+    "ask": f"POST {S}/context",
+    "search": f"POST {S}/search",
+    "flush": f"POST {S}/flush",
+    "import": f"POST {S}/import",
+    "verify": "(reads all tables for as long as it takes, on the operator's machine)",
+    "explain": "GET /v1/explain/messages/{message_id}",
+    "facts": f"GET {U}/facts",
+    "limits": f"PUT {A}/namespaces/{{namespace}}/limits",
+    "replay": f"POST {A}/replays",
+    "generations": f"GET {A}/generations",
+    "dead-letters": f"GET {A}/dead-letters",
+}
+
+
+@pytest.fixture(scope="module")
+def document(running: RunningService) -> dict[str, Any]:
+    found: dict[str, Any] = running.app.openapi()
+    return found
+
+
+def routes(document: dict[str, Any]) -> set[str]:
+    return {f"{method.upper()} {path}" for path, methods in document["paths"].items() for method in methods}
+
+
+def public(kind: type) -> set[str]:
+    """The public methods and properties, each twin with its sync one."""
+    names = {name for name, _ in inspect.getmembers(kind) if not name.startswith("_")}
+    return {name for name in names if not (name.startswith("a") and name[1:] in names)}
+
+
+@pytest.mark.parametrize(
+    ("kind", "listed"),
+    [(Memory, MEMORY), (Facts, FACTS), (NamespaceFacts, NAMESPACE_FACTS), (Audit, AUDIT)],
+    ids=lambda one: getattr(one, "__name__", ""),
+)
+def test_each_public_method_has_its_route_or_a_reason(
+    document: dict[str, Any], kind: type, listed: dict[str, str]
+) -> None:
+    assert public(kind) == set(listed)
+    assert {route for route in listed.values() if not route.startswith("(")} <= routes(document)
+
+
+def test_each_command_has_its_route_or_a_reason(document: dict[str, Any]) -> None:
+    assert set(COMMAND_ROUTES) == set(COMMANDS)
+    assert {route for route in COMMAND_ROUTES.values() if not route.startswith("(")} <= routes(document)
+
+
+def test_the_contract_changes_on_purpose(document: dict[str, Any]) -> None:
+    """After a change that is meant: `python -m tests.producers.service.write_snapshot`."""
+    stored = json.loads(SNAPSHOT.read_text(encoding="utf-8"))
+    plain = json.loads(json.dumps(document))
+    plain["info"]["version"] = stored["info"]["version"]
+    assert plain == stored
+
+
+def test_the_description_is_valid_and_says_what_a_request_needs(document: dict[str, Any]) -> None:
+    assert document["openapi"] == "3.1.0"
+    names = {
+        operation["operationId"] for methods in document["paths"].values() for operation in methods.values()
+    }
+    assert len(names) == len(routes(document))
+    for path, methods in document["paths"].items():
+        for method, operation in methods.items():
+            where = f"{method} {path}"
+            assert operation["summary"] and operation["description"] and operation["tags"], where
+            if not path.startswith("/healthz"):
+                assert operation["security"] == [{"key": []}] and "x-strandline-scope" in operation, where
+                assert {"401", "403", "422", "429", "503"} <= set(operation["responses"]), where
+    for schema in document["components"]["schemas"].values():
+        jsonschema.Draft202012Validator.check_schema(schema)
+
+
+def test_examples_are_taken(running: RunningService, document: dict[str, Any]) -> None:
+    """What the description shows as a body is a body."""
+    tried = 0
+    with running.client(running.make_key(), user="ana") as client:
+        first = {"messages": [{"role": "user", "content": "I live in Lisbon."}]}
+        assert client.post("/v1/sessions/chat-17/messages", json=first).status_code == 201
+        for path, methods in document["paths"].items():
+            for method, operation in methods.items():
+                content = operation.get("requestBody", {}).get("content", {}).get("application/json", {})
+                reference = content.get("schema", {}).get("$ref", "").rpartition("/")[2]
+                for example in document["components"]["schemas"].get(reference, {}).get("examples", []):
+                    filled = path.replace("{session_id}", "chat-17").replace("{user}", "ana")
+                    answer = client.request(method.upper(), filled, json=example)
+                    assert answer.is_success, (path, answer.text)
+                    tried += 1
+    assert tried >= 4
+
+
+def test_it_is_served_to_all(running: RunningService, document: dict[str, Any]) -> None:
+    with running.client(None) as client:
+        assert client.get("/openapi.json").json() == json.loads(json.dumps(document))

@@ -1,0 +1,175 @@
+"""Refusals: one form for all of them, the framework's own as well, and never a word of the request."""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Any
+
+import httpx2
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from strandline.producers.service.gate.problems import KINDS, problem_of
+from strandline.schemas import errors
+from strandline.schemas.wire.base import Problem
+from tests.support.servers.service_server import RunningService
+
+
+def problem(answer: httpx2.Response, status: int, kind: str) -> Problem:
+    assert (answer.status_code, answer.headers["content-type"]) == (status, "application/problem+json"), (
+        answer.text
+    )
+    found = Problem.model_validate(answer.json())
+    assert (found.type, found.status) == (f"urn:strandline:problem:{kind}", status)
+    return found
+
+
+def test_the_frameworks_own(client: httpx2.Client) -> None:
+    problem(client.get("/nothing"), 404, "not-found")
+    wrong = client.put("/v1/whoami")
+    problem(wrong, 405, "method-not-allowed")
+    assert wrong.headers["allow"] == "GET"
+    assert client.put("/v1/sessions/x/messages").headers["allow"] == "GET, POST"
+    path, kind = "/v1/sessions/x/messages", {"Content-Type": "application/json"}
+    problem(client.post(path, content=b"{", headers=kind), 400, "malformed")
+    problem(client.post(path, content=b"\xff\xfe{}", headers=kind), 400, "malformed")
+    problem(client.post(path, content=b'{"a":' * 5_000, headers=kind), 400, "malformed")
+    problem(client.post(path, content=b"[" + b"9" * 6_000 + b"]", headers=kind), 400, "malformed")
+    problem(client.post(path, content=b'{"messages": "\\udfff"}', headers=kind), 400, "malformed")
+    problem(client.post(path, content=b"messages=1"), 422, "invalid")
+    problem(client.post(path), 422, "invalid")
+    problem(client.post(path, content=b"x" * 2_000_000, headers=kind), 413, "too-large")
+
+
+@pytest.mark.parametrize(
+    ("body", "pointer"),
+    [
+        ({}, "/body/messages"),
+        ({"messages": []}, "/body/messages"),
+        ({"messages": [{"role": "user", "content": "x", "word": 1}]}, "/body/messages/0"),
+        ({"messages": [{"role": "king", "content": "x"}]}, "/body/messages/0/role"),
+        ({"messages": [{"role": "user", "content": "x"}], "more": 1}, "/body"),
+        (
+            {"messages": [{"role": "user", "content": "x", "created_at": "2026-01-01"}]},
+            "/body/messages/0/created_at",
+        ),
+        ({"messages": [{"role": "user"}]}, "/body/messages/0/content"),
+        ({"messages": [{"role": "user", "content": "a\u0000b"}]}, "/body/messages/0/content"),
+        (
+            {"messages": [{"role": "user", "content": "x", "metadata": {"a": "\u0000"}}]},
+            "/body/messages/0/metadata",
+        ),
+        (
+            {"messages": [{"role": "user", "content": "x"}], "policy": {"token_limit": "1"}},
+            "/body/policy/token_limit",
+        ),
+    ],
+)
+def test_bodies_are_strict_and_the_place_is_named(client: httpx2.Client, body: Any, pointer: str) -> None:
+    found = problem(
+        client.post(
+            "/v1/sessions/strict/messages",
+            content=json.dumps(body),
+            headers={"Content-Type": "application/json"},
+        ),
+        422,
+        "invalid",
+    )
+    assert found.errors and found.errors[0].pointer == pointer
+
+
+def test_queries_are_strict(client: httpx2.Client) -> None:
+    found = problem(client.get("/v1/sessions", params={"limits": 1}), 422, "invalid")
+    assert found.errors and "cursor, limit" in found.errors[0].detail
+    problem(client.get("/v1/sessions?limit=1&limit=2"), 422, "invalid")
+    problem(client.get("/v1/sessions?limit=0"), 422, "invalid")
+    problem(client.get("/v1/sessions?limit=1e1"), 422, "invalid")
+    assert client.get("/v1/users/ana/facts?topic=a&topic=b").status_code == 200
+
+
+MARK = "zzhiddenzz"
+words = st.sampled_from([MARK, f"{MARK}\u0000", f"{MARK}\ud800", f"https://{MARK}", f"{MARK} " * 300])
+json_values = st.recursive(
+    words | st.none() | st.booleans() | st.integers() | st.floats(allow_nan=True),
+    lambda inner: (
+        st.lists(inner, max_size=3)
+        | st.dictionaries(words | st.sampled_from(["messages", "role"]), inner, max_size=3)
+    ),
+    max_leaves=8,
+)
+
+
+@settings(max_examples=60)
+@given(
+    body=st.dictionaries(
+        st.sampled_from(
+            ["messages", "text", "query", "input", "topics", "policy", "metadata", "actor", "role", MARK]
+        ),
+        json_values,
+    ),
+    path=st.sampled_from(
+        [
+            "/v1/sessions/s/messages",
+            "/v1/sessions/s/context",
+            "/v1/users/u/facts",
+            "/v1/sessions/s/search",
+            "/v1/sessions/s/history",
+        ]
+    ),
+)
+def test_no_problem_quotes_its_request(
+    running: RunningService, client: httpx2.Client, body: Any, path: str
+) -> None:
+    answer = client.post(
+        path,
+        content=json.dumps(body),
+        params={MARK: MARK} if len(body) == 2 else {},
+        headers={"Content-Type": "application/json", "Prefer": MARK},
+    )
+    if not answer.is_success:
+        assert answer.status_code < 500
+        assert MARK not in answer.text and MARK not in str(answer.headers)
+
+
+def test_names_in_paths_and_headers_are_not_quoted(client: httpx2.Client) -> None:
+    for path in (
+        f"/v1/sessions/{MARK}%00/context",
+        f"/v1/sessions/{'x' * 600}{MARK}/context",
+        f"/v1/users/%ff{MARK}/facts",
+    ):
+        answer = client.get(path)
+        assert answer.status_code == 422 and MARK not in answer.text
+    answer = client.get("/v1/sessions", headers={b"Strandline-User": f"{MARK}\xff".encode("latin-1")})
+    assert answer.status_code == 422 and MARK not in answer.text
+
+
+def test_every_error_that_a_caller_can_meet_has_a_meaning() -> None:
+    unmapped = {
+        name
+        for name, kind in vars(errors).items()
+        if isinstance(kind, type)
+        and issubclass(kind, errors.StrandlineError)
+        and problem_of(_made(kind)) is None
+    }
+    assert unmapped == {
+        "StrandlineError", "DatabaseError", "BrokerUnavailableError", "UndecodableEventError",
+        "BlockCodeError", "LeaseLostError", "ArchiveError",
+    }  # fmt: skip
+
+
+def _made(kind: type[errors.StrandlineError]) -> errors.StrandlineError:
+    made = kind.__new__(kind)
+    made.args = ("x",)
+    if isinstance(made, errors.InvalidMessageError):
+        made.field = "messages[0].content"
+    return made
+
+
+def test_kinds_are_apart_and_say_what_to_do() -> None:
+    assert len({kind.name for kind in KINDS}) == len(KINDS)
+    for kind in KINDS:
+        assert kind.detail.endswith((".", "…")) and kind.title
+        assert (kind.retry_after_seconds is not None) == (kind.status in (429, 502, 503))
+        assert re.fullmatch(r"[a-z-]+", kind.name)

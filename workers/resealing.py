@@ -1,0 +1,73 @@
+"""Resealing in the background: a worker seals a little of what an encrypted namespace still holds in clear.
+
+Several workers may do so at once: each row is replaced only as it was read.  A worker without a keyring
+leaves it to others.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable
+
+from strandline.pipelines.sealing.enabling import prepare_owners
+from strandline.pipelines.sealing.resealing import Pace, reseal_namespace, retire_old_keys
+from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.sealing import EncryptionStatus
+from strandline.schemas.sealed.content import SealedContent
+
+logger = logging.getLogger("strandline.workers")
+
+INTERVAL_SECONDS = 30.0
+# One worker at most, so that what users do is not kept waiting.
+ROWS_PER_SECOND = 2_000
+OWNERS_PER_TICK = 50
+
+
+class Resealing:
+    """One worker's share.
+
+    Args:
+        cache_seconds: how long processes keep unwrapped keys.
+        is_stopping: whether the worker is to end.
+    """
+
+    def __init__(self, database: Database, *, cache_seconds: float, is_stopping: Callable[[], bool]) -> None:
+        self._database = database
+        self._cache_seconds = cache_seconds
+        self._is_stopping = is_stopping
+
+    def tick(self) -> None:
+        """Seal some owners of each namespace that is not settled."""
+        content = self._database.content
+        if not isinstance(content, SealedContent):
+            return
+        for row in self._database.fetch(EncryptionStatus(namespace=None)):
+            try:
+                self._seal(content, row.namespace, has_old_keys=row.old_keys > 0)
+            except StrandlineError as error:
+                logger.warning(
+                    "resealing failed",
+                    extra={
+                        "action": "reseal_failed",
+                        "namespace": row.namespace,
+                        "error": type(error).__name__,
+                    },
+                )
+
+    def _seal(self, content: SealedContent, namespace: str, *, has_old_keys: bool) -> None:
+        pace = Pace(ROWS_PER_SECOND, self._is_stopping)
+        for _made in prepare_owners(self._database, content, namespace):
+            if self._is_stopping():
+                return
+        for _progress in reseal_namespace(
+            self._database,
+            content,
+            namespace,
+            cache_seconds=self._cache_seconds,
+            pace=pace,
+            max_owners=OWNERS_PER_TICK,
+        ):
+            pass
+        if has_old_keys:
+            retire_old_keys(self._database, content, namespace, pace=pace)
