@@ -40,6 +40,7 @@ ERASED = (
     "session_retention_act",
     "audit_subject",
     "data_key",
+    "kept_response",
 )
 
 # Tables that are treated by a step of their own (pipelines/upkeep/erasure), by what becomes of their rows.
@@ -50,10 +51,11 @@ TREATED: Mapping[str, str] = {
     "shared_session": "deleted, with the copies in shared scopes",
     "shared_message": "deleted: copies in shared scopes; so are their pieces in chunk",
     "model_call": "moved to a random key: the ledger of cost stays, and leads to no name",
-    "audit_entry": "unsealed acts are moved to a random key: the trail stays, and leads to nobody",
+    "audit_entry": "unsealed acts are moved to a random key: the trail stays, and leads to no user",
     "capture_act": "deleted: the acts on capturing of the owner; as an actor the user is renamed",
     "store_item": "what an adapter keeps of the user is deleted, and items below paths that the caller names;"
     " others belong to the namespace, and only the application knows which of them concern a user",
+    "service_key": "deleted: keys of the HTTP service that open the user alone",
     "replay": "the names of the user and of the sessions in the selection are replaced",
 }
 
@@ -79,8 +81,9 @@ KEPT: Mapping[str, str] = {
 # Adapters that keep items of users for themselves (``adapter_items_key``).
 ADAPTERS_WITH_ITEMS = ("agno_1",)
 
-# What is left of one session after a forgetting reset of it (reset_v1), by the column that has its key.
-SCOPED: Mapping[str, str] = {
+# What is left of one session after a forgetting reset of it (reset_v1), by the column that has its key;
+# None: all rows of the owner go, since nothing says which session they concern.
+SCOPED: Mapping[str, str | None] = {
     "policy_change": "session_key",
     "session_run": "session_key",
     "watch": "session_key",
@@ -99,4 +102,5 @@ SCOPED: Mapping[str, str] = {
     "session_retention_act": "session_key",
     "block_state": "scope_key",
     "batch": "scope_key",
+    "kept_response": None,
 }

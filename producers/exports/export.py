@@ -11,15 +11,18 @@ from collections.abc import AsyncIterator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.execution import OperationRunner
 from strandline.producers.exports.lines import HeaderLine, Line, TrailerLine
 from strandline.producers.exports.pages import ExportTarget, Section, is_last, sections
 from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.values.identity import Owner
 from strandline.schemas.version import VERSION
 
 
 def export_lines(runner: OperationRunner, target: ExportTarget, session_id: str | None) -> Iterator[str]:
     """Every line, as JSON without the end of the line."""
+    runner.run(_append_export(target))
     counts: Counter[str] = Counter()
     yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
@@ -38,6 +41,7 @@ async def aexport_lines(
     runner: OperationRunner, target: ExportTarget, session_id: str | None
 ) -> AsyncIterator[str]:
     """Async twin of ``export_lines``."""
+    await runner.arun(_append_export(target))
     counts: Counter[str] = Counter()
     yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
@@ -58,6 +62,12 @@ def count_lines(target: ExportTarget) -> Operation[int]:
     for section in sections(target):
         rows += len((yield from _page(section, None)))
     return rows
+
+
+def _append_export(target: ExportTarget) -> Operation[None]:
+    """Record that it begins; before the first line, since whoever reads them may stop anywhere."""
+    owner = Owner(target.namespace, target.user_id, target.owner_key)
+    return append_act(owner, Act.here("export"))
 
 
 def _page(section: Section, last: Any | None) -> Operation[list[Any]]:

@@ -26,7 +26,7 @@ SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespa
 -- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
 -- row: nothing void
 -- repeatable
-SELECT strandline.add_data_key_v1(%(shard_key)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
+SELECT strandline.add_data_key_v1(%(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
@@ -144,12 +144,12 @@ UPDATE strandline.data_key k SET kek_id = %(kek_id)s, wrapped = %(wrapped)s
 WHERE k.shard_key = %(shard_key)s AND k.number = %(number)s AND k.kek_id = %(old_kek_id)s
 
 -- name: add_next_data_key
--- Give an owner a further data key, unless another process has.
+-- Give an owner a further data key, unless another process has (add_data_key_v1).
 -- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea
+-- row: nothing void
 -- repeatable
-INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
-VALUES (%(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s)
-ON CONFLICT (shard_key, number) DO NOTHING
+SELECT strandline.add_data_key_v1(
+    %(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: encryption_status
 -- How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these have rows that

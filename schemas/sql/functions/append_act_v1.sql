@@ -32,9 +32,10 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     -- Whoever sets the fence is not waited for: the caller may hold what that waits for.
-    is_erased := p_has_owner AND (NOT pg_try_advisory_xact_lock_shared(@owner_lock(p_shard_key)) OR EXISTS (
+    is_erased := p_has_owner AND NOT pg_try_advisory_xact_lock_shared(@owner_lock(p_shard_key));
+    is_erased := is_erased OR p_has_owner AND EXISTS (
         SELECT FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND @stands(f)
-            AND f.scope_key IN (p_shard_key, p_session_key)));
+            AND f.scope_key IN (p_shard_key, p_session_key));
     IF NOT is_erased THEN
         SELECT a.subject, a.salt, a.user_id INTO whom FROM strandline.audit_subject a WHERE a.shard_key = p_shard_key;
         IF whom.user_id IS NULL AND p_user_id IS NOT NULL AND FOUND THEN
@@ -57,7 +58,7 @@ BEGIN
             CASE WHEN is_erased THEN this_place ELSE p_shard_key END, (p_act ->> 'entry_id')::uuid, p_namespace,
             p_act ->> 'act', CASE WHEN is_erased AND p_act ->> 'actor' = p_user_id THEN 'user:erased'
                 ELSE @named_actor(p_act ->> 'actor', p_user_id, subject) END,
-            p_act ->> 'origin', subject, session, (p_act ->> 'seq')::bigint, (p_act ->> 'count')::bigint,
+            CASE WHEN NOT is_erased THEN p_act ->> 'origin' END, subject, session, (p_act ->> 'seq')::bigint, (p_act ->> 'count')::bigint,
             (p_act -> 'detail')::json,
             ARRAY(SELECT jsonb_array_elements_text(coalesce(p_act -> 'flags', '[]'))), happened_at);
     RETURN true;

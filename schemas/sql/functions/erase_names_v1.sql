@@ -1,5 +1,5 @@
 -- erase_names_v1: replace an owner's names where others' rows and the operator's hold them, and delete its acts on
--- capturing.
+-- capturing and its keys of the service.
 --
 -- p_user_id: of a user, who may be named as an actor in the namespace, and in the selection of a replay; NULL for a
 -- session without a user, or where the name is not known.  Sessions in selections are found in the directory, which
@@ -18,6 +18,7 @@ DECLARE
     renamed bigint;
     actors bigint := 0;
     items bigint := 0;
+    service_keys bigint := 0;
     facts text[];
     here uuid;
 BEGIN
@@ -67,6 +68,8 @@ BEGIN
             GET DIAGNOSTICS renamed = ROW_COUNT;
             items := items + renamed;
         END LOOP;
+        DELETE FROM strandline.service_key k WHERE k.namespace = p_namespace AND k.user_id = p_user_id;
+        GET DIAGNOSTICS service_keys = ROW_COUNT;
         UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
@@ -83,13 +86,14 @@ BEGIN
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
     END IF;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items, updated_at = statement_timestamp(),
+    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items + service_keys, updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(
                 'capture_act', coalesce((e.steps ->> 'capture_act')::bigint, 0) + acts,
                 'replay_names', coalesce((e.steps ->> 'replay_names')::bigint, 0) + selections,
+                'service_key', coalesce((e.steps ->> 'service_key')::bigint, 0) + service_keys,
                 'store_item', coalesce((e.steps ->> 'store_item')::bigint, 0) + items,
                 'actor_names', coalesce((e.steps ->> 'actor_names')::bigint, 0) + actors)
         WHERE e.number = p_number;
-    RETURN acts + selections + actors + items;
+    RETURN acts + selections + actors + items + service_keys;
 END
 $function$;

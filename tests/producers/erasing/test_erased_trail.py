@@ -36,3 +36,11 @@ def test_an_erased_user_leaves_a_sound_chain(
     stored = str(rows_of(database_url, STORED))
     assert "address of ben" in stored
     assert "eve" not in stored
+
+
+def test_an_export_is_recorded(erasures: Erasures, database_url: str) -> None:
+    act(database_url, "eve")
+    with acting(actor="ops"):
+        assert list(erasures.export_user("eve"))
+    exports = "SELECT act, actor FROM strandline.audit_entry WHERE act = 'export'"
+    assert rows_of(database_url, exports) == [("export", "ops")]
