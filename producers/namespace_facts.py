@@ -9,7 +9,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts
-from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureLevel

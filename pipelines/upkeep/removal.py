@@ -42,6 +42,7 @@ from strandline.schemas.queries.conversation.retention import (
     RemoveMessagesRow,
 )
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
+from strandline.schemas.queries.upkeep.erasures import FindFence
 from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
@@ -233,9 +234,16 @@ class Remover:
                 **step.keys, object_digest=digest, rows_digest=rows[0].rows_digest, messages=len(rows)
             )
         )
+        if not marked and archive is not None and self._is_erased(step):
+            # The erasure deleted what was there before; this came after it.
+            archive.delete(leaving.object_name)
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _is_erased(self, step: _Step) -> bool:
+        shard_key, session_key = step.session["shard_key"], step.session["session_key"]
+        return bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
 
     def _messages(self, step: _Step) -> list[Message]:
         """The messages as values, for a handler."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
@@ -38,6 +39,7 @@ def fork(
         NotFoundError: the session has no such message.
         ConflictError: the new session was put to already.
         OwnerError: one of the two belongs to another owner.
+        ErasedError: the owner, or the new session, was erased.
     """
     if identity.user_id is None:
         raise ConfigurationError(
@@ -61,6 +63,8 @@ def fork(
         raise ConflictError(
             f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id."
         )
+    if status == "erased":
+        yield from admit(new.shard_key, new.session_key)
     if status == "missing":
         what = "no messages" if through_seq is None else f"no message {through_seq}"
         raise NotFoundError(f"Session {quote(identity.session_id)} has {what}; nothing was copied.")

@@ -2,24 +2,16 @@
 -- the rows of a page's sessions are then looked up by theirs.
 
 -- name: claim_session
--- Write the directory entry of a new session, or return its owner if it has one. The directory's shard_key is the
--- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
--- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
--- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
--- row: user_id text?, owner_key uuid, is_encrypted boolean
+-- Write the directory entry of a new session, or return its owner if it has one (claim_session_v1). The directory's
+-- shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
+-- kind: a chat, or what is kept for facts alone, which no list of sessions shows.  erasure: the one that keeps the owner
+-- or the session away.
+-- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, session_key uuid, kind
+--     text
+-- row: erasure integer?, owner_key uuid, is_encrypted boolean
 -- repeatable
-WITH claimed AS (
-    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
-    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s, %(kind)s)
-    ON CONFLICT (shard_key) DO NOTHING
-    RETURNING user_id, owner_key
-)
-SELECT o.user_id, o.owner_key, EXISTS (
-        SELECT FROM strandline.encryption e WHERE e.namespace = %(namespace)s) AS is_encrypted
-FROM (
-    SELECT user_id, owner_key FROM claimed
-    UNION ALL
-    SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s) AS o
+SELECT erasure, owner_key, is_encrypted FROM strandline.claim_session_v1(%(directory_key)s, %(namespace)s,
+    %(session_id)s, %(user_id)s, %(shard_key)s, %(session_key)s, %(kind)s)
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.

@@ -142,8 +142,8 @@ def _retaining(ground: Ground, *, to_the_end: bool = False) -> Iterator[None]:
     process = subprocess.Popen(command, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         yield
-        if to_the_end:
-            process.wait()
+        if to_the_end and process.wait():
+            raise RuntimeError("strandline retention run failed")
     finally:
         if process.poll() is None:
             process.send_signal(signal.SIGINT)

@@ -49,14 +49,19 @@ class FindEncryption(Query[FindEncryptionRow]):
         self.values = (namespace,)
 
 
-class AddDataKey(Query[Never]):
-    """Give an owner its first keys, unless another process has; an owner without any rows has nothing to be
-    sealed.
+class AddDataKeyRow(NamedTuple):
+    nothing: str
+
+
+class AddDataKey(Query[AddDataKeyRow]):
+    """Give an owner its first keys, unless another process has (add_data_key_v1); an owner without any rows
+    has nothing to be sealed.
     """
 
     __slots__ = ()
     name = "add_data_key"
     repeatable = True
+    row = AddDataKeyRow
 
     def __init__(self, *, shard_key: UUID, namespace: str, kek_id: str, wrapped: bytes) -> None:
         self.values = (shard_key, namespace, kek_id, wrapped)

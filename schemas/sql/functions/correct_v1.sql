@@ -46,7 +46,8 @@ DECLARE
 BEGIN
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
-    IF NOT FOUND THEN
+    -- As in reset_v1.
+    IF NOT FOUND OR strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
         RETURN;
     END IF;
     delivered_before := s.flushed_through;

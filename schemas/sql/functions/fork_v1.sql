@@ -8,7 +8,8 @@
 -- The source's row is held, so that no correction or flush comes between.
 --
 -- p_act: the act for the audit trail (append_act_v1), NULL for none.
--- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
+-- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to); 'erased' (the owner or the new
+-- session was erased).  No row if there is no such session.
 CREATE FUNCTION strandline.fork_v1(
     p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint,
     p_act jsonb DEFAULT NULL
@@ -26,6 +27,12 @@ DECLARE
     -- From labels of the one session to those of the other: both hold a number of the session (values/labels.py).
     relabel CONSTANT bigint := @session_number(p_session_key) # @session_number(p_new_key);
 BEGIN
+    -- First of all, since who sets a fence waits for sessions.
+    IF strandline.look_at_fence_v1(p_shard_key, p_new_key) IS NOT NULL THEN
+        status := 'erased';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
