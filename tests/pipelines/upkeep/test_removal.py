@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import threading
 from collections.abc import Callable, Iterator
 from datetime import datetime
 from pathlib import Path
@@ -15,7 +16,9 @@ from strandline import ArchiveError, Memory, Message, NotFoundError, Retention, 
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.upkeep import handler_archive
 from strandline.pipelines.upkeep.archive import LeavingRange
+from strandline.pipelines.upkeep.handler_archive import HandlerArchive, LeavingMessages
 from strandline.pipelines.upkeep.object_archive import ObjectArchive
 from strandline.pipelines.upkeep.passes import Which, run_once, tick
 from strandline.pipelines.upkeep.removal import Removal, Remover, StepPoint
@@ -271,6 +274,42 @@ def test_a_handler_that_fails_keeps_everything(memory: Memory, database: Databas
     assert remove(database, lambda _name: handler).removed == len(removed_seqs(database_url)) > 0
     last = max(removed_seqs(database_url))
     assert [message.seq for message in handler.taken[0]] == list(range(2, last + 1))
+
+
+TAKEN: list[LeavingMessages] = []
+OPEN = threading.Event()
+
+
+def take(leaving: LeavingMessages) -> None:
+    if not OPEN.wait(timeout=20):
+        raise TimeoutError
+    TAKEN.append(leaving)
+
+
+def test_a_handler_of_an_installed_package_is_called_in_time_or_again(
+    memory: Memory, database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = stored(database_url)
+    places = {("strandline.archives", "mine"): f"{__name__}:take"}
+    monkeypatch.setattr(handler_archive, "find_installed", lambda *names: places.get(names))
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive="handler:mine"))
+    TAKEN.clear()
+    OPEN.clear()
+    assert remove(database, lambda _name: HandlerArchive("mine", seconds=0.05)).failed == 1
+    assert stored(database_url) == before
+    assert "did not return within 0.05 s" in str(retention.status(database).steps[0].last_error)
+    OPEN.set()
+    assert remove(database).removed == len(removed_seqs(database_url)) > 0
+    assert {one.step_id for one in TAKEN} == {TAKEN[0].step_id}, "it is called again with the same id"
+    assert [message.seq for message in TAKEN[-1].messages] == list(
+        range(2, max(removed_seqs(database_url)) + 1)
+    )
+
+
+@pytest.mark.parametrize("name", ["other", "os:remove"])
+def test_an_act_chooses_only_among_installed_handlers(name: str) -> None:
+    with pytest.raises(ArchiveError, match="No installed package has an archive handler"):
+        HandlerArchive(name)
 
 
 def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
