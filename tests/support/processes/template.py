@@ -25,7 +25,7 @@ import signal
 import socket
 import subprocess
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from types import ModuleType
 from typing import Any
 
@@ -33,9 +33,6 @@ MAX_ORDER_BYTES = 160_000
 
 # Adapters need frameworks that no command needs; the others are programs, which Alembic or Python runs.
 LEFT_OUT = ("strandline.adapters", "strandline.__main__", "strandline.schemas.migrations.env")
-
-# Needs a newer `mcp` than TFrameX bears; no worker needs it.
-NEEDS_MCP = "strandline.producers.tools.mcp_server"
 
 # What workers and commands import only once they run.
 IMPORTED_LATE = (
@@ -98,12 +95,20 @@ def import_everything() -> None:
 def import_package(name: str) -> None:
     package = importlib.import_module(name)
     for module in pkgutil.iter_modules(package.__path__, f"{name}."):
-        if module.name == NEEDS_MCP:
-            with contextlib.suppress(ModuleNotFoundError):
-                importlib.import_module(module.name)
-        elif not module.name.startswith(LEFT_OUT):
+        if not module.name.startswith(LEFT_OUT):
             load = import_package if module.ispkg else importlib.import_module
-            load(module.name)
+            with without_extras():
+                load(module.name)
+
+
+@contextlib.contextmanager
+def without_extras() -> Iterator[None]:
+    """An environment may lack what an extra brings; a command that needs it says so itself."""
+    try:
+        yield
+    except ModuleNotFoundError as error:
+        if error.name is None or error.name.partition(".")[0] in OWN:
+            raise
 
 
 def await_order(control: socket.socket) -> dict[str, Any] | None:
