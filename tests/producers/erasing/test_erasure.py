@@ -29,7 +29,7 @@ WORD = "zanzibarq"
 TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'strandline'"
 # Tables of owners that this user has no rows in: what fails, and what a replay switches.
 EMPTY = {"condensation", "dead_letter", "scope_generation"}
-UNKEYED = {"replay", "store_item", "shared_message", "watch", "due"}
+UNKEYED = {"replay", "service_key", "store_item", "shared_message", "watch", "due"}
 
 
 def dump(url: str) -> str:

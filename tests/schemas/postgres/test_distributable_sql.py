@@ -79,15 +79,6 @@ ACROSS_SHARDS = {
         "selected_owners",
         "uncovered_owners",
     },
-    "an erasure looks for a user wherever the names lie, and processes look for who was erased": {
-        "erase_directory_v1",
-        "erase_names_v1",
-        "erase_shared_v1",
-        "erased_since",
-        "find_erased",
-        "erased_owner_names",
-        "owner_directory",
-    },
     "an encrypted namespace has many owners": {
         "encryption_status",
         "fact_owners_to_seal",
@@ -98,6 +89,15 @@ ACROSS_SHARDS = {
         "seal_sessions",
         "sessions_to_seal",
         "unsettled_owners",
+    },
+    "an erasure looks for a user wherever the names lie, and processes look for who was erased": {
+        "erase_directory_v1",
+        "erase_names_v1",
+        "erase_shared_v1",
+        "erased_since",
+        "find_erased",
+        "erased_owner_names",
+        "owner_directory",
     },
     "retention goes over all sessions": {
         "aged_owners",
