@@ -19,6 +19,7 @@ from strandline.pipelines.upkeep.erasure.records import (
 )
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, ItemRange, OnProgress, rows_left
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, session_target, user_target
+from strandline.producers.arguments import check_count
 from strandline.producers.erasing.beside import Beside, OpenArchive, Outside
 from strandline.producers.erasing.erase import (
     Reapplied,
@@ -32,7 +33,6 @@ from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.exports.export import aexport_lines, export_lines
 from strandline.producers.exports.pages import ExportTarget
-from strandline.producers.facts.listing import check_count
 from strandline.producers.items.paths import range_below
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
@@ -333,4 +333,4 @@ class NamespaceErasures:
 
 
 def _limit(limit: int) -> int:
-    return check_count("limit", limit, MAX_LISTED)
+    return check_count("limit", limit, most=MAX_LISTED)

@@ -216,7 +216,7 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        leaving = step.leaving(rows)
+        leaving = step.range_of(rows)
         before = step.row.object_name
         if before is not None and archive is not None and (not rows or before != leaving.object_name):
             archive.delete(before)
@@ -253,7 +253,7 @@ class Remover:
         return read_rows(rows)
 
     def _remove(self, step: _Step) -> RemoveMessagesRow:
-        outcome: RemoveMessagesRow = self._database.run(_removed(step))
+        outcome: RemoveMessagesRow = self._database.run(_remove_range(step))
         return outcome
 
     def _clear_shared(self, step: _Step) -> None:
@@ -355,7 +355,7 @@ class _Step:
     def keys(self) -> _StepKeys:
         return {**self.session, "from_seq": self.from_seq, "step_id": self.row.step_id}
 
-    def leaving(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
+    def range_of(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
         row = self.row
         return LeavingRange(
             shard_key=self.session["shard_key"],
@@ -371,7 +371,7 @@ class _Step:
         )
 
 
-def _removed(step: _Step) -> Operation[RemoveMessagesRow]:
+def _remove_range(step: _Step) -> Operation[RemoveMessagesRow]:
     """One transaction, tried again if Postgres rolls it back in favour of another."""
     act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
     outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step, act))

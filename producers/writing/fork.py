@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.sessions import ForkSession
 from strandline.schemas.values.identity import SessionIdentity
 
@@ -46,6 +47,14 @@ def fork(
             f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
             " would belong to another owner. Give sessions that are to be forked a user_id at the first put."
         )
+    copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq, act))
+    return copied
+
+
+def _fork_once(
+    identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
+) -> Operation[Fork]:
+    """Claim the new session and fill it, in one transaction: a fork that is refused claims nothing."""
     yield from claim_session(new)
     rows = yield from fetch(
         ForkSession(

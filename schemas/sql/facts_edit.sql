@@ -68,9 +68,9 @@ WHERE e.shard_key = %(shard_key)s AND e.kind = 'add' AND e.fact_id = ANY (%(fact
 
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
--- params: shard_key uuid, namespace text
+-- params: shard_key uuid, namespace text, user_id text?
 -- repeatable
-INSERT INTO strandline.fact_owner (shard_key, namespace) VALUES (%(shard_key)s, %(namespace)s)
+INSERT INTO strandline.fact_owner (shard_key, namespace, user_id) VALUES (%(shard_key)s, %(namespace)s, %(user_id)s)
 ON CONFLICT DO NOTHING
 
 -- name: owners_with_facts

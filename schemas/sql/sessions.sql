@@ -82,11 +82,15 @@ FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_k
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
 -- name: users_page
--- The next users of a namespace who have a session.
+-- The next users of a namespace who have a session, or whom people gave facts.
 -- params: namespace text, after text, limit bigint
 -- row: user_id text
-SELECT DISTINCT o.user_id FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s
+(SELECT DISTINCT o.user_id FROM strandline.session_owner o
+    WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s)
+UNION
+(SELECT f.user_id FROM strandline.fact_owner f
+    WHERE f.namespace = %(namespace)s AND f.user_id > %(after)s ORDER BY f.user_id LIMIT %(limit)s)
+ORDER BY user_id LIMIT %(limit)s
 
 -- name: owner_figures
 -- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are. Tokens

@@ -103,6 +103,6 @@ GROUP BY s.shared_key
 -- name: forget_shared
 -- Remove what these incarnations of a session shared with a scope, for good.
 -- params: shard_key uuid, session_key uuid, owner_key uuid, incarnations uuid[]
--- row: nothing void
+-- row: nothing void?
 -- repeatable
 SELECT strandline.forget_shared_v1(%(shard_key)s, %(session_key)s, %(owner_key)s, %(incarnations)s::uuid[]) AS nothing

@@ -35,7 +35,7 @@ ROOMS = {
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
     " cli cli/ask cli/demo cli/doctor cli/encryption cli/erasures cli/facts"
-    " cli/generations cli/imports cli/mcp cli/reports cli/servers"
+    " cli/generations cli/imports cli/mcp cli/reports cli/retention cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13

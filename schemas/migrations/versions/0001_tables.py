@@ -41,6 +41,7 @@ WITHOUT_STATISTICS = {
     ),
     "fact_candidate": ("text", "topics", "said_by", "about_date"),
     "fact_event": ("payload", "traces", "actor"),
+    "fact_owner": ("user_id",),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
     "kept_response": ("body",),
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
@@ -51,7 +52,7 @@ WITHOUT_STATISTICS = {
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
     "session_retention_act": ("actor",),
-    "session_run": ("run_id", "agent_id", "team_id"),
+    "session_run": ("run_id", "agent_id", "team_id", "digests"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
     "store_item": ("path", "key", "value", "vectors"),
@@ -536,10 +537,12 @@ def upgrade() -> None:
         "fact_owner",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("fact_owner_pkey")),
         schema=schema,
         comment="The namespace of an owner whom people gave facts, even without any session",
     )
+    op.create_index("fact_owner_by_user", "fact_owner", ["namespace", "user_id"], schema=schema)
     op.create_table(
         "fact_revision",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
@@ -1102,6 +1105,7 @@ def upgrade() -> None:
         sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("team_id", sa.Text(), nullable=True),
         sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("digests", sa.ARRAY(sa.LargeBinary()), nullable=False),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -1119,6 +1123,9 @@ def upgrade() -> None:
             name=op.f("session_run_status_check"),
         ),
         sa.CheckConstraint("number >= 1", name=op.f("session_run_number_check")),
+        sa.CheckConstraint(
+            "cardinality(seqs) = cardinality(digests)", name=op.f("session_run_digests_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "run_id", name=op.f("session_run_pkey")),
         schema=schema,
         comment="The runs of agents in a session: which messages each of them brought, and how it ended",
@@ -1653,7 +1660,7 @@ def _create_retention(schema: str) -> None:
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("expired_life_pkey")),
         schema=schema,
-        comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+        comment="Lives of sessions that ended for want of puts: no read shows them, their work goes on",
     )
     op.create_index(
         "expired_life_waiting",

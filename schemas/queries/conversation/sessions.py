@@ -185,7 +185,7 @@ class UsersPageRow(NamedTuple):
 
 
 class UsersPage(Query[UsersPageRow]):
-    """The next users of a namespace who have a session."""
+    """The next users of a namespace who have a session, or whom people gave facts."""
 
     __slots__ = ()
     name = "users_page"

@@ -282,7 +282,7 @@ class SharedLives(Query[SharedLivesRow]):
 
 
 class ForgetSharedRow(NamedTuple):
-    nothing: str
+    nothing: str | None
 
 
 class ForgetShared(Query[ForgetSharedRow]):

@@ -137,8 +137,8 @@ class NameFactOwner(Query[Never]):
     name = "name_fact_owner"
     repeatable = True
 
-    def __init__(self, *, shard_key: UUID, namespace: str) -> None:
-        self.values = (shard_key, namespace)
+    def __init__(self, *, shard_key: UUID, namespace: str, user_id: str | None) -> None:
+        self.values = (shard_key, namespace, user_id)
 
 
 class OwnersWithFactsRow(NamedTuple):
