@@ -79,6 +79,7 @@ ORDER BY e.session_key, e.from_seq LIMIT %(limit)s
 --     valid_from timestamptz, valid_until timestamptz?, live boolean, invalidated_at timestamptz?, invalidated_by uuid?,
 --     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz, updated_at
 --     timestamptz
+-- opens: text text fact, topics name topic, said_by name said_by, input text input, feedback text feedback
 SELECT f.generation_id, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.valid_from, f.valid_until,
     f.live, f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id, f.feedback,
     f.created_at, f.updated_at
@@ -96,6 +97,7 @@ ORDER BY f.generation_id, f.fact_id LIMIT %(limit)s
 -- row: generation_id integer, fact_id uuid, revision integer, operation text, text text, own_text text?, event_id uuid?,
 --     session_key uuid?, seqs bigint[], extract_batch_id uuid?, merge_batch_id uuid?, condense_batch_id uuid?, fact_event
 --     bigint?, model text?, prompt_hash text?, created_at timestamptz
+-- opens: text text fact, own_text text fact
 SELECT r.generation_id, r.fact_id, r.revision, r.operation, r.text, r.own_text, r.event_id, r.session_key, r.seqs,
     r.extract_batch_id, r.merge_batch_id, r.condense_batch_id, r.fact_event, r.model, r.prompt_hash, r.created_at
 FROM strandline.fact_revision r
@@ -108,6 +110,7 @@ ORDER BY r.generation_id, r.fact_id, r.revision LIMIT %(limit)s
 -- What people and agents did to facts.
 -- params: shard_key uuid, after_number bigint, limit bigint
 -- row: number bigint, edit text, fact_id uuid?, payload text?, actor text?, instruction uuid?, created_at timestamptz
+-- opens: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic
 SELECT e.number, e.kind AS edit, e.fact_id, e.payload::text, e.actor, e.instruction, e.created_at
 FROM strandline.fact_event e
 WHERE e.shard_key = %(shard_key)s AND e.number > %(after_number)s
@@ -120,6 +123,7 @@ ORDER BY e.number LIMIT %(limit)s
 -- row: generation_id integer, event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[],
 --     topics text[], said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, dropped_by
 --     bigint?, withheld_by bigint?
+-- opens: text text fact, topics name topic, said_by name said_by
 SELECT c.generation_id, c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by,
     c.about_date, c.said_at, c.model, c.prompt_hash, c.dropped_by, c.withheld_by
 FROM strandline.fact_candidate c
@@ -133,6 +137,7 @@ ORDER BY c.generation_id, c.event_id, c.ordinal LIMIT %(limit)s
 -- params: shard_key uuid, scope_key uuid?, after_scope uuid, after_generation integer, after_ordinal bigint, limit bigint
 -- row: scope_key uuid, generation_id integer, pipeline text, ordinal bigint, through_seq bigint, state text, batch_id uuid,
 --     created_at timestamptz
+-- opens: state json state
 SELECT b.scope_key, b.generation_id, g.pipeline, b.ordinal, b.through_seq, b.state::text, b.batch_id, b.created_at
 FROM strandline.block_state b JOIN strandline.generation g ON g.generation_id = b.generation_id
 WHERE b.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR b.scope_key = %(scope_key)s)
@@ -145,6 +150,7 @@ ORDER BY b.scope_key, b.generation_id, b.ordinal LIMIT %(limit)s
 -- params: shard_key uuid, scope_key uuid?, after_batch uuid, after_step text, limit bigint
 -- row: batch_id uuid, step text, stage text?, scope_key uuid?, model text, prompt_hash text, body bytea?, bytes integer,
 --     created_at timestamptz
+-- opens: body bytes answer
 SELECT a.batch_id, a.step, b.stage, b.scope_key, a.model, a.prompt_hash,
     CASE WHEN b.stage IS DISTINCT FROM 'vectors' THEN a.body END AS body, length(a.body) AS bytes, a.created_at
 FROM strandline.answer a

@@ -191,6 +191,16 @@ class ExportFacts(Query[ExportFactsRow]):
     __slots__ = ()
     name = "export_facts"
     row = ExportFactsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(2, "text", "fact"),
+            Mark(3, "name", "topic"),
+            Mark(4, "name", "said_by"),
+            Mark(13, "text", "input"),
+            Mark(16, "text", "feedback"),
+        ),
+    )
 
     def __init__(
         self,
@@ -229,6 +239,13 @@ class ExportRevisions(Query[ExportRevisionsRow]):
     __slots__ = ()
     name = "export_revisions"
     row = ExportRevisionsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(4, "text", "fact"),
+            Mark(5, "text", "fact"),
+        ),
+    )
 
     def __init__(
         self,
@@ -259,6 +276,12 @@ class ExportEdits(Query[ExportEditsRow]):
     __slots__ = ()
     name = "export_edits"
     row = ExportEditsRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(3, "within", "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"),
+        ),
+    )
 
     def __init__(self, *, shard_key: UUID, after_number: int, limit: int) -> None:
         self.values = (shard_key, after_number, limit)
@@ -288,6 +311,14 @@ class ExportCandidates(Query[ExportCandidatesRow]):
     __slots__ = ()
     name = "export_candidates"
     row = ExportCandidatesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "text", "fact"),
+            Mark(7, "name", "topic"),
+            Mark(8, "name", "said_by"),
+        ),
+    )
 
     def __init__(
         self,
@@ -319,6 +350,7 @@ class ExportStates(Query[ExportStatesRow]):
     __slots__ = ()
     name = "export_states"
     row = ExportStatesRow
+    marks = Marks(owner=0, opens=(Mark(5, "json", "state"),))
 
     def __init__(
         self,
@@ -351,6 +383,7 @@ class ExportAnswers(Query[ExportAnswersRow]):
     __slots__ = ()
     name = "export_answers"
     row = ExportAnswersRow
+    marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))
 
     def __init__(
         self, *, shard_key: UUID, scope_key: UUID | None, after_batch: UUID, after_step: str, limit: int

@@ -86,7 +86,8 @@ BEGIN
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
     END IF;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items + service_keys, updated_at = statement_timestamp(),
+    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items + service_keys,
+            updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(
                 'capture_act', coalesce((e.steps ->> 'capture_act')::bigint, 0) + acts,
                 'replay_names', coalesce((e.steps ->> 'replay_names')::bigint, 0) + selections,

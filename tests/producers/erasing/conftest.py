@@ -78,6 +78,10 @@ INSERT INTO strandline.retention_step
 INSERT INTO strandline.archived_input
         (shard_key, session_key, seq, generation_id, id, role, tokens, envelope, created_at)
     VALUES (%(owner)s, %(session)s, 1, 1, 'zanzibarq', 'user', 1, '{"content": "zanzibarq"}', now());
+INSERT INTO strandline.kept_response (shard_key, request_key, request_digest, status, body)
+    VALUES (%(owner)s, gen_random_uuid(), sha256('zanzibarq'), 200, '{"content": "zanzibarq"}');
+INSERT INTO strandline.service_key (key_id, secret_digest, namespace, user_id, scopes)
+    VALUES ('k1', sha256('k1'), 'default', 'ann', '{read}');
 INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
     VALUES (%(owner)s, 1, 'default', 'k', 'wrapped');
 """

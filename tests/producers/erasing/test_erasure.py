@@ -29,7 +29,7 @@ WORD = "zanzibarq"
 TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'strandline'"
 # Tables of owners that this user has no rows in: what fails, and what a replay switches.
 EMPTY = {"condensation", "dead_letter", "scope_generation"}
-UNKEYED = {"replay", "store_item", "shared_message", "watch", "due"}
+UNKEYED = {"replay", "service_key", "store_item", "shared_message", "watch", "due"}
 
 
 def dump(url: str) -> str:
@@ -200,7 +200,8 @@ def test_who_is_readmitted_begins_with_nothing(erasures: Erasures, database_url:
 
 def test_a_user_of_whom_nothing_is_known_is_kept_away_too(erasures: Erasures, database_url: str) -> None:
     receipt = erasures.erase_user("nobody")
-    assert receipt.counts == {}
+    # The act itself made the pseudonym, which went again.
+    assert receipt.counts == {"audit_subject": 1}
     memory = Memory.from_defaults("first", user_id="nobody", database_url=database_url, **LIMITS)
     with pytest.raises(ErasedError):
         memory.put({"role": "user", "content": "hello"})
@@ -395,4 +396,4 @@ def test_the_tables_of_a_session_have_the_column_that_is_named(database_url: str
         "SELECT table_name::text, column_name::text FROM information_schema.columns"
         " WHERE table_schema = 'strandline'",
     )
-    assert set(SCOPED.items()) <= set(columns)
+    assert {(table, column) for table, column in SCOPED.items() if column} <= set(columns)

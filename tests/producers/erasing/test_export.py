@@ -31,6 +31,8 @@ TABLES = {
     "flush_event": "flush", "model_call": "model_call", "session": "session", "dead_letter": "dead_letter",
 }  # fmt: skip
 WITHOUT_LINES = {
+    "archived_input", "audit_subject", "data_key", "expired_life", "kept_response", "retention_step",
+    "session_retention_act",
     "batch", "chunk", "chunk_change", "condensation", "due", "fact_owner", "popped", "receipt",
     "scope_generation", "superseded", "watch",
 }  # fmt: skip

@@ -1,0 +1,46 @@
+"""Export and erasure of a user whose namespace is encrypted."""
+
+from __future__ import annotations
+
+import json
+from base64 import b64encode
+
+import pytest
+
+from strandline.erasure import Erasures
+from strandline.pipelines.sealing.enabling import enable
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
+from strandline.schemas.settings import load_settings
+from tests.conftest import MakeMemory, rows_of
+from tests.producers.erasing.conftest import LIMITS
+
+KEYS = f"first {b64encode(b'1' * 32).decode()}"
+
+
+def test_what_is_sealed_is_exported_in_clear_and_erased_with_its_keys(
+    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
+    settings = load_settings()
+    content = sealed_content(settings)
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings), content)
+    try:
+        assert enable(database, content, "default", "first", "clear")
+        memory = make_memory("sealed", user_id="eve", **LIMITS)
+        memory.put({"role": "user", "content": "the canary is xylophone"})
+        memory.facts.add("Ann has a marzipan boat.", topics=["boats"])
+        erasures = Erasures.of_namespace(database_url=database_url)
+        lines = [json.loads(line) for line in erasures.export_user("eve")]
+        said = json.dumps(lines)
+        assert "xylophone" in said
+        assert "Ann has a marzipan boat." in said
+        edit = next(line for line in lines if line["kind"] == "fact_edit")
+        assert "marzipan" in json.dumps(edit)
+        assert rows_of(database_url, "SELECT count(*) FROM strandline.data_key") == [(1,)]
+        erasures.erase_user("eve")
+        assert rows_of(database_url, "SELECT count(*) FROM strandline.data_key") == [(0,)]
+        erasures.close()
+    finally:
+        database.close()
