@@ -8,6 +8,7 @@ from strandline.pipelines.sealing.derived_rows import (
     reseal_answers,
     reseal_chunks,
     reseal_items,
+    reseal_responses,
     reseal_states,
 )
 from strandline.pipelines.sealing.fact_rows import (
@@ -36,6 +37,7 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_corrections,
     reseal_archived_inputs,
     reseal_items,
+    reseal_responses,
     reseal_chunks,
     reseal_states,
     reseal_answers,

@@ -87,6 +87,7 @@ RETURNING request_key
 -- name: keep_response
 -- Keep the response of a request in the transaction of its effect.
 -- params: shard_key uuid, request_key uuid, status smallint, body json?
+-- seals: body json response
 UPDATE strandline.kept_response SET status = %(status)s, body = %(body)s
 WHERE shard_key = %(shard_key)s AND request_key = %(request_key)s
 
@@ -94,6 +95,7 @@ WHERE shard_key = %(shard_key)s AND request_key = %(request_key)s
 -- The response that was given to a request.
 -- params: shard_key uuid, request_key uuid
 -- row: request_digest bytea, status smallint, body text?
+-- opens: body json response
 -- repeatable
 SELECT r.request_digest, r.status, r.body::text FROM strandline.kept_response r
 WHERE r.shard_key = %(shard_key)s AND r.request_key = %(request_key)s

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class FindServiceKeyRow(NamedTuple):
@@ -206,6 +207,7 @@ class KeepResponse(Query[Never]):
 
     __slots__ = ()
     name = "keep_response"
+    marks = Marks(owner=2, seals=(Mark(1, "json", "response"),))
 
     def __init__(self, *, status: int, body: str | None, shard_key: UUID, request_key: UUID) -> None:
         self.values = (status, body, shard_key, request_key)
@@ -224,6 +226,7 @@ class FindKeptResponse(Query[FindKeptResponseRow]):
     name = "find_kept_response"
     repeatable = True
     row = FindKeptResponseRow
+    marks = Marks(owner=0, opens=(Mark(2, "json", "response"),))
 
     def __init__(self, *, shard_key: UUID, request_key: UUID) -> None:
         self.values = (shard_key, request_key)
