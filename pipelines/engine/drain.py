@@ -43,6 +43,7 @@ from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
     DatabaseUnavailableError,
+    ErasedError,
     KeyUnavailableError,
     LeaseLostError,
     PermanentModelError,
@@ -247,7 +248,7 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     The order of the cases counts: a ``ServerLimitError`` is a ``DatabaseUnavailableError`` as well.
     """
     match error:
-        case LeaseLostError():
+        case LeaseLostError() | ErasedError():
             logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
             return "lost"
         case ServerLimitError():
@@ -355,8 +356,7 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    A worker without the key of an encrypted namespace leaves the work to others, or until it has the key.
-    An outage of the provider is not the lane's fault, however long it lasts: only a call that fails while
+    A key that is missing, or an outage of the provider, is not the lane's fault, however long it lasts: only a call that fails while
     others succeed, or for another reason, counts towards the limit.
     """
     counts = (

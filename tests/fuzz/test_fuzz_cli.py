@@ -19,7 +19,7 @@ from tests.fuzz.running import fuzzed
 from tests.fuzz.values import texts
 
 # They run until they are told to stop; their options are read all the same.
-LONG_RUNNING = {"up", "demo", "worker", "mcp"}
+LONG_RUNNING = {"up", "demo", "worker", "mcp", "serve"}
 # Which hosts are tried, and how often something is shown again, is not for fuzzing.
 LEFT_OUT = {"--database-url", "--broker-url", "--watch", "--interval", "--wait"}
 UNEXPECTED = "Unexpected error"

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
+from strandline.cli.terminal.logs import log_to_stderr
 from strandline.schemas.wire.keys import SCOPES
 from tests.soak.ground import Ground
 from tests.soak.readings import Reading
@@ -19,6 +20,7 @@ CASES = 10_000
 
 def run(ground: Ground) -> Iterator[Reading]:
     """schemathesis over the whole description, with fixed seeds: no defect, and no status without a name."""
+    log_to_stderr("ERROR")
     cases = failures = 0
     with RunningService(ground.database_url) as running, TemporaryDirectory() as folder:
         keys = [running.make_key("fuzzed", scopes=SCOPES), running.make_key(None, scopes=["operate"])]
