@@ -356,8 +356,8 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    A key that is missing, or an outage of the provider, is not the lane's fault, however long it lasts: only a call that fails while
-    others succeed, or for another reason, counts towards the limit.
+    An outage of the provider, or a missing key, is not the lane's fault, however long it lasts: only a call
+    that fails while others succeed, or for another reason, counts towards the limit.
     """
     counts = (
         error.counts if isinstance(error, TransientModelError) else not isinstance(error, KeyUnavailableError)
