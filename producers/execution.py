@@ -20,9 +20,9 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.writing.group_commit import GroupCommit
 from strandline.schemas.postgres.async_database import AsyncDatabase, AsyncTransaction
 from strandline.schemas.postgres.caller_connection import driver_connection
-from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 

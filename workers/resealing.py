@@ -57,7 +57,7 @@ class Resealing:
 
     def _seal(self, content: SealedContent, namespace: str, *, has_old_keys: bool) -> None:
         pace = Pace(ROWS_PER_SECOND, self._is_stopping)
-        for _made in prepare_owners(self._database, content, namespace):
+        for _keys in prepare_owners(self._database, content, namespace):
             if self._is_stopping():
                 return
         for _progress in reseal_namespace(

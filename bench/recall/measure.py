@@ -24,7 +24,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
-from bench.encryption import encrypt
+from bench.encrypted.enabling import encrypt
 from bench.environment import Ground, NotMeasuredError, prepared_ground
 from bench.recall.bm25 import open_bm25
 from bench.recall.contexts import ALL_GIVEN, GIVEN, OVER, TOKENS, Open, measure_contexts, open_memory

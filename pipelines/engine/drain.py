@@ -44,6 +44,7 @@ from strandline.schemas.errors import (
     BudgetError,
     DatabaseUnavailableError,
     ErasedError,
+    KeyUnavailableError,
     LeaseLostError,
     PermanentModelError,
     ProviderDownError,
@@ -268,7 +269,7 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         case ReplayBudgetError():
             wait_seconds = error.retry_after_seconds or 0.0
             return "postponed" if _release_untouched(engine, lease, wait_seconds) else "lost"
-        case TransientModelError():
+        case TransientModelError() | KeyUnavailableError():
             return _postpone(engine, lease, error)
         case _:
             # A defect in a stage must not be retried without end.
@@ -355,10 +356,12 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    An outage of the provider is not the lane's fault, however long it lasts: only a call that fails while
-    others succeed, or for another reason, counts towards the limit.
+    An outage of the provider, or a missing key, is not the lane's fault, however long it lasts: only a call
+    that fails while others succeed, or for another reason, counts towards the limit.
     """
-    counts = error.counts if isinstance(error, TransientModelError) else True
+    counts = (
+        error.counts if isinstance(error, TransientModelError) else not isinstance(error, KeyUnavailableError)
+    )
     postponements = lease.postponements + (0 if isinstance(error, ProviderDownError) else 1)
     wait = engine.retry.wait_seconds(
         max(1, postponements),
@@ -388,7 +391,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
 
 def _reason(error: Exception) -> str:
     """A sentence for people. Only errors that never quote users' text are kept in their own words."""
-    if isinstance(error, (TransientModelError, ServerLimitError, UndecodableEventError)):
+    if isinstance(error, (TransientModelError, ServerLimitError, UndecodableEventError, KeyUnavailableError)):
         return str(error)[:500]
     return f"Unexpected {type(error).__name__}: the worker's log says where."
 

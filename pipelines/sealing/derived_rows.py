@@ -10,16 +10,18 @@ from strandline.schemas.queries.application.resealing import (
     ResealAnswers,
     ResealChunks,
     ResealItems,
+    ResealResponses,
     ResealStates,
     UnsealedAnswers,
     UnsealedChunks,
     UnsealedItems,
+    UnsealedResponses,
     UnsealedStates,
 )
 from strandline.schemas.sealed.values import keyed_tsvector, keyed_words
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 
-STATE, ANSWER, ITEM = "state", "answer", "item"
+STATE, ANSWER, ITEM, RESPONSE = "state", "answer", "item", "response"
 _NOTHING = UUID(int=0)
 
 
@@ -114,6 +116,24 @@ def reseal_items(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
                 keys=[row.key for row in rows],
                 versions=[row.version for row in rows],
                 values=[keys.reseal_json(row.value, ITEM) for row in rows],
+            )
+        )
+        yield len(rows)
+
+
+def reseal_responses(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
+    """Seal the responses that the HTTP service keeps for requests that come again."""
+    after = _NOTHING
+    while rows := fetcher.fetch(
+        UnsealedResponses(shard_key=keys.shard_key, prefix=keys.json_prefix, after_request=after, limit=page)
+    ):
+        after = rows[-1].request_key
+        fetcher.fetch(
+            ResealResponses(
+                shard_key=keys.shard_key,
+                request_keys=[row.request_key for row in rows],
+                versions=[row.version for row in rows],
+                bodies=[keys.reseal_json(row.body, RESPONSE) for row in rows],
             )
         )
         yield len(rows)

@@ -51,7 +51,7 @@ def enable(database: Database, content: SealedContent, namespace: str, kek_id: s
     content.cache.forget()
     if added:
         return True
-    known = enabled(database, namespace)
+    known = find_encryption(database, namespace)
     if (known.kek_id, known.vectors) != (kek_id, vectors):
         raise ConfigurationError(
             f"Namespace {quote(namespace)} is encrypted already, with the key {quote(known.kek_id)} and"
@@ -60,7 +60,7 @@ def enable(database: Database, content: SealedContent, namespace: str, kek_id: s
     return False
 
 
-def enabled(database: Database, namespace: str) -> FindEncryptionRow:
+def find_encryption(database: Database, namespace: str) -> FindEncryptionRow:
     """How a namespace is encrypted.
 
     Raises:
@@ -80,7 +80,7 @@ def change_key(database: Database, content: SealedContent, namespace: str, kek_i
         KeyUnavailableError: the keyring cannot wrap with that key, or unwrap again.
         ConfigurationError: the namespace is not encrypted.
     """
-    enabled(database, namespace)
+    find_encryption(database, namespace)
     probe = content.probe_key(kek_id)
     with database.transaction() as tx:
         tx.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
@@ -98,13 +98,13 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
     Raises:
         KeyUnavailableError: the keyring cannot wrap.
     """
-    row = enabled(database, namespace)
+    row = find_encryption(database, namespace)
     items = [item_store_key(namespace), *(adapter_items_key(namespace, one) for one in ITEM_ADAPTERS)]
     yield _give_keys(database, content, namespace, row, items)
     after = ""
     while rows := database.fetch(SessionsToSeal(namespace=namespace, after_session=after, limit=PAGE)):
         after = rows[-1].session_id
-        made = _give_keys(database, content, namespace, row, {one.owner_key for one in rows})
+        count = _give_keys(database, content, namespace, row, {one.owner_key for one in rows})
         identities = [identify_session(namespace, one.session_id, one.user_id) for one in rows]
         scopes = database.fetch(
             SealSessions(
@@ -113,7 +113,7 @@ def prepare_owners(database: Database, content: SealedContent, namespace: str) -
             )
         )
         shared = {scope.shared_key for scope in scopes if scope.shared_key is not None}
-        yield made + _give_keys(database, content, namespace, row, shared)
+        yield count + _give_keys(database, content, namespace, row, shared)
     owner = UUID(int=0)
     while owners := database.fetch(FactOwnersToSeal(namespace=namespace, after_owner=owner, limit=PAGE)):
         owner = owners[-1].shard_key

@@ -97,15 +97,15 @@ def reseal_namespace(
                 progress.waiting += 1
                 continue
             keys = database.run(content.renew_keys(owner))
-            found = 0 if keys is None else seal_facts(database, keys)
-            progress.rows += found
+            rows_of_owner = 0 if keys is None else seal_facts(database, keys)
+            progress.rows += rows_of_owner
             for page in () if keys is None else reseal_owner(database, keys, pace):
-                found += page
+                rows_of_owner += page
                 progress.rows += page
                 yield progress
             progress.owners += 1
             kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
-            if found == 0 and row.age_seconds > kept_seconds + GRACE_SECONDS:
+            if rows_of_owner == 0 and row.age_seconds > kept_seconds + GRACE_SECONDS:
                 database.fetch(SettleOwner(shard_key=owner, number=row.number))
                 content.cache.forget(owner)
                 progress.settled += 1
@@ -121,17 +121,17 @@ def seal_facts(database: Database, keys: OwnerKeys) -> int:
     """
     with database.transaction() as transaction:
         transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
-        return sum(found for reseal in FACT_TABLES for found in reseal(transaction, keys, PAGE_ROWS))
+        return sum(count for reseal in FACT_TABLES for count in reseal(transaction, keys, PAGE_ROWS))
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
     """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
     for reseal in RESEALED:
-        for found in reseal(database, keys, PAGE_ROWS):
-            yield found
+        for count in reseal(database, keys, PAGE_ROWS):
+            yield count
             if pace.is_stopping():
                 return
-            pace.wait_after(found)
+            pace.wait_after(count)
 
 
 def retire_old_keys(

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from uuid import UUID
 
-from strandline.pipelines.sealing.enabling import enabled, encryption_act
+from strandline.pipelines.sealing.enabling import encryption_act, find_encryption
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     AddNextDataKey,
@@ -25,7 +25,7 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
     Raises:
         KeyUnavailableError: a key is missing from the keyring, the former one among them.
     """
-    present = enabled(database, namespace)
+    present = find_encryption(database, namespace)
     content.check_key(namespace, present)
     kek_id = present.kek_id
     for rows in _pages(database, namespace):
@@ -55,7 +55,7 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
     Raises:
         KeyUnavailableError: the keyring cannot unwrap or wrap.
     """
-    present = enabled(database, namespace)
+    present = find_encryption(database, namespace)
     content.check_key(namespace, present)
     kek_id = present.kek_id
     database.fetch(encryption_act(namespace, step="renew_data_keys"))

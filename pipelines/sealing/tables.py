@@ -8,6 +8,7 @@ from strandline.pipelines.sealing.derived_rows import (
     reseal_answers,
     reseal_chunks,
     reseal_items,
+    reseal_responses,
     reseal_states,
 )
 from strandline.pipelines.sealing.fact_rows import (
@@ -38,6 +39,7 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_runs,
     reseal_archived_inputs,
     reseal_items,
+    reseal_responses,
     reseal_chunks,
     reseal_states,
     reseal_answers,

@@ -31,19 +31,19 @@ def _fits(value: Any, condition: Any) -> bool:
     if not isinstance(condition, dict):
         return _is_same(value, condition)
     if any(name.startswith("$") for name in condition):
-        return all(_holds(value, name, wanted) for name, wanted in condition.items())
+        return all(_holds(value, name, operand) for name, operand in condition.items())
     return isinstance(value, dict) and all(_fits(value.get(name), one) for name, one in condition.items())
 
 
-def _holds(value: Any, operator: str, wanted: Any) -> bool:
+def _holds(value: Any, operator: str, operand: Any) -> bool:
     if operator in ("$eq", "$ne"):
-        return _is_same(value, wanted) == (operator == "$eq")
+        return _is_same(value, operand) == (operator == "$eq")
     compare = _ORDERS.get(operator)
-    if compare is None or _kind(value) != _kind(wanted) or _kind(value) not in ("number", "text"):
+    if compare is None or _kind(value) != _kind(operand) or _kind(value) not in ("number", "text"):
         return False
     if isinstance(value, str):
-        return compare(value.encode(), wanted.encode())
-    return compare(value, wanted)
+        return compare(value.encode(), operand.encode())
+    return compare(value, operand)
 
 
 def _is_same(left: Any, right: Any) -> bool:

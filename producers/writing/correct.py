@@ -19,8 +19,7 @@ from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.vectors.sharing import clear_copies
 from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
-from strandline.producers.writing.sealing import seal_envelope
-from strandline.producers.writing.validate import PutLimits, prepare
+from strandline.producers.writing.validate import PutLimits, prepare, seal_envelope
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys

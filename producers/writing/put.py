@@ -15,9 +15,14 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.accepting import Accept, SinglePut
-from strandline.producers.writing.sealing import seal_message
 from strandline.producers.writing.unregistered import unknown_pipelines
-from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
+from strandline.producers.writing.validate import (
+    PreparedMessage,
+    PutLimits,
+    prepare,
+    redact_message,
+    seal_message,
+)
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
     ConflictError,

@@ -20,6 +20,8 @@ from strandline.producers.writing.message_ids import random_id
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.misspelt_fields import name_misspelt
+from strandline.schemas.sealed.values import keyed_label
+from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
@@ -34,6 +36,10 @@ _LATEST = datetime(9999, 12, 30, tzinfo=UTC)
 
 # One for all: to make it takes as long as to encode a message.
 _ENCODER = json.JSONEncoder(ensure_ascii=False, allow_nan=False, sort_keys=True, separators=(",", ":"))
+
+
+# Of which kind envelopes and metadata are, where they are sealed.
+ENVELOPE, METADATA = "message", "metadata"
 
 
 @dataclass(frozen=True, slots=True)
@@ -332,3 +338,25 @@ def _check_time(path: str, value: datetime | None) -> None:
         raise InvalidMessageError(
             path, f"must lie between {_EARLIEST:%Y-%m-%d} and {_LATEST:%Y-%m-%d}; leave it out if unknown"
         )
+
+
+def seal_message(message: PreparedMessage, session_key: UUID, keys: OwnerKeys) -> PreparedMessage:
+    """A message as it is stored where content is sealed; each token belongs to the message's id."""
+    labels = labels_of(session_key, message.metadata)
+    return replace(
+        message,
+        digest=keys.digest(message.digest),
+        envelope=keys.seal_json(message.envelope, ENVELOPE, message.id),
+        metadata=None if message.metadata is None else keys.seal_json(message.metadata, METADATA, message.id),
+        calls=None
+        if message.calls is None
+        else json.dumps([keys.reference(call) for call in json.loads(message.calls)]),
+        answers=None if message.answers is None else keys.reference(message.answers),
+        is_sealed=True,
+        labels=None if labels is None else [keyed_label(keys, session_key, label) for label in labels],
+    )
+
+
+def seal_envelope(message: PreparedMessage, keys: OwnerKeys | None) -> str:
+    """Its envelope as it is stored under the owner's keys; in clear if there are none."""
+    return message.envelope if keys is None else keys.seal_json(message.envelope, ENVELOPE, message.id)

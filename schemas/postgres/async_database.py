@@ -14,7 +14,6 @@ from typing import Any, Protocol, Self, TypeVar, assert_never
 import psycopg
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
-from strandline.schemas.postgres.content import ContentCodec, WithoutKeys, holds_tokens
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.postgres.operations import (
     Atomic,
@@ -47,6 +46,7 @@ from strandline.schemas.postgres.translation import (
     pauses,
     translate_errors,
 )
+from strandline.schemas.sealing.codec import ContentCodec, WithoutKeys, holds_tokens
 
 T = TypeVar("T")
 R = TypeVar("R")

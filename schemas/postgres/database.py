@@ -17,7 +17,6 @@ from strandline.schemas.errors import (
     DatabaseBusyError,
     StrandlineError,
 )
-from strandline.schemas.postgres.content import ContentCodec, WithoutKeys, holds_tokens
 from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
 from strandline.schemas.postgres.operations import (
     Atomic,
@@ -50,6 +49,7 @@ from strandline.schemas.postgres.translation import (
     pauses,
     translate_errors,
 )
+from strandline.schemas.sealing.codec import ContentCodec, WithoutKeys, holds_tokens
 
 T = TypeVar("T")
 R = TypeVar("R")

@@ -13,8 +13,8 @@ from functools import partial
 from typing import Any, TypeVar
 from uuid import UUID
 
-from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 
 T = TypeVar("T")

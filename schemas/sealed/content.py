@@ -40,7 +40,7 @@ INLINE_CHARACTERS = 500_000
 
 
 class SealedContent:
-    """Implements ``schemas.postgres.content.ContentCodec``; safe to share between threads and event loops."""
+    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops."""
 
     def __init__(self, keyring: Keyring, cache: KeyCache) -> None:
         self.keyring = keyring
@@ -100,7 +100,7 @@ class SealedContent:
             KeyUnavailableError: it is missing, or another one has its id.
         """
         if row.probe not in self._checked:
-            with _named(namespace):
+            with _name_namespace(namespace):
                 unwrap_secret(self.keyring, "", _NOBODY, row.kek_id, row.probe)
             self._checked.add(row.probe)
 
@@ -164,7 +164,7 @@ def wrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str, 
     Raises:
         KeyUnavailableError: naming the namespace and the key.
     """
-    with _named(namespace):
+    with _name_namespace(namespace):
         wrapped = keyring.wrap(kek_id, secret, _context(namespace, shard_key))
     if not isinstance(wrapped, bytes) or not 0 < len(wrapped) <= MAX_WRAPPED_BYTES:
         raise KeyUnavailableError(
@@ -179,7 +179,7 @@ def unwrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str
     Raises:
         KeyUnavailableError: naming the namespace and the key.
     """
-    with _named(namespace):
+    with _name_namespace(namespace):
         secret = keyring.unwrap(kek_id, wrapped, _context(namespace, shard_key))
     if not isinstance(secret, bytes) or len(secret) != 2 * KEY_BYTES:
         raise KeyUnavailableError(
@@ -209,7 +209,7 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
 
 
 @contextmanager
-def _named(namespace: str) -> Iterator[None]:
+def _name_namespace(namespace: str) -> Iterator[None]:
     """Have errors of a keyring name the namespace, if it is about one."""
     try:
         yield

@@ -36,12 +36,12 @@ class KeyCache:
         """The keys, if they are here."""
         if not self._keys:
             return None
-        known = self._known(shard_key)
+        known = self._find(shard_key)
         return None if known is None else known[1]
 
     def is_known(self, shard_key: UUID) -> bool:
         """Whether it is known which keys the owner has, or that it has none."""
-        return self._known(shard_key) is not None or self.is_unused
+        return self._find(shard_key) is not None or self.is_unused
 
     @property
     def is_unused(self) -> bool:
@@ -70,7 +70,7 @@ class KeyCache:
             else:
                 self._keys.pop(shard_key, None)
 
-    def _known(self, shard_key: UUID) -> tuple[float, OwnerKeys | None] | None:
+    def _find(self, shard_key: UUID) -> tuple[float, OwnerKeys | None] | None:
         with self._changing:
             known = self._keys.get(shard_key)
             if known is None:

@@ -47,7 +47,9 @@ def open_keyring(settings: Settings) -> Keyring:
     if settings.keyring_keys is not None:
         return LocalKeyring(read_keys(settings.keyring_keys.get_secret_value(), _VARIABLE), _VARIABLE)
     return (
-        NoKeyring() if settings.keyring is None else _Guarded(_installed(settings.keyring), settings.keyring)
+        NoKeyring()
+        if settings.keyring is None
+        else _Guarded(_load_installed(settings.keyring), settings.keyring)
     )
 
 
@@ -60,15 +62,15 @@ class LazyKeyring:
         self._keyring: Keyring | None = None
 
     def key_ids(self) -> Sequence[str]:
-        return self._opened().key_ids()
+        return self._open_once().key_ids()
 
     def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
-        return self._opened().wrap(key_id, secret, context)
+        return self._open_once().wrap(key_id, secret, context)
 
     def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
-        return self._opened().unwrap(key_id, wrapped, context)
+        return self._open_once().unwrap(key_id, wrapped, context)
 
-    def _opened(self) -> Keyring:
+    def _open_once(self) -> Keyring:
         if self._keyring is None:
             with self._opening:
                 self._keyring = self._keyring or self._open()
@@ -103,7 +105,7 @@ class _Guarded:
             ) from error
 
 
-def _installed(name: str) -> Keyring:
+def _load_installed(name: str) -> Keyring:
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
     if len(points) != 1:
         known = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})

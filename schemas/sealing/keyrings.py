@@ -95,12 +95,12 @@ class NoKeyring:
         return ()
 
     def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
-        raise self._missing(key_id)
+        raise self._missing_key(key_id)
 
     def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
-        raise self._missing(key_id)
+        raise self._missing_key(key_id)
 
-    def _missing(self, key_id: str) -> KeyUnavailableError:
+    def _missing_key(self, key_id: str) -> KeyUnavailableError:
         return KeyUnavailableError(
             f"The key {quote(key_id)} is needed, and this process has no keyring: set"
             " STRANDLINE_KEYRING_FILE, STRANDLINE_KEYRING_KEYS or STRANDLINE_KEYRING."

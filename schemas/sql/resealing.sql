@@ -321,6 +321,26 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = 
     AND m.generation_id = n.generation_id AND m.xmin::text = n.version
 RETURNING m.seq
 
+-- name: unsealed_responses
+-- The next responses that the HTTP service keeps for a day and that are not sealed under the newest data key.
+-- params: shard_key uuid, prefix text, after_request uuid, limit bigint
+-- row: request_key uuid, version text, body text
+-- repeatable
+SELECT r.request_key, r.xmin::text AS version, r.body::text FROM strandline.kept_response r
+WHERE r.shard_key = %(shard_key)s AND r.request_key > %(after_request)s
+    AND left(r.body::text, length(%(prefix)s)) <> %(prefix)s
+ORDER BY r.request_key LIMIT %(limit)s
+
+-- name: reseal_responses
+-- Store these responses in the form that they are to have.
+-- params: shard_key uuid, request_keys uuid[], versions text[], bodies text[]
+-- row: request_key uuid
+-- repeatable
+UPDATE strandline.kept_response r SET body = n.body::json
+FROM unnest(%(request_keys)s::uuid[], %(versions)s::text[], %(bodies)s::text[]) AS n (request_key, version, body)
+WHERE r.shard_key = %(shard_key)s AND r.request_key = n.request_key AND r.xmin::text = n.version
+RETURNING r.request_key
+
 -- name: unsealed_runs
 -- The next runs of an owner of whose messages, as they were given, not all digests are keyed.
 -- params: shard_key uuid, after_session uuid, after_run text, limit bigint

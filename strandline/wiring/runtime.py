@@ -23,9 +23,9 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import ProcessKey, renew_in_child, this_process
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.pools.engine_pool import Pool, is_async_engine, is_engine
+from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.given_pool import GivenPool

@@ -50,8 +50,9 @@ PUT_AT_ONCE = 500
 USERS = 2
 OLD = """
 SELECT count(*) FROM strandline.message m
-JOIN strandline.data_key k ON k.shard_key = m.shard_key AND k.number = 2
-WHERE m.envelope::text NOT LIKE '"sealed:1:2:%'
+JOIN (SELECT shard_key, max(number) AS number FROM strandline.data_key GROUP BY shard_key) AS k
+    ON k.shard_key = m.shard_key
+WHERE m.envelope::text NOT LIKE format('"sealed:1:%s:%%', k.number)
 """
 
 

@@ -599,6 +599,44 @@ class ResealArchivedInputs(Query[ResealArchivedInputsRow]):
         self.values = (session_keys, seqs, generation_ids, versions, envelopes, metadata, shard_key)
 
 
+class UnsealedResponsesRow(NamedTuple):
+    request_key: UUID
+    version: str
+    body: str
+
+
+class UnsealedResponses(Query[UnsealedResponsesRow]):
+    """The next responses that the HTTP service keeps for a day and that are not sealed under the newest data
+    key.
+    """
+
+    __slots__ = ()
+    name = "unsealed_responses"
+    repeatable = True
+    row = UnsealedResponsesRow
+
+    def __init__(self, *, shard_key: UUID, after_request: UUID, prefix: str, limit: int) -> None:
+        self.values = (shard_key, after_request, prefix, limit)
+
+
+class ResealResponsesRow(NamedTuple):
+    request_key: UUID
+
+
+class ResealResponses(Query[ResealResponsesRow]):
+    """Store these responses in the form that they are to have."""
+
+    __slots__ = ()
+    name = "reseal_responses"
+    repeatable = True
+    row = ResealResponsesRow
+
+    def __init__(
+        self, *, request_keys: list[UUID], versions: list[str], bodies: list[str], shard_key: UUID
+    ) -> None:
+        self.values = (request_keys, versions, bodies, shard_key)
+
+
 class UnsealedRunsRow(NamedTuple):
     session_key: UUID
     run_id: str

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 import click
 
-from strandline.cli.encryption.reading import opened, read_encryption
+from strandline.cli.encryption.reading import open_encryption, read_encryption
 from strandline.cli.encryption.reports import (
     EncryptedNamespaceReport,
     EncryptionReport,
@@ -18,7 +18,7 @@ from strandline.cli.encryption.reports import (
 )
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.terminal.output import console, is_rich, print_json, say
-from strandline.pipelines.sealing.enabling import change_key, enable, enabled, prepare_owners
+from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.display.shown_text import quantity, quote
@@ -47,10 +47,10 @@ def status(
 ) -> int:
     """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys."""
     settings = settings_from(database_url, broker_url, schema)
-    with opened(settings) as (database, content):
+    with open_encryption(settings) as (database, content):
         namespaces = read_encryption(database, content, namespace)
         if namespace is not None and not namespaces:
-            enabled(database, check_name("namespace", namespace))
+            find_encryption(database, check_name("namespace", namespace))
         report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
     if as_json:
         print_json(report)
@@ -83,19 +83,19 @@ def enable_namespace(
     broker_url: str | None,
     schema: str | None,
 ) -> int:
-    """Encrypt NAMESPACE: what is stored from now on is sealed at once, what is there by the workers.
+    """Encrypt NAMESPACE. New content is sealed at once, and workers seal the content that is there.
 
-    Every producer and worker needs the keyring before. `strandline encryption reseal --wait` seals what is
-    there now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
+    Every producer and worker needs the keyring before. `strandline encryption reseal --wait`
+    seals all of it now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
     """
     settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
-    with opened(settings) as (database, content), _progress("giving owners keys") as tell:
+    with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
         is_new = enable(database, content, namespace, key_id or _first_key(content), vectors)
-        made = 0
+        count = 0
         for keys in prepare_owners(database, content, namespace):
-            made += keys
-            tell(f"{quantity(made, 'owner')} with new keys")
+            count += keys
+            tell(f"{quantity(count, 'owner')} with new keys")
         (report,) = read_encryption(database, content, namespace)
     if as_json:
         print_json(report)
@@ -125,12 +125,12 @@ def reseal(
     """
     settings = settings_from(database_url, broker_url, schema)
     pace = Pace(rows_per_second)
-    with opened(settings) as (database, content), _progress("sealing") as tell:
-        enabled(database, check_name("namespace", namespace))
+    with open_encryption(settings) as (database, content), _progress("sealing") as tell:
+        find_encryption(database, check_name("namespace", namespace))
         rows = 0
         while True:
             progress = Progress()
-            for _made in prepare_owners(database, content, namespace):
+            for _keys in prepare_owners(database, content, namespace):
                 pass
             cache_seconds = settings.key_cache_seconds
             for progress in reseal_namespace(
@@ -170,7 +170,7 @@ def rotate(
         raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
     settings = settings_from(database_url, broker_url, schema)
     rewrapped = renewed = 0
-    with opened(settings) as (database, content), _progress("rotating") as tell:
+    with open_encryption(settings) as (database, content), _progress("rotating") as tell:
         if key_id is not None:
             change_key(database, content, check_name("namespace", namespace), key_id)
             for keys in rewrap_keys(database, content, namespace):
@@ -180,7 +180,7 @@ def rotate(
             for keys in renew_data_keys(database, content, namespace):
                 renewed += keys
                 tell(f"{quantity(renewed, 'new data key')}")
-        present = enabled(database, namespace).kek_id
+        present = find_encryption(database, namespace).kek_id
     report = RotateReport(namespace=namespace, key_id=present, rewrapped=rewrapped, renewed=renewed)
     if as_json:
         print_json(report)
@@ -204,7 +204,7 @@ def retire(
     Backups of the database may still need it: keep it as long as you keep them.
     """
     settings = settings_from(database_url, broker_url, schema)
-    with opened(settings) as (database, _content):
+    with open_encryption(settings) as (database, _content):
         used = {
             row.namespace: row.data_keys
             for row in database.fetch(KeksInUse(namespace=None))

@@ -15,7 +15,7 @@ from strandline.schemas.settings import Settings
 
 
 @contextmanager
-def opened(settings: Settings) -> Iterator[tuple[Database, SealedContent]]:
+def open_encryption(settings: Settings) -> Iterator[tuple[Database, SealedContent]]:
     """The configured database, and what seals and opens its content."""
     with (
         servers_for_once(settings) as servers,

@@ -197,6 +197,8 @@ def test_a_run_holds_what_a_person_corrected_before_and_after_its_session_was_se
     memory.replace(1, "[redacted]")
     memory.pop()
     assert enable(opened, content, "default", "first", "clear")
+    seal_all(opened, content)  # gives the owner keys, which each process has a few seconds to learn of
+    rows_of(database_url, AGED)
     assert seal_all(opened, content).rows == 3, "a message, a correction and a run"
     assert rows_of(database_url, DIGESTS) == [(17,)]
     memory.add_run("r1", [*given, {"role": "assistant", "content": "more"}])

@@ -13,7 +13,7 @@ from tools.queries.headers import read_all
 PAGE = Path(__file__).parent.parent.parent.parent / "docs" / "architecture" / "encryption.md"
 ROW = re.compile(r"^\| `(\w+\.\w+)` \| ([^|]+) \|", re.MULTILINE)
 # What a reseal changes: the sealed and keyed columns of a table.
-CHANGED = re.compile(r"UPDATE strandline\.(\w+) \w+ SET (.*?)\nFROM", re.DOTALL)
+CHANGED = re.compile(r"UPDATE strandline\.(\w+) \w+ SET (.*?)\n(?:FROM|WHERE)", re.DOTALL)
 
 
 def listed() -> dict[str, str]:

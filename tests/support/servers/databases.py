@@ -14,13 +14,13 @@ from uuid import uuid4
 import psycopg
 from psycopg.conninfo import conninfo_to_dict
 
-from strandline.schemas.postgres.content import ContentCodec
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.opening import sealed_content
+from strandline.schemas.sealing.codec import ContentCodec
 from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages

@@ -7,14 +7,12 @@ from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from strandline.schemas.errors import KeyUnavailableError
-from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Marks
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.sealing.tokens import is_bytes_token, is_token
 
 T = TypeVar("T")
-R = TypeVar("R")
-# As ``operations.Operation``, whose steps name this module.
+# As ``postgres.operations.Operation``, whose steps name this module; a query is one of ``postgres.query``.
 Operation = Generator[Any, Any, T]
 
 
@@ -44,11 +42,11 @@ class ContentCodec(Protocol):
         """
         ...
 
-    def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
+    def seal_query(self, query: Any) -> Operation[Any]:
         """The query with its marked parameters sealed, if their owner's content is."""
         ...
 
-    def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
+    def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
         """The rows with what is sealed in them opened.
 
         Raises:
@@ -97,10 +95,10 @@ class WithoutKeys:
         return None
         yield
 
-    def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
+    def seal_query(self, query: Any) -> Operation[Any]:
         return query
         yield
 
-    def open_rows(self, query: Query[R], rows: Sequence[R]) -> Operation[list[R]]:
+    def open_rows(self, query: Any, rows: Sequence[Any]) -> Operation[list[Any]]:
         raise KeyUnavailableError("This content is sealed, and this connection was made without a keyring.")
         yield

@@ -7,7 +7,7 @@ from itertools import cycle
 
 from bench.cases.reads import without_cache
 from bench.cases.writes import NO_MARK
-from bench.encryption import encrypt
+from bench.encrypted.enabling import encrypt
 from bench.environment import Ground
 from bench.figures import Figure, Goal, Pair, of_times
 from bench.size import Size
