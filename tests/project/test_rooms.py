@@ -23,11 +23,11 @@ from tests.project.test_contracts import (
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/work sealed sealing"
-    " sql tables values",
+    " sql tables values wire",
     "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts overflow own_code redaction replay sealing text vectors",
     "producers": "blocks doorbell fact_parts facts items memory_parts reading reading/budget reading/history"
-    " reading/searching runs search search/index tools writing",
+    " reading/searching runs search search/index service service/gate service/routes tools writing",
     "workers": "celery_app",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"
@@ -35,7 +35,7 @@ ROOMS = {
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
     " cli cli/ask cli/demo cli/doctor cli/encryption cli/facts"
     " cli/generations cli/imports cli/mcp cli/reports cli/servers"
-    " cli/sessions cli/terminal wiring",
+    " cli/keys cli/serve cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
 # One module a command, or a folder if the command has parts; these are what the commands share.
