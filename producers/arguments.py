@@ -65,9 +65,9 @@ def check_token_count(name: str, count: object) -> int:
     return _whole(name, count, least=0, most=MAX_INTEGER)
 
 
-def check_count(name: str, count: object) -> int:
-    """Check a number of messages; raises ConfigurationError if it is not one."""
-    return _whole(name, count, least=0, most=MAX_INTEGER)
+def check_count(name: str, count: object, *, least: int = 0, most: int = MAX_INTEGER) -> int:
+    """Check a limit, an offset or another number of things; raises ConfigurationError if it is not one."""
+    return _whole(name, count, least=least, most=most)
 
 
 def check_seq(name: str, seq: object) -> int:

@@ -9,13 +9,12 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts
-from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
+from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
-from strandline.producers.facts.listing import check_count
-from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import Owner, check_name
@@ -80,7 +79,7 @@ class NamespaceFacts(CaptureSettings):
         return self._namespace
 
     def users(self, *, limit: int = 50, after: str | None = None) -> UserPage:
-        """A page of the users who have a session, by name, each with their figures.
+        """A page of the users who have a session or were given facts, by name, each with their figures.
 
         ``limit`` is at most 200; ``after`` is that of the page before.
         """
@@ -153,15 +152,9 @@ class NamespaceFacts(CaptureSettings):
 
     def _users_operation(self, limit: int, after: str | None) -> Operation[UserPage]:
         place = None if after is None else check_name("after", after)
-        page = users_page(self._namespace, _users_limit(limit), place)
+        number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
+        page = users_page(self._namespace, number, place)
         return self._recorder.read(Act.here("directory.read"), page)
-
-
-def _users_limit(limit: int) -> int:
-    number = check_count("limit", limit, OWNERS_PER_PAGE)
-    if number == 0:
-        raise InvalidMessageError("limit", "must be above 0")
-    return number
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
-from strandline.pipelines.facts.edits import lock_facts, open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import lock_facts, open_fact_lanes
 from strandline.producers.audit.carrying_out import is_done
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.fact_parts.lookups import FactLookups

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Literal
 from uuid import UUID
 
+from strandline.pipelines.admission import refuse_if_erased
 from strandline.producers.arguments import check_page_size, check_seq
 from strandline.schemas.errors import OwnerError
 from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
@@ -27,24 +28,23 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
 
     Raises:
         OwnerError: the session belongs to another owner.
+        ErasedError: the owner, or the session, was erased.
         KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
-    rows = yield from fetch(
+    (row,) = yield from fetch(
         ClaimSession(
             directory_key=identity.directory_key,
             namespace=identity.namespace,
             session_id=identity.session_id,
             user_id=identity.user_id,
-            shard_key=identity.shard_key,
+            **identity.keys,
             kind=kind,
         )
     )
-    if rows:
-        check_owner(identity, rows[0].owner_key)
-        if rows[0].is_encrypted:
-            yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
-    else:  # another process claimed it in this very moment, after our snapshot
-        yield from check_unowned(identity)
+    refuse_if_erased(row.erasure)
+    check_owner(identity, row.owner_key)
+    if row.is_encrypted:
+        yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
 
 
 def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:

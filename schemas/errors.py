@@ -90,6 +90,21 @@ class OwnerError(StrandlineError):
     """The session belongs to another owner: its owner is fixed at the first put."""
 
 
+class ErasedError(StrandlineError):
+    """The user, or the session, was erased: nothing is written for it until it is readmitted.
+
+    Attributes:
+        erasure: the number of the erasure.
+    """
+
+    def __init__(self, erasure: int) -> None:
+        self.erasure = erasure
+        super().__init__(
+            f"This user or session was erased (erasure {erasure}), so nothing was written."
+            " `strandline erasures readmit` lets it begin again, with nothing."
+        )
+
+
 class UnknownPipelineError(StrandlineError, LookupError):
     """A memory block names a pipeline that no worker has registered in this database."""
 

@@ -102,6 +102,11 @@ class Settings(BaseSettings):
     max_metadata_bytes: int = Field(16_384, ge=2)
     max_messages_per_put: int = Field(1_000, ge=1)
 
+    # Erasures.
+    receipt_key_file: Folder | None = Field(
+        None, description="private Ed25519 key (PEM) that signs receipts of erasures; unset: not signed"
+    )
+
     # Models.  The key and the base URL are read under the names that OpenAI's SDK gives them.
     openai_api_key: SecretStr | None = Field(None, validation_alias="OPENAI_API_KEY")
     openai_base_url: str | None = Field(None, validation_alias="OPENAI_BASE_URL")

@@ -36,7 +36,9 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.values.identity import audit_chain_key
 
-SEALS_PER_PAGE = 20
+SEALS_PER_PAGE = 50
+# Of a chain whose seals are large, entries are read for some of a page's seals at a time.
+MAX_ENTRIES_AT_ONCE = 10_000
 MAX_ATTEMPTS = 3
 MAX_FINDINGS = 1_000
 
@@ -164,17 +166,37 @@ def _follow(chain: _Chain, result: TrailVerification, anchored: Set[int]) -> Ope
     while page := (
         yield from fetch(SealsAfter(shard_key=chain.chain_key, after=after, limit=SEALS_PER_PAGE))
     ):
-        rows = yield from fetch(
-            SealedEntries(shard_key=chain.chain_key, from_seal=page[0].number, through_seal=page[-1].number)
-        )
-        by_seal: dict[int, list[SealedEntriesRow]] = {}
-        for row in rows:
-            by_seal.setdefault(row.seal, []).append(row)
-        for seal in page:
-            if seal.number in anchored:
-                chain.macs[seal.number] = seal.mac.hex()
-            _look_at(chain, result, seal, by_seal.get(seal.number, []))
+        for seals in _in_parts(page):
+            yield from _look_at_seals(chain, result, seals, anchored)
         after = page[-1].number
+
+
+def _in_parts(page: Sequence[SealsAfterRow]) -> Iterator[list[SealsAfterRow]]:
+    """The seals of a page in parts of so many entries, or one seal."""
+    part: list[SealsAfterRow] = []
+    entries = 0
+    for seal in page:
+        if part and entries + seal.entries > MAX_ENTRIES_AT_ONCE:
+            yield part
+            part, entries = [], 0
+        part.append(seal)
+        entries += seal.entries
+    yield part
+
+
+def _look_at_seals(
+    chain: _Chain, result: TrailVerification, seals: Sequence[SealsAfterRow], anchored: Set[int]
+) -> Operation[None]:
+    rows = yield from fetch(
+        SealedEntries(shard_key=chain.chain_key, from_seal=seals[0].number, through_seal=seals[-1].number)
+    )
+    by_seal: dict[int, list[SealedEntriesRow]] = {}
+    for row in rows:
+        by_seal.setdefault(row.seal, []).append(row)
+    for seal in seals:
+        if seal.number in anchored:
+            chain.macs[seal.number] = seal.mac.hex()
+        _look_at(chain, result, seal, by_seal.get(seal.number, []))
 
 
 def _look_at(

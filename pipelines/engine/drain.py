@@ -43,6 +43,7 @@ from strandline.schemas.errors import (
     BlockCodeError,
     BudgetError,
     DatabaseUnavailableError,
+    ErasedError,
     LeaseLostError,
     PermanentModelError,
     ProviderDownError,
@@ -246,7 +247,7 @@ def _outcome_of(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     The order of the cases counts: a ``ServerLimitError`` is a ``DatabaseUnavailableError`` as well.
     """
     match error:
-        case LeaseLostError():
+        case LeaseLostError() | ErasedError():
             logger.info("lease lost", extra={"action": "lease_lost", **_where(lease.lane)})
             return "lost"
         case ServerLimitError():

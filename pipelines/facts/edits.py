@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any, Literal, cast
 from uuid import UUID
 
+from strandline.pipelines.facts.fact_lanes import FactSet, lock_facts
 from strandline.pipelines.facts.tombstones import Trace, read_traces
 from strandline.pipelines.facts.wording import read_wording
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -29,8 +30,6 @@ from strandline.schemas.queries.derived.facts_edit import (
     FactTraces,
     FindFact,
     LiveFactLike,
-    LockFactLanes,
-    OpenFactLanes,
     OwnFactTraces,
     RemoveFacts,
     RemoveFactsRow,
@@ -42,7 +41,6 @@ from strandline.schemas.queries.derived.facts_edit import (
     WriteFact,
 )
 from strandline.schemas.values.fingerprints import fingerprint
-from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
 
 FactEventKind = Literal["add", "replace", "delete", "clear", "feedback"]
 
@@ -68,44 +66,6 @@ class FactEvent:
     traces: tuple[Trace, ...]
     at: datetime
     made_in: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class FactSet:
-    """One owner's facts in one generation."""
-
-    shard_key: UUID
-    generation_id: int
-
-    @property
-    def keys(self) -> DerivationKeys:
-        return {"shard_key": self.shard_key, "generation_id": self.generation_id}
-
-
-def lock_facts(shard_key: UUID) -> Operation[tuple[list[FactSet], FactSet | None]]:
-    """Lock an owner's facts for the rest of the transaction; returns the set of each generation, and the
-    one that serves.
-
-    While this waits for the locks, another derivation may begin, or start to serve; so they are looked up
-    once all locks are held.
-    """
-    while True:
-        locked = yield from fetch(LockFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
-        rows = yield from fetch(FactDerivations(shard_key=shard_key))
-        if {row.generation_id for row in rows} <= {row.generation_id for row in locked}:
-            break
-        yield from open_fact_lanes(shard_key)
-    fact_sets = [FactSet(shard_key, row.generation_id) for row in rows]
-    serving = [FactSet(shard_key, row.generation_id) for row in rows if row.serving]
-    return fact_sets, serving[0] if serving else None
-
-
-def open_fact_lanes(shard_key: UUID) -> Operation[None]:
-    """Make the rows that ``lock_facts`` locks, in a separate transaction before the one that locks them.
-
-    In the same transaction, an uncommitted row would block others, which may hold locks that it waits for.
-    """
-    yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
 
 
 def apply_fact_events(shard_key: UUID, generation_id: int) -> Operation[int]:

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.conversation.sessions import FindSessions, NamespaceIsKnown, UserIsKnown
+from strandline.schemas.queries.upkeep.erasures import FindErased
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
     SessionIdentity,
@@ -30,6 +33,9 @@ def find_session(
     for row in fetcher.fetch(statement):
         return identify_session(row.namespace, row.session_id, row.user_id)
     whose = "" if user_id is None else f" of user {quote(user_id)}"
+    keys = identify_session(within, session_id, user_id)
+    scopes = [keys.session_key, keys.shard_key, keys.directory_key]
+    _raise_if_erased(fetcher, scopes, f"Session {quote(session_id)}{whose} in namespace {quote(within)}")
     raise NotFoundError(
         f"There is no session {quote(session_id)}{whose} in namespace {quote(within)};"
         " nothing has been put to it yet, or a name is misspelt."
@@ -70,7 +76,14 @@ def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
     owner = identify_user(namespace, user_id)
     asked = UserIsKnown(namespace=namespace, user_id=user_id, owner_key=owner.shard_key)
     if not fetcher.fetch(asked)[0].known:
+        _raise_if_erased(fetcher, [owner.shard_key], f"User {quote(user_id)} in namespace {quote(namespace)}")
         raise NotFoundError(
             f"There is nothing of user {quote(user_id)} in namespace {quote(namespace)};"
             " nothing has been put for this user yet, or a name is misspelt."
         )
+
+
+def _raise_if_erased(fetcher: Fetcher, scope_keys: list[UUID], what: str) -> None:
+    """Raise NotFoundError that says so, if a fence stands for one of these scopes."""
+    for fence in fetcher.fetch(FindErased(scope_keys=scope_keys)):
+        raise NotFoundError(f"{what} was erased on {fence.fenced_at:%Y-%m-%d} (erasure {fence.number}).")

@@ -185,6 +185,10 @@ SENTENCES: Mapping[str, str] = {
     "revision_outside_event": (
         "Revision {revision} of fact {fact_id} cites messages of {session} outside of batch {batch_id}."
     ),
+    "erased_row": (
+        "The table {table} holds {found} rows of users or sessions that were erased: the database was"
+        " restored, or an earlier release writes. Repeat the erasures: strandline erasures reapply."
+    ),
 }
 
 
@@ -208,6 +212,7 @@ class Violation(BaseModel):
     through_seq: int | None = None
     found: int | None = None
     expected: int | None = None
+    table: str | None = None
 
 
 class Coverage(BaseModel):

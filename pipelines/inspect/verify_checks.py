@@ -16,6 +16,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyContexts,
     VerifyCorrections,
     VerifyDue,
+    VerifyErased,
     VerifyEventContents,
     VerifyFacts,
     VerifyGenerations,
@@ -93,6 +94,7 @@ CHECKS: Mapping[str, Check] = {
     "states": lambda scope: VerifyStates(**scope.params),
     "facts": lambda scope: VerifyFacts(owners=scope.owners),
     "provenance of facts": lambda scope: VerifyRevisions(**scope.params, **stage_chain()),
+    "erased users and sessions": lambda _scope: VerifyErased(),
 }
 
 

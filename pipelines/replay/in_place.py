@@ -19,11 +19,13 @@ from __future__ import annotations
 import json
 import threading
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import asdict, dataclass, replace
 from datetime import date, datetime
 from typing import Any, Protocol, assert_never
 from uuid import UUID
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.engine.dead_letters import retry_dead_letter
 from strandline.pipelines.engine.stage import Batch, Stage
@@ -37,10 +39,11 @@ from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.pipelines.states import OrderedStage
 from strandline.pipelines.vectors.sharing import ChunkRows
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Fetcher
-from strandline.schemas.postgres.operations import find_owner_keys
+from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.sessions import FindOwner
 from strandline.schemas.queries.derived.generations import LockPipeline
 from strandline.schemas.queries.derived.replay import (
     DeleteChunks,
@@ -58,6 +61,7 @@ from strandline.schemas.queries.derived.replay import (
 from strandline.schemas.sealed.values import keyed_array, keyed_tsvector
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session, identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, VECTORS_STAGE, DerivationKeys, Lane, pipeline_named
 
 OWNERS_PER_PAGE = 100
@@ -97,13 +101,26 @@ def begin_in_place(database: Database, pipeline: str, selection: Selection) -> R
 
     Raises:
         ReplayError: nothing of the pipeline serves, or it would collide with another replay.
+        ErasedError: the user or the session that is named was erased.
     """
     with database.transaction() as tx:
+        tx.run(_admit_names(selection))
         tx.fetch(LockPipeline(pipeline=pipeline))
         generation = serving_generations(tx).get(pipeline)
         if generation is None:
             raise ReplayError(f"No generation of pipeline {pipeline!r} serves yet; start a worker once.")
         return begin(tx, "in_place", pipeline, generation.generation_id, selection)
+
+
+def _admit_names(selection: Selection) -> Operation[None]:
+    """Check that nobody who was erased is named: the names are recorded, and would stay."""
+    namespace = selection.namespace or DEFAULT_NAMESPACE
+    if selection.user_id is not None:
+        yield from admit(identify_user(namespace, selection.user_id).shard_key)
+    if selection.session_id is not None:
+        keys = identify_session(namespace, selection.session_id, selection.user_id)
+        rows = yield from fetch(FindOwner(directory_key=keys.directory_key))
+        yield from admit(rows[0].owner_key if rows else keys.shard_key, keys.session_key)
 
 
 def replay_in_place(
@@ -165,7 +182,8 @@ class _Run:
             )
             for row in page:
                 after = row.shard_key
-                self._owner(after)
+                with suppress(ErasedError):  # meanwhile: there is nothing left to look at
+                    self._owner(after)
                 report(self._database, replay, "running", asdict(self.counts), after)
                 on_progress(self.counts)
                 if stop.is_set():

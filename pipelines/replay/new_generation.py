@@ -12,11 +12,14 @@ from __future__ import annotations
 import threading
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from uuid import UUID
 
-from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
+from strandline.pipelines.admission import admit
+from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import differences
 from strandline.pipelines.generations.registry import Generation, find, recipe_params, serving_generations
@@ -27,7 +30,7 @@ from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.generations import (
     BeginGeneration,
@@ -251,11 +254,20 @@ class _Run:
         return False
 
     def _fill_owner(self, shard_key: UUID) -> None:
+        """Fill in what there is of an owner; one who is being erased is passed over."""
+        try:
+            self._fill_admitted(shard_key)
+        except ErasedError:
+            generation_id = self._generation.generation_id
+            self._database.fetch(OpenBackfilled(generation_id=generation_id, through=shard_key))
+
+    def _fill_admitted(self, shard_key: UUID) -> None:
         """Fill in all of one owner's events, and people's edits of facts; only then may workers begin."""
         generation_id = self._generation.generation_id
         if self._generation.pipeline == FACTS:
             self._database.run(open_fact_lanes(shard_key))
         with self._database.transaction() as tx:
+            tx.run(admit(shard_key))
             refuse_truncated(
                 tx, shard_key, f"To give up the new one: strandline generations prune {generation_id}."
             )
@@ -365,7 +377,9 @@ class _Run:
     def _pause(self, shard_key: UUID) -> None:
         """Let an owner who talks all the time catch up: only live work is still missing."""
         pipeline = self._generation.pipeline
-        self._database.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
+        with suppress(ErasedError), self._database.transaction() as tx:
+            tx.run(admit(shard_key))
+            tx.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:

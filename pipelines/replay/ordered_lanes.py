@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from itertools import takewhile
 from uuid import UUID
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.engine.batches import read_batch
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.filling import make_due
@@ -64,8 +65,12 @@ def fill_lane(database: Database, generation: Generation, lane: Lane, selection:
     """Make due the events that the lane has not seen, and fold it again from its beginning, in log order.
 
     One transaction, which locks the lane first: no worker folds later events before those made due here.
+
+    Raises:
+        ErasedError: the owner was erased.
     """
     with database.transaction() as tx:
+        tx.run(admit(lane.shard_key))
         tx.fetch(OpenLane(**lane.keys))
         tx.fetch(ReopenLane(**lane.keys, seize=True))
         events, _tokens = make_due(tx, generation, lane.shard_key, selection, lane.scope_key)
@@ -120,6 +125,7 @@ def _settle(database: Database, lane: Lane, refolded: Sequence[_Refolded], lacki
     What others changed since the states were read stays, and what was not folded again here is due again.
     """
     with database.transaction() as tx:
+        tx.run(admit(lane.shard_key))
         tx.fetch(ReopenLane(**lane.keys, seize=True))
         rows = tx.fetch(LaneStates(**lane.state_keys))
         pairs = takewhile(lambda pair: pair[0].is_in(pair[1]), zip(refolded, rows, strict=False))

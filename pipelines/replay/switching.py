@@ -7,11 +7,13 @@ import time
 from collections.abc import Callable
 from uuid import UUID
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
-from strandline.pipelines.facts.edits import apply_fact_events, open_fact_lanes
+from strandline.pipelines.facts.edits import apply_fact_events
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ErasedError, ReplayError
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.generations import (
@@ -39,11 +41,20 @@ OWNERS_PER_PAGE = 100
 def switch_owner(database: Database, generation: Generation, shard_key: UUID) -> bool:
     """Let a generation serve one owner, if it covers everything that the current one does; False if not.
 
-    People's edits of facts are applied once more first, under the locks that keep new ones out.
+    People's edits of facts are applied once more first, under the locks that keep new ones out.  An owner who
+    was erased has nothing that is to be switched.
     """
+    try:
+        return _switch(database, generation, shard_key)
+    except ErasedError:
+        return False
+
+
+def _switch(database: Database, generation: Generation, shard_key: UUID) -> bool:
     if generation.pipeline == FACTS:
         database.run(open_fact_lanes(shard_key))
     with database.transaction() as tx:
+        tx.run(admit(shard_key))
         if generation.pipeline == FACTS:
             tx.run(apply_fact_events(shard_key, generation.generation_id))
         switch = SwitchOwner(

@@ -1,4 +1,4 @@
-"""The log's rows in their sealed form: messages, copies in shared scopes, and digests of corrections."""
+"""The log's rows in their sealed form: messages, copies in shared scopes, digests of corrections and runs."""
 
 from __future__ import annotations
 
@@ -11,11 +11,13 @@ from strandline.schemas.queries.application.resealing import (
     ResealArchivedInputs,
     ResealCorrections,
     ResealMessages,
+    ResealRun,
     ResealSharedMessages,
     UnsealedArchivedInputs,
     UnsealedCorrections,
     UnsealedMessages,
     UnsealedMessagesRow,
+    UnsealedRuns,
     UnsealedSharedMessages,
 )
 from strandline.schemas.sealed.values import keyed_label
@@ -145,4 +147,24 @@ def reseal_archived_inputs(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iter
                 metadata=[_metadata(keys, row.metadata, row.id) for row in rows],
             )
         )
+        yield len(rows)
+
+
+def reseal_runs(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
+    """Key the digests by which a run knows what it was given."""
+    session, run = _NO_SESSION, ""
+    while rows := fetcher.fetch(
+        UnsealedRuns(shard_key=keys.shard_key, after_session=session, after_run=run, limit=page)
+    ):
+        session, run = rows[-1].session_key, rows[-1].run_id
+        for row in rows:
+            fetcher.fetch(
+                ResealRun(
+                    shard_key=keys.shard_key,
+                    session_key=row.session_key,
+                    run_id=row.run_id,
+                    known=row.digests,
+                    digests=[keys.digest(digest) for digest in row.digests],
+                )
+            )
         yield len(rows)

@@ -20,6 +20,7 @@ from strandline.pipelines.sealing.message_rows import (
     reseal_archived_inputs,
     reseal_corrections,
     reseal_messages,
+    reseal_runs,
     reseal_shared_messages,
 )
 from strandline.schemas.postgres.database import Fetcher
@@ -34,6 +35,7 @@ RESEALED: tuple[Reseal, ...] = (
     reseal_messages,
     reseal_shared_messages,
     reseal_corrections,
+    reseal_runs,
     reseal_archived_inputs,
     reseal_items,
     reseal_chunks,

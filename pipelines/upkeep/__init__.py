@@ -1,1 +1,1 @@
-"""Retention: what leaves the log, where it is archived, and what grows beside it."""
+"""Upkeep: retention and its archives, what grows beside the log, and erasure."""

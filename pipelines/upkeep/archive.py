@@ -131,7 +131,7 @@ def encode(leaving: LeavingRange) -> bytes:
         "cause": leaving.cause,
         "messages": len(leaving.rows),
     }
-    return "".join(f"{_line(one)}\n" for one in (header, *map(_stored, leaving.rows))).encode()
+    return "".join(f"{_line(one)}\n" for one in (header, *map(_values_of, leaving.rows))).encode()
 
 
 def manifest(name: str, content: bytes, leaving: LeavingRange) -> bytes:
@@ -175,7 +175,7 @@ def archived_messages(fetcher: Fetcher, shard_key: UUID, content: bytes) -> list
         SealedContentError, KeyUnavailableError: it cannot be opened.
     """
     _header, rows = decode(content)
-    stored = [_archived(row) for row in rows]
+    stored = [_archived_message(row) for row in rows]
     opened = fetcher.fetch(
         OpenArchived(
             shard_key=shard_key,
@@ -192,7 +192,7 @@ def archived_messages(fetcher: Fetcher, shard_key: UUID, content: bytes) -> list
     )
 
 
-def _archived(row: Mapping[str, Any]) -> ArchivedMessage:
+def _archived_message(row: Mapping[str, Any]) -> ArchivedMessage:
     return ArchivedMessage(
         seq=row["seq"],
         id=row["id"],
@@ -204,7 +204,7 @@ def _archived(row: Mapping[str, Any]) -> ArchivedMessage:
     )
 
 
-def _stored(row: LeavingMessagesRow) -> dict[str, Any]:
+def _values_of(row: LeavingMessagesRow) -> dict[str, Any]:
     return {
         "seq": row.seq,
         "id": row.id,

@@ -9,6 +9,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID, uuid5
 
+from strandline.pipelines.admission import admit, refuse_if_erased
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.upkeep.archive import archived_messages, decode
 from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
@@ -176,6 +177,8 @@ def _restore_range(
             messages=json.dumps(rows),
         )
     )
+    if outcome.status == "erased":
+        database.run(admit(new.shard_key, new.session_key))
     if outcome.status == "taken":
         raise ConflictError(
             f"Session {quote(new.session_id)} holds something else; nothing of range {one.from_seq} to"
@@ -233,11 +236,12 @@ def _claim(database: Database, new: SessionIdentity) -> None:
             namespace=new.namespace,
             session_id=new.session_id,
             user_id=new.user_id,
-            shard_key=new.shard_key,
+            **new.keys,
             kind="chat",
         )
     )
-    if rows and rows[0].owner_key != new.shard_key:
+    refuse_if_erased(rows[0].erasure)
+    if rows[0].owner_key != new.shard_key:
         raise ConflictError(
             f"Session {quote(new.session_id)} belongs to another owner. Restore to a new session."
         )

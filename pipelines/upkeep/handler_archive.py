@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from importlib.metadata import entry_points
 
+from strandline.pipelines.own_code.bounded_calls import NoPlaceError, TimeLimitError, worker_calls
+from strandline.pipelines.own_code.places import find_installed, import_object
 from strandline.pipelines.upkeep.archive import LeavingRange, ReadMessages
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ArchiveError
+from strandline.schemas.errors import ArchiveError, ConfigurationError
 from strandline.schemas.values.message import Message
 
 GROUP = "strandline.archives"
+# Below BUSY_SECONDS of removal.py, after which another process may try the same step.
+HANDLER_SECONDS = 50.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,20 +45,23 @@ class HandlerArchive:
     """A handler in the place of an archive.
 
     Args:
-        name: of an entry point in the group ``strandline.archives``.
+        name: of an entry point in the group ``strandline.archives``; never a place to import from, for an act
+            is data, and chooses only among what is installed to be an archive.
+        seconds: how long a call may take.
 
     Raises:
         ArchiveError: there is none, or it cannot be loaded.
     """
 
-    def __init__(self, name: str) -> None:
+    def __init__(self, name: str, *, seconds: float = HANDLER_SECONDS) -> None:
         self._name = name
+        self._seconds = seconds
         self._handler = _load(name)
 
     has_objects = False
 
     def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
-        given = LeavingMessages(
+        range_of_messages = LeavingMessages(
             namespace=leaving.namespace,
             session_id=leaving.session_id,
             user_id=leaving.user_id,
@@ -66,12 +72,11 @@ class HandlerArchive:
             messages=tuple(messages()),
         )
         try:
-            self._handler(given)
+            worker_calls.within(self._seconds, lambda: self._handler(range_of_messages))
+        except (TimeLimitError, NoPlaceError) as error:
+            raise self._failure(f"did not return within {self._seconds:g} s") from error
         except Exception as error:  # the application's code, whose failure keeps the messages
-            raise ArchiveError(
-                f"The archive handler {quote(self._name)} failed ({type(error).__name__}); nothing was"
-                " removed, and it is called again."
-            ) from error
+            raise self._failure(f"failed ({type(error).__name__})") from error
         return None
 
     def check(self, name: str, digest: str) -> None:
@@ -83,21 +88,23 @@ class HandlerArchive:
     def delete(self, name: str) -> None:
         raise ArchiveError(f"What went to the archive handler {quote(self._name)} cannot be deleted here.")
 
+    def _failure(self, what: str) -> ArchiveError:
+        return ArchiveError(
+            f"The archive handler {quote(self._name)} {what}; nothing was removed, and it is called again."
+        )
+
 
 def _load(name: str) -> Handler:
-    found = entry_points(group=GROUP, name=name)
-    if not found:
-        raise ArchiveError(
-            f"No installed package has an archive handler {quote(name)}, an entry point in the group"
-            f" {GROUP}. Install it wherever workers run."
-        )
     try:
-        handler = next(iter(found)).load()
-    except Exception as error:  # whatever a package does when it is imported
-        raise ArchiveError(
-            f"The archive handler {quote(name)} cannot be loaded ({type(error).__name__})."
-        ) from error
+        place = find_installed(GROUP, name)
+        if place is None:
+            raise ArchiveError(
+                f"No installed package has an archive handler {quote(name)}, an entry point in the group"
+                f" {GROUP}. Install it wherever workers run."
+            )
+        handler: Handler = import_object(place, "archive handler", f"The entry point {quote(name)}")
+    except ConfigurationError as error:
+        raise ArchiveError(str(error)) from error
     if not callable(handler):
         raise ArchiveError(f"The archive handler {quote(name)} is not callable.")
-    typed: Handler = handler
-    return typed
+    return handler

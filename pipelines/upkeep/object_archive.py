@@ -91,7 +91,7 @@ class ObjectArchive:
             if self._get(name) != content:
                 raise ArchiveError(
                     f"Object {name} exists in {self._url} with other content; it is left as it is."
-                    " Archives of several databases need prefixes of their own."
+                    " Give the archive of each database another prefix."
                 ) from None
         except _ERRORS as error:
             raise self._failure("cannot store", name, error) from error

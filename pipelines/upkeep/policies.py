@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act, Concerned, append_act
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -110,6 +111,7 @@ def _insert(level: RetentionLevel, retention: Retention, actor: str | None) -> O
             )
         )
         return common[0].number if common else None
+    yield from admit(level.session.shard_key, level.session.session_key)
     own = yield from fetch(
         RecordSessionRetentionAct(
             **level.session.keys,

@@ -42,6 +42,7 @@ from strandline.schemas.queries.conversation.retention import (
     RemoveMessagesRow,
 )
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
+from strandline.schemas.queries.upkeep.erasures import FindFence
 from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
@@ -215,7 +216,7 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        leaving = step.leaving(rows)
+        leaving = step.range_of(rows)
         before = step.row.object_name
         if before is not None and archive is not None and (not rows or before != leaving.object_name):
             archive.delete(before)
@@ -233,9 +234,16 @@ class Remover:
                 **step.keys, object_digest=digest, rows_digest=rows[0].rows_digest, messages=len(rows)
             )
         )
+        if not marked and archive is not None and self._is_erased(step):
+            # The erasure deleted what was there before; this came after it.
+            archive.delete(leaving.object_name)
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _is_erased(self, step: _Step) -> bool:
+        shard_key, session_key = step.session["shard_key"], step.session["session_key"]
+        return bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
 
     def _messages(self, step: _Step) -> list[Message]:
         """The messages as values, for a handler."""
@@ -245,7 +253,7 @@ class Remover:
         return read_rows(rows)
 
     def _remove(self, step: _Step) -> RemoveMessagesRow:
-        outcome: RemoveMessagesRow = self._database.run(_removed(step))
+        outcome: RemoveMessagesRow = self._database.run(_remove_range(step))
         return outcome
 
     def _clear_shared(self, step: _Step) -> None:
@@ -347,7 +355,7 @@ class _Step:
     def keys(self) -> _StepKeys:
         return {**self.session, "from_seq": self.from_seq, "step_id": self.row.step_id}
 
-    def leaving(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
+    def range_of(self, rows: list[LeavingMessagesRow]) -> LeavingRange:
         row = self.row
         return LeavingRange(
             shard_key=self.session["shard_key"],
@@ -363,7 +371,7 @@ class _Step:
         )
 
 
-def _removed(step: _Step) -> Operation[RemoveMessagesRow]:
+def _remove_range(step: _Step) -> Operation[RemoveMessagesRow]:
     """One transaction, tried again if Postgres rolls it back in favour of another."""
     act = Act.here("expire", seq=step.from_seq, detail={"cause": step.row.cause})
     outcome: RemoveMessagesRow = yield Atomic(partial(_remove_once, step, act))

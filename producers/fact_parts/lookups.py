@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from functools import partial
 
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.arguments import check_count
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.figures import (
@@ -15,7 +16,7 @@ from strandline.producers.facts.figures import (
     owner_figures,
     owner_topics,
 )
-from strandline.producers.facts.listing import FactFilter, check_count, checked_limit
+from strandline.producers.facts.listing import FactFilter, checked_limit
 from strandline.producers.model_calls import payer_of
 from strandline.producers.search.choice import (
     MAX_CONSIDERED_FACTS,
@@ -120,7 +121,7 @@ class FactLookups(Recorded):
                 owner=self._owner,
                 question=question,
                 limit=checked_limit(limit),
-                among=check_count("among", among, MAX_CONSIDERED_FACTS),
+                among=check_count("among", among, most=MAX_CONSIDERED_FACTS),
                 filters=FactFilter.check(topics, agent_id, team_id),
                 ask_model=partial(self._resources.ask_model, model=name),
                 payer=payer_of(self._owner, self._resources.settings),
@@ -130,5 +131,5 @@ class FactLookups(Recorded):
         return self._record_read("facts.search", choosing)
 
     def _topics_operation(self, limit: int) -> Operation[list[TopicCount]]:
-        topics = owner_topics(self._owner, check_count("limit", limit, MAX_TOPICS_LISTED))
+        topics = owner_topics(self._owner, check_count("limit", limit, most=MAX_TOPICS_LISTED))
         return self._record_read("facts.read", topics)

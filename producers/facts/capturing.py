@@ -7,6 +7,7 @@ from datetime import datetime
 from functools import partial
 from uuid import UUID
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -68,6 +69,7 @@ def record_capture(level: CaptureLevel, capture: Capture, act: Act) -> Operation
 
     Raises:
         ConflictError: other callers kept recording acts of this namespace.
+        ErasedError: the owner was erased.
     """
     for _attempt in range(MAX_ATTEMPTS):
         newest = yield from list_captures(level, 1)
@@ -83,6 +85,9 @@ def record_capture(level: CaptureLevel, capture: Capture, act: Act) -> Operation
 
 
 def _record_once(level: CaptureLevel, capture: Capture, act: Act) -> Operation[int | None]:
+    """Record the next act; None if another one took its number in this moment."""
+    if level.owner_key is not None:
+        yield from admit(level.owner_key)
     rows = yield from fetch(
         RecordCaptureAct(
             namespace=level.namespace,

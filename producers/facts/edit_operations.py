@@ -115,7 +115,9 @@ def add_fact(
     """
     yield from claim_owner_keys(owner.namespace, owner.shard_key)
     fact_id = yield from recording.add_fact(owner.shard_key, wording.payload, actor, fact_id=fact_id)
-    yield from fetch(NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace))
+    yield from fetch(
+        NameFactOwner(shard_key=owner.shard_key, namespace=owner.namespace, user_id=owner.user_id)
+    )
     return fact_id
 
 

@@ -9,15 +9,14 @@ from datetime import date, datetime
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
-from strandline.producers.arguments import check_flag
+from strandline.producers.arguments import check_count, check_flag
 from strandline.producers.facts.edit_operations import checked_topics
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
-from strandline.schemas.values.foreign_values import plain_int, plain_text
+from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
-from strandline.schemas.values.policy import MAX_INTEGER
 from strandline.schemas.values.stored_text import check_text
 
 Sort = Literal["newest", "oldest", "updated"]
@@ -178,23 +177,24 @@ class PageRequest:
         """Check the arguments of a caller.
 
         Raises:
-            InvalidMessageError: naming the argument.
+            ConfigurationError: a number is out of bounds.
+            InvalidMessageError: another argument is wrong, which it names.
         """
         if not isinstance(sort, str) or plain_text(sort) not in ("newest", "oldest", "updated"):
             raise InvalidMessageError("sort", "must be 'newest', 'oldest' or 'updated'")
         if contains is not None:
             check_text("contains", contains)
             contains = plain_text(contains)
-        first = min(check_count("offset", offset, None), MAX_INTEGER)  # no owner has so many: none is missed
-        number = check_count("limit", limit, MAX_LIMIT)
+        first = check_count("offset", offset)
+        number = checked_limit(limit)
         if first_n is None and last_n is None:
             return cls(number, first, sort, contains)
         field = "last_n" if first_n is None else "first_n"
         if (first_n is not None and last_n is not None) or first or plain_text(sort) != "newest":
             raise InvalidMessageError(field, "excludes the other of first_n and last_n, offset and sort")
         if first_n is None:
-            return cls(check_count(field, last_n, MAX_LIMIT), 0, "newest", contains, is_turned=True)
-        return cls(check_count(field, first_n, MAX_LIMIT), 0, "oldest", contains)
+            return cls(check_count(field, last_n, most=MAX_LIMIT), 0, "newest", contains, is_turned=True)
+        return cls(check_count(field, first_n, most=MAX_LIMIT), 0, "oldest", contains)
 
 
 def list_facts(
@@ -244,9 +244,9 @@ def checked_limit(limit: int) -> int:
     """Check the maximum number of results.
 
     Raises:
-        InvalidMessageError: it is below 0 or above 1,000.
+        ConfigurationError: it is below 0 or above 1,000.
     """
-    return check_count("limit", limit, MAX_LIMIT)
+    return check_count("limit", limit, most=MAX_LIMIT)
 
 
 def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operation[list[UUID]]:
@@ -260,16 +260,6 @@ def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operati
     )
     needle = folded(contains)
     return [row.fact_id for row in rows if needle in folded(row.text)]
-
-
-def check_count(field: str, value: object, most: int | None) -> int:
-    """Check a number; raises InvalidMessageError, naming ``field``, if it is below 0 or above ``most``."""
-    if isinstance(value, bool) or not isinstance(value, int) or plain_int(value) < 0:
-        raise InvalidMessageError(field, "must be a whole number, 0 or above")
-    number = plain_int(value)
-    if most is not None and number > most:
-        raise InvalidMessageError(field, f"is above {most:,}; ask for a smaller page")
-    return number
 
 
 def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:

@@ -1,9 +1,14 @@
-"""Filters of items, checked and written as JSON; ``fits_condition_v1`` says what they mean."""
+"""Filters of items, checked and written as JSON; ``fits_condition_v1`` says what they mean.
+
+Most filters ask for fields that are equal to something.  One comparison with the whole value finds these, for
+a fraction of what a call for each condition costs, so it comes first.
+"""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 from strandline.schemas.display.shown_text import quote
@@ -19,15 +24,28 @@ OPERATORS = EQUALITIES | ORDERS
 MAX_FILTER_BYTES = 16_384
 
 
-def filter_json(conditions: Mapping[str, Any] | None) -> str:
-    """A filter as JSON text: the fields of an item's value, each with the condition that it has to fit.
+@dataclass(frozen=True, slots=True)
+class ItemFilter:
+    """What the fields of an item's value have to fit, as JSON text.
+
+    Attributes:
+        equal: the fields that have to be equal to these values.
+        conditions: the others, each with its condition.
+    """
+
+    equal: str = "{}"
+    conditions: str = "{}"
+
+
+def check_filter(conditions: Mapping[str, Any] | None) -> ItemFilter:
+    """Check a filter: the fields of an item's value, each with the condition that it has to fit.
 
     Raises:
         ConfigurationError: an operator is unknown, compares what has no order, or the filter is too large.
         InvalidMessageError: a part of it is not JSON, or too deep.
     """
     if conditions is None:
-        return "{}"
+        return ItemFilter()
     if not isinstance(conditions, Mapping):
         raise ConfigurationError(f"filter is of the type {quote(type(conditions).__name__)}; give a dict.")
     check_nesting("filter", conditions)
@@ -35,13 +53,30 @@ def filter_json(conditions: Mapping[str, Any] | None) -> str:
     check_texts_within("filter", fields)
     for field, condition in fields.items():
         _check_condition(f"filter.{field}", condition)
+    equal = {field: _equal_value(condition) for field, condition in fields.items() if _is_equality(condition)}
+    others = {field: condition for field, condition in fields.items() if field not in equal}
     try:
-        text = json.dumps(fields, ensure_ascii=False, allow_nan=False)
+        texts = [json.dumps(part, ensure_ascii=False, allow_nan=False) for part in (equal, others)]
     except (TypeError, ValueError) as error:
         raise ConfigurationError(f"filter cannot be written as JSON: {error}") from None
-    if len(text.encode()) > MAX_FILTER_BYTES:
+    if sum(len(text.encode()) for text in texts) > MAX_FILTER_BYTES:
         raise ConfigurationError(f"filter has more than {MAX_FILTER_BYTES:,} bytes as JSON; ask for less.")
-    return text
+    return ItemFilter(*texts)
+
+
+def _is_equality(condition: object) -> bool:
+    """Whether only one value fits a condition, and that has no parts; what is absent fits null as well."""
+    if isinstance(condition, Mapping):
+        return list(condition) == ["$eq"] and _is_equality_value(condition["$eq"])
+    return _is_equality_value(condition)
+
+
+def _is_equality_value(value: object) -> bool:
+    return isinstance(value, (str, bool, int, float))
+
+
+def _equal_value(condition: Any) -> object:
+    return condition["$eq"] if isinstance(condition, Mapping) else condition
 
 
 def _check_condition(where: str, condition: object) -> None:

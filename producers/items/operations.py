@@ -10,15 +10,19 @@ from functools import partial
 from typing import Any, Protocol
 from uuid import UUID
 
+from strandline.producers.items.filters import ItemFilter
 from strandline.producers.items.fitting import fits_filter
 from strandline.producers.items.paths import labels_of
 from strandline.producers.items.requests import ItemGet, ItemPut, ItemSearch, PathList
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.application.items import (
+    ClaimItem,
     DeleteItems,
     GetItems,
+    ItemsAfter,
     ListItemPaths,
+    LockItems,
     PutItems,
     RefreshItems,
     SearchItems,
@@ -73,6 +77,21 @@ def answer_requests(shard_key: UUID, requests: Sequence[Request]) -> Operation[l
     return (yield from _answer_all(shard_key, requests))
 
 
+def claim_item(shard_key: UUID, claim: ItemPut) -> Operation[tuple[dict[str, Any], bool]]:
+    """Store an item unless there is one; returns the value that is there then, and whether it is new."""
+    assert claim.value is not None, "a claim stores a value"  # noqa: S101
+    while True:
+        asked = ClaimItem(shard_key=shard_key, path=claim.path, key=claim.key, value=claim.value)
+        for row in (yield from fetch(asked)):
+            return json.loads(row.value), row.is_new
+
+
+def items_by_key(shard_key: UUID, path: str, after: str, limit: int) -> Operation[list[tuple[str, Any]]]:
+    """A page of the items under a path, those whose keys come after one: each key with its value."""
+    rows = yield from fetch(ItemsAfter(shard_key=shard_key, path=path, after=after, limit=limit))
+    return [(row.key, json.loads(row.value)) for row in rows]
+
+
 def _answer_all(shard_key: UUID, requests: Sequence[Request]) -> Operation[list[Answer]]:
     answers: list[Answer] = [None] * len(requests)
     gets = {place: one for place, one in enumerate(requests) if isinstance(one, ItemGet)}
@@ -102,7 +121,7 @@ def _get(shard_key: UUID, gets: Sequence[ItemGet]) -> Operation[dict[tuple[str, 
 
 
 def _search(shard_key: UUID, search: ItemSearch) -> Operation[list[StoredItem]]:
-    if search.filter != "{}" and (yield from find_owner_keys(shard_key)) is not None:
+    if search.filter != ItemFilter() and (yield from find_owner_keys(shard_key)) is not None:
         return (yield from _search_sealed(shard_key, search))
     rows: Sequence[_Row] = yield from fetch(_statement(shard_key, search))
     yield from _refresh(shard_key, rows if search.refreshes else ())
@@ -114,11 +133,11 @@ def _search_sealed(shard_key: UUID, search: ItemSearch) -> Operation[list[Stored
     items: list[StoredItem] = []
     passed, read = 0, 0
     while len(items) < search.limit:
-        page = replace(search, filter="{}", limit=SEALED_PAGE, offset=read, refreshes=False)
+        page = replace(search, filter=ItemFilter(), limit=SEALED_PAGE, offset=read, refreshes=False)
         rows: Sequence[_Row] = yield from fetch(_statement(shard_key, page))
         read += len(rows)
         for row in rows:
-            if fits_filter(row.value, search.filter):
+            if all(fits_filter(row.value, part) for part in (search.filter.equal, search.filter.conditions)):
                 passed += 1
                 if search.offset < passed <= search.offset + search.limit:
                     items.append(_item(row, getattr(row, "score", None)))
@@ -133,7 +152,8 @@ def _statement(shard_key: UUID, search: ItemSearch) -> Query[Any]:
         "shard_key": shard_key,
         "path_from": search.paths.start,
         "path_before": search.paths.end,
-        "filter": search.filter,
+        "equal": search.filter.equal,
+        "filter": search.filter.conditions,
         "limit": search.limit,
         "offset": search.offset,
     }
@@ -170,8 +190,11 @@ def _refresh(shard_key: UUID, rows: Iterable[_Row]) -> Operation[None]:
 
 def _put(shard_key: UUID, puts: Sequence[ItemPut]) -> Operation[None]:
     latest = {(put.path, put.key): put for put in puts}
-    # In one order everywhere, so that two transactions do not wait for each other.
     ordered = [latest[name] for name in sorted(latest)]
+    if len(ordered) > 1:
+        # What is deleted and what is stored are two statements, each in an order of its own.
+        paths, keys = [put.path for put in ordered], [put.key for put in ordered]
+        yield from fetch(LockItems(shard_key=shard_key, paths=paths, keys=keys))
     gone = [put for put in ordered if put.value is None]
     if gone:
         yield from fetch(

@@ -8,13 +8,13 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from strandline.producers.items.filters import ItemFilter
 from strandline.producers.items.paths import MAX_KEY_BYTES, PathRange
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import plain_text, unreadable
 from strandline.schemas.values.message import plain
 from strandline.schemas.values.nesting import check_nesting
-from strandline.schemas.values.policy import MAX_INTEGER
 from strandline.schemas.values.stored_text import check_text, check_texts_within
 
 Distance = Literal["cosine", "inner_product", "l2"]
@@ -41,12 +41,11 @@ class ItemSearch:
     """Search for items in a range of paths.
 
     Attributes:
-        filter: JSON text, as ``filter_json`` writes it.
         vector: the query's, as pgvector's text; None for the items that were written last.
     """
 
     paths: PathRange
-    filter: str
+    filter: ItemFilter
     limit: int
     offset: int
     refreshes: bool
@@ -134,15 +133,6 @@ def check_ttl(minutes: object) -> float | None:
             f" {MAX_TTL_MINUTES:,.0f}."
         )
     return float(minutes)  # type: ignore[arg-type]
-
-
-def check_count(name: str, value: object, *, least: int = 0) -> int:
-    """Check a limit, an offset or a depth; raises ConfigurationError if it is not one."""
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= value <= MAX_INTEGER:
-        raise ConfigurationError(
-            f"{name} is {quote(value)}; it must be a whole number from {least} to {MAX_INTEGER:,}."
-        )
-    return int(value)
 
 
 def vector_text(vector: Sequence[float], dimensions: int | None) -> str:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
-from strandline.producers.memory_parts.search import MemorySearch
+from strandline.producers.memory_parts.delivery import MemoryDelivery
 from strandline.producers.writing.correct import (
     Correction,
     Replacement,
@@ -17,14 +17,15 @@ from strandline.producers.writing.correct import (
     rewind,
 )
 from strandline.producers.writing.fork import Fork, fork
-from strandline.producers.writing.pop import pop
+from strandline.producers.writing.pop import Keep, Popped, pop_part
+from strandline.producers.writing.put import PutRequest
 from strandline.producers.writing.validate import PutLimits, redact_content
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
 
 
-class MemoryCorrections(MemorySearch):
+class MemoryCorrections(MemoryDelivery):
     """The methods of ``SessionMemory`` that take back what was put, give it other content, or fork it."""
 
     _put_limits: PutLimits
@@ -109,25 +110,31 @@ class MemoryCorrections(MemorySearch):
         """Async twin of ``replace``."""
         return await self._runner.arun(self._replace(seq, content, actor, idempotency_key), connection)
 
-    def pop(self, *, connection: object | None = None) -> Message | None:
+    def pop(self, *, keep: Keep | None = None, connection: object | None = None) -> Message | None:
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
         Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
         ``rewind``, and what was derived from it with it.
 
+        Args:
+            keep: says what of the message is put again in the same transaction, as for ``put_messages``; if
+                it raises an exception, the message stays.  It may be called more than once.  By default
+                nothing is put again.
+
         Raises:
             OwnerError: the session belongs to another owner.
             ConflictError: other callers put so often that another message was always newer.
+            InvalidMessageError: what is to be put again cannot be stored.
         """
-        return self._runner.run(
-            self._recorder.carry_out(Act.here("pop"), partial(pop, self._identity)), connection
-        )
+        popped = self._runner.run(self._pop(keep), connection)
+        self._announce_flush(popped.flushed, connection)
+        return popped.message
 
-    async def apop(self, *, connection: object | None = None) -> Message | None:
+    async def apop(self, *, keep: Keep | None = None, connection: object | None = None) -> Message | None:
         """Async twin of ``pop``."""
-        return await self._runner.arun(
-            self._recorder.carry_out(Act.here("pop"), partial(pop, self._identity)), connection
-        )
+        popped = await self._runner.arun(self._pop(keep), connection)
+        self._announce_flush(popped.flushed, connection)
+        return popped.message
 
     def fork(
         self,
@@ -163,6 +170,15 @@ class MemoryCorrections(MemorySearch):
     ) -> Fork:
         """Async twin of ``fork``."""
         return await self._runner.arun(self._fork(session_id, through_seq), connection)
+
+    def _pop(self, keep: Keep | None) -> Operation[Popped]:
+        check = partial(self._check_put, max_messages=self._resources.settings.max_messages_per_put)
+        return self._recorder.carry_out(Act.here("pop"), partial(pop_part, self._identity, keep, check))
+
+    def _check_put(
+        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+    ) -> PutRequest:
+        raise NotImplementedError
 
     def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
         old = self._identity

@@ -7,9 +7,9 @@ from functools import partial
 
 from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
-from strandline.producers.memory_parts.delivery import MemoryDelivery
-from strandline.producers.runs.add import AddedRun, RunRequest, add_run, name_messages
+from strandline.producers.runs.add import AddedRun, RunRequest, add_run
 from strandline.producers.runs.history import RunHistoryRequest, run_history
+from strandline.producers.runs.naming import name_messages
 from strandline.producers.runs.run import (
     DEFAULT_LAST_RUNS,
     UNFINISHED,
@@ -25,7 +25,7 @@ from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
 
-class MemoryRuns(MemoryCorrections, MemoryDelivery):
+class MemoryRuns(MemoryCorrections):
     """The methods of ``SessionMemory`` for runs: what one run of an agent brought, under an id."""
 
     def add_run(
@@ -44,6 +44,8 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
         by ``rewind`` if the run is the last, or given other content as by ``replace`` if it is not.  If a run
         in the middle has other calls or roles, or another number of messages, the log is taken back up to the
         first of these, and what stood behind is put again behind the run, under new numbers.  All or nothing.
+        A message that a person replaced or took back stands as the person left it, as long as the run brings
+        it as before; a run of which nothing is left is as new.
 
         A system message without an id is stored once, whichever runs bring it.  Other messages without an
         id get one of the run's id and their place, so a repeated call adds nothing.
@@ -185,8 +187,3 @@ class MemoryRuns(MemoryCorrections, MemoryDelivery):
             None if agent_id is None else check_name("agent_id", agent_id),
             None if team_id is None else check_name("team_id", team_id),
         )
-
-    def _check_put(
-        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
-    ) -> PutRequest:
-        raise NotImplementedError

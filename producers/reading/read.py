@@ -35,10 +35,11 @@ from strandline.producers.reading.searching.read_search import (
     search_for_read,
 )
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch
 from strandline.schemas.queries.conversation.read import Coverage, Read
+from strandline.schemas.queries.upkeep.erasures import ErasedSince
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
@@ -101,9 +102,26 @@ def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Sna
     known = NOTHING_KNOWN if request.windows is None else request.windows.find_window(session)
     rows = yield from fetch(_statement(request, pipelines, known))
     snapshot = read_snapshot(rows, known)
-    if request.windows is not None and snapshot.known is not known:
-        request.windows.keep(session, snapshot.known)
+    if request.windows is not None:
+        if snapshot.erasures != request.windows.erasures:
+            yield from _forget_erased(request.windows, snapshot.erasures)
+        if snapshot.known is not known:
+            request.windows.keep(session, snapshot.known, snapshot.erasures)
     return snapshot
+
+
+def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
+    """Drop what this process has cached of owners who were erased since it last read.
+
+    An earlier number than the one that is known is that of another database, such as one that was restored,
+    or of a read that was overtaken: then everything is dropped.
+    """
+    since = windows.erasures
+    if since and erasures > since:
+        rows = yield from fetch(ErasedSince(number=since))
+        windows.forget_erased({row.shard_key for row in rows}, erasures)
+    else:
+        windows.forget_erased(None, erasures)
 
 
 def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWindow) -> Read:

@@ -32,6 +32,7 @@ class Snapshot:
         has_flushed: whether anything can have been derived from it.
         fixed_tokens: tokens of the pinned head and the window.
         known: the window in the form of the cache, for the next read.
+        erasures: the newest erasure in the database.
     """
 
     exists: bool
@@ -52,6 +53,7 @@ class Snapshot:
     tail: Tail
     fixed_tokens: int
     known: KnownWindow = NOTHING_KNOWN
+    erasures: int = 0
 
     def generation_of(self, pipeline: str) -> int | None:
         """The generation of a pipeline that serves; None if none does."""
@@ -106,6 +108,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
         pinned=pinned,
         window=shown,
         known=window,
+        erasures=header["erasures"] or 0,
         tail=Tail(
             messages=read_rows(rows[1:part_two]),
             ranges=_gaps(pending, window_from),

@@ -15,7 +15,7 @@ from __future__ import annotations
 import threading
 from bisect import bisect_left
 from collections import OrderedDict
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 from typing import Any
@@ -76,12 +76,20 @@ NOTHING_KNOWN = KnownWindow()
 class WindowCache:
     """The most recently read windows; safe to share between threads.
 
+    ``erasures`` is the newest erasure (or readmission) that it knows of: each read brings the number of the
+    database, and if that is another one, what the process has of erased owners is dropped.
+
     Args:
         max_bytes: the approximate memory that they may take; 0 keeps none.
+        on_erased: is told of owners that were erased, so that other caches drop them too.
     """
 
-    def __init__(self, max_bytes: int) -> None:
+    def __init__(
+        self, max_bytes: int, on_erased: Callable[[Collection[UUID]], None] = lambda _owners: None
+    ) -> None:
+        self.erasures = 0
         self._max_bytes = max_bytes
+        self._on_erased = on_erased
         self._bytes = 0
         self._lock = threading.Lock()
         self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
@@ -95,18 +103,37 @@ class WindowCache:
             self._windows.move_to_end(session)
             return window
 
-    def keep(self, session: SessionKey, window: KnownWindow) -> None:
-        """Keep it for the next read; the least recently read windows make room."""
+    def keep(self, session: SessionKey, window: KnownWindow, erasures: int = 0) -> None:
+        """Keep it for the next read; the least recently read windows make room.
+
+        ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: it may
+        be of an owner who was erased since.
+        """
         with self._lock:
-            before = self._windows.pop(session, NOTHING_KNOWN)
-            self._bytes -= before.size
-            if not window.seqs or window.size > self._max_bytes:
+            self._drop(session)
+            if not window.seqs or window.size > self._max_bytes or erasures < self.erasures:
                 return
             self._windows[session] = window
             self._bytes += window.size
             while self._bytes > self._max_bytes:
                 _, dropped = self._windows.popitem(last=False)
                 self._bytes -= dropped.size
+
+    def forget_erased(self, owners: Collection[UUID] | None, erasures: int) -> None:
+        """Drop what is of these owners (None: everything), who were erased up to this number."""
+        with self._lock:
+            self.erasures = erasures
+            for session in [one for one in self._windows if owners is None or one[0] in owners]:
+                self._drop(session)
+        self._on_erased(owners or ())
+
+    @property
+    def is_empty(self) -> bool:
+        with self._lock:
+            return not self._windows
+
+    def _drop(self, session: SessionKey) -> None:
+        self._bytes -= self._windows.pop(session, NOTHING_KNOWN).size
 
 
 def _entry(row: StoredMessage, message: Message) -> Message | StoredMessage:

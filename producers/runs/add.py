@@ -3,20 +3,28 @@
 Messages that are as they were stay.  What is to go at the end of the log is taken back (``rewind``).  If
 something was put behind the run, messages of which only the content differs are given the other content in
 their places (``replace``); else the log is taken back up to the first difference, and what stood behind the
-run is put again behind it.  All of it happens in one transaction.
+run is put again behind it.  All of it happens in one transaction.  What a person corrected meanwhile stands
+as the person left it (``given.py``).
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from uuid import uuid4, uuid5
+from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
-from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.runs.given import (
+    GivenRun,
+    Key,
+    given_again,
+    given_anew,
+    system_ids,
+    with_replaced,
+)
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.accepting import put_whole
@@ -25,28 +33,31 @@ from strandline.producers.writing.correct import (
     Correction,
     Replacement,
     replace_content,
-    rewind_unchanged,
+    rewind_if_unchanged,
 )
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
+from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError, StrandlineError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, claim_owner_keys, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.runs import (
     AddRun,
     ChangeRun,
     LockFirstRun,
     LockRun,
+    LockRunRow,
     LogMarks,
     LogMarksRow,
     MessagesBehind,
     RenumberRuns,
+    ReplacedMessages,
     RunIsKnown,
     RunRows,
     RunRowsRow,
 )
-from strandline.schemas.values.identity import SessionIdentity, SessionKeys
-from strandline.schemas.values.message import HEAD_ROLES, Message, RunStatus, read_rows
+from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
+from strandline.schemas.values.identity import SessionKeys
+from strandline.schemas.values.message import Message, RunStatus, read_rows
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,6 +109,7 @@ class _Fields(SessionKeys):
     agent_id: str | None
     team_id: str | None
     seqs: list[int]
+    digests: list[bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,8 +117,12 @@ class _Difference:
     """How a run that is known differs from what is given now: the first ``kept`` messages are the same."""
 
     old: tuple[RunRowsRow, ...]
-    new: tuple[PreparedMessage, ...]
+    incoming: GivenRun
     kept: int
+
+    @property
+    def new(self) -> tuple[PreparedMessage, ...]:
+        return self.incoming.messages
 
     @property
     def kept_seqs(self) -> list[int]:
@@ -134,36 +150,6 @@ class _Difference:
         if len(self.old) != len(self.new) or not all(_is_same_but_content(*pair) for pair in differing):
             return None
         return [(row.seq, message.source) for row, message in differing]
-
-
-def name_messages(
-    identity: SessionIdentity,
-    run_id: str,
-    sources: Sequence[object],
-    limits: PutLimits,
-    redaction: Redaction | None = None,
-) -> Iterator[Message]:
-    """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
-
-    A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
-
-    Raises:
-        InvalidMessageError: one of them is not a message, or a redaction hook refuses it.
-        RedactionError: a redaction hook failed.
-    """
-    for index, source in enumerate(sources):
-        where = f"messages[{index}]"
-        message = Message.from_openai(source, where=where)
-        if redaction is not None:
-            message = redact_message(message, where, limits, redaction)
-        if message.id is not None:
-            yield message
-        elif message.role in HEAD_ROLES:
-            digest = prepare(message, where, limits).digest
-            yield replace(message, id=uuid5(identity.session_key, f"system {digest.hex()}").hex)
-        else:
-            name = f"run {len(run_id)} {run_id} {index}"
-            yield replace(message, id=uuid5(identity.session_key, name).hex)
 
 
 def add_run(request: RunRequest, act: Act) -> Operation[AddedRun]:
@@ -202,7 +188,8 @@ def _add_once(request: RunRequest) -> Operation[AddedRun]:
         if (yield from _is_known(request)):
             raise _AddedMeanwhileError from None
         raise
-    if not (yield from fetch(AddRun(**_fields(request, result.seqs)))):
+    incoming = given_anew(request.messages, (yield from _find_key(request)))
+    if not (yield from fetch(AddRun(**_fields(request, incoming, result.seqs)))):
         raise _AddedMeanwhileError
     return _stored_run(request, _Outcome(result.seqs, flushed=result.flushed))
 
@@ -211,13 +198,12 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
     record = request.record
     yield from fetch(LockFirstRun(**record.identity.keys))
     known = yield from fetch(LockRun(**record.identity.keys, run_id=record.run_id))
-    seqs = known[0].seqs if known else []
     for _attempt in range(MAX_ATTEMPTS):
         marks = yield from fetch(LogMarks(**record.identity.keys))
-        difference = yield from _compare(request, seqs)
+        difference = yield from _compare(request, known[0] if known else None)
         outcome = yield from _change(request, difference, marks[0] if marks else None)
         if outcome is not None:
-            fields = _fields(request, outcome.seqs)
+            fields = _fields(request, difference.incoming, outcome.seqs)
             yield from fetch(ChangeRun(**fields, is_behind=not difference.old))
             return _stored_run(request, outcome)
     raise ConflictError(
@@ -230,7 +216,7 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
 def _change(
     request: RunRequest, difference: _Difference, marks: LogMarksRow | None
 ) -> Operation[_Outcome | None]:
-    """Make the difference; None if the log changed meanwhile, and nothing was done."""
+    """Make the difference; None if the log changed meanwhile: then compare again, since nothing was done."""
     if not difference.additions and not difference.former_seqs:
         return _Outcome(difference.kept_seqs)
     behind = yield from _messages_behind(request, difference)
@@ -240,7 +226,7 @@ def _change(
     if marks is None or difference.start is None or not (difference.former_seqs or behind):
         return (yield from _put_difference(request, difference, (), ()))
     try:
-        taken = yield from rewind_unchanged(
+        taken = yield from rewind_if_unchanged(
             request.record.identity,
             difference.start,
             uuid4(),
@@ -313,14 +299,18 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
     return read_rows(rows)
 
 
-def _compare(request: RunRequest, seqs: list[int]) -> Operation[_Difference]:
-    record, new = request.record, request.messages
-    stored = yield from fetch(RunRows(**record.identity.keys, seqs=seqs, run_id=record.run_id))
+def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Difference]:
+    record = request.record
+    key = yield from _find_key(request, () if known is None else known.digests)
+    if known is None:
+        return _Difference((), given_anew(request.messages, key), 0)
+    stored = yield from fetch(RunRows(**record.identity.keys, seqs=known.seqs, run_id=record.run_id))
     rows = {row.seq: row for row in stored}
-    old = tuple(rows[seq] for seq in seqs if seq in rows)
-    pairs = enumerate(zip(old, new, strict=False))
+    old = tuple(rows[seq] for seq in known.seqs if seq in rows)
+    incoming = given_again(request.messages, known.seqs, known.digests, rows, key)
+    pairs = enumerate(zip(old, incoming.messages, strict=False))
     differing = (n for n, (row, message) in pairs if not _is_same(row, message))
-    return _Difference(old, new, next(differing, min(len(old), len(new))))
+    return _Difference(old, incoming, next(differing, min(len(old), len(incoming.messages))))
 
 
 def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
@@ -340,9 +330,30 @@ def _put(request: RunRequest, behind: Sequence[Message]) -> Operation[PutResult]
     if not messages:
         yield from check_unowned(request.record.identity)
         return PutResult([], None)
+    try:
+        return (yield from _put_checked(request, messages))
+    except ConflictError:
+        # A system message that an earlier run brought has other content by now, since a person replaced it.
+        ids = system_ids(request.record.identity, request.messages)
+        rows = yield from fetch(ReplacedMessages(**request.record.identity.keys, ids=ids))
+        if not rows:
+            raise
+    return (yield from _put_checked(request, with_replaced(messages, rows)))
+
+
+def _put_checked(request: RunRequest, messages: Sequence[Message]) -> Operation[PutResult]:
     put = request.check(messages)
     put.flags = request.act_of("put").flags
     return (yield from put_messages(put, put_whole, in_callers_transaction=True))
+
+
+def _find_key(request: RunRequest, digests: Sequence[bytes] = ()) -> Operation[Key]:
+    identity = request.record.identity
+    keys = yield from find_owner_keys(identity.shard_key)
+    if keys is None and any(len(digest) > DIGEST_BYTES for digest in digests):
+        # Sealed since this process looked.
+        keys = yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
+    return bytes if keys is None else keys.digest
 
 
 def _is_known(request: RunRequest) -> Operation[bool]:
@@ -351,7 +362,7 @@ def _is_known(request: RunRequest) -> Operation[bool]:
     return row.known
 
 
-def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
+def _fields(request: RunRequest, incoming: GivenRun, seqs: list[int]) -> _Fields:
     record = request.record
     return {
         **record.identity.keys,
@@ -359,7 +370,8 @@ def _fields(request: RunRequest, seqs: list[int]) -> _Fields:
         "status": record.status,
         "agent_id": record.agent_id,
         "team_id": record.team_id,
-        "seqs": seqs,
+        "seqs": incoming.seqs_with_taken(seqs),
+        "digests": incoming.digests_with_taken(),
     }
 
 

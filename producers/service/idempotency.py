@@ -13,6 +13,7 @@ from uuid import UUID, uuid5
 from pydantic import BaseModel
 from starlette.responses import Response
 
+from strandline.pipelines.admission import admit
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.route import Call
@@ -59,6 +60,7 @@ async def _do_once(
     """The body of a request that is done now; None if it was done before."""
     database = await call.service.resources.async_database()
     async with database.transaction() as transaction:
+        await transaction.run(admit(owner_key))
         # Another request with this key waits here until the transaction ends.
         taken = await transaction.fetch(
             BeginKeptResponse(shard_key=owner_key, request_key=request_key, request_digest=call.fingerprint)

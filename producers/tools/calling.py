@@ -14,7 +14,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import delete_fact
-from strandline.pipelines.facts.edits import open_fact_lanes
+from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.audit.carrying_out import Recorder, is_done
 from strandline.producers.facts.edit_operations import Wording, add_fact, redact_wording, replace_fact

@@ -21,9 +21,11 @@ from strandline.producers.writing.put import (
     with_stored_digests,
 )
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import claim_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     CopyImport,
     KnownMessages,
+    KnownMessagesRow,
     MakeImportTable,
     PutImported,
     PutImportedRow,
@@ -39,26 +41,31 @@ MAX_MESSAGES_PER_IMPORT = 10_000
 
 @dataclass(frozen=True, slots=True)
 class Imported:
-    """The result of one call: messages stored before (``known``), those added, and the flush, if any."""
+    """The result of one call: messages stored before (``known``), those added, and the flush, if any.
+
+    ``differing``: ids of known messages whose content here is another; it stays as it is.
+    """
 
     known: int
     added: int
     flushed: Flushed | None = None
+    differing: tuple[str, ...] = ()
 
 
 def import_messages(database: Database, request: PutRequest) -> Imported:
     """Put the messages of ``request``, however many, in one transaction; then flush.
 
     Raises:
-        ConflictError: an id was already used with different content; nothing of this call was stored.
+        ConflictError: some are new, and an id was already used with different content; nothing of this call
+            was stored.
         OwnerError: the session belongs to another owner.
         UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
         DatabaseUnavailableError: Postgres cannot be reached; safe to repeat.
     """
-    known = _count_known(database, request)
-    total = len(request.messages)
+    stored = _look_up(database, request)
+    known, total = stored.messages, len(request.messages)
     if known == total:
-        return Imported(known, 0)
+        return Imported(known, 0, differing=tuple(stored.differing))
     answer = _put_whole(database, request)
     _, window = database.run(check_status(request.identity, answer))
     flushed = None
@@ -68,10 +75,23 @@ def import_messages(database: Database, request: PutRequest) -> Imported:
     return Imported(known, total - known, flushed)
 
 
-def _count_known(database: Database, request: PutRequest) -> int:
+def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
     ids = [message.id for message in request.messages]
-    (known,) = database.fetch(KnownMessages(**request.identity.keys, ids=ids))
-    return known.messages
+    digests = [message.digest for message in request.messages]
+    (known,) = database.fetch(
+        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=digests)
+    )
+    if not known.differing:
+        return known
+    namespace, shard_key = request.identity.namespace, request.identity.shard_key
+    keys = database.run(claim_owner_keys(namespace, shard_key, anew=True))
+    if keys is None:
+        return known
+    keyed = [keys.digest(digest) for digest in digests]
+    (known,) = database.fetch(
+        KnownMessages(**request.identity.keys, ids=ids, digests=digests, keyed_digests=keyed)
+    )
+    return known
 
 
 def _put_whole(database: Database, request: PutRequest) -> PutImportedRow:

@@ -112,7 +112,7 @@ def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act) -> Op
     raise _busy(identity)
 
 
-def rewind_unchanged(
+def rewind_if_unchanged(
     identity: SessionIdentity, from_seq: int, id_: UUID, act: Act, *, newest: int | None, corrections: int
 ) -> Operation[Correction | None]:
     """Take back every message from ``from_seq`` on; None if the log has another end, or was corrected since.
@@ -264,8 +264,9 @@ def _correct_once(identity: SessionIdentity, asked: Correct) -> Operation[Correc
 def _clear_shared(identity: SessionIdentity, from_seq: int, through_seq: int) -> Operation[None]:
     """Remove what was copied of the messages to a shared scope.
 
-    The copies lie under the scope's key, and so go in a transaction of their own, after the correction.  If
-    that is not reached, the worker that derives the messages again removes them, or the repeated correction.
+    The copies lie under the scope's key, so a second transaction deletes them after the correction, unless
+    the caller has one for all.  If that is not reached, the worker that derives the messages again deletes
+    them, or the repeated correction.
     """
     for scope in (yield from fetch(SharedScopeOf(**identity.keys))):
         yield Atomic(partial(_clear_scope, identity, scope, from_seq, through_seq))

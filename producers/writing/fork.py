@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
+from strandline.pipelines.admission import admit
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.sessions import ForkSession
 from strandline.schemas.values.identity import SessionIdentity
 
@@ -38,12 +40,21 @@ def fork(
         NotFoundError: the session has no such message.
         ConflictError: the new session was put to already.
         OwnerError: one of the two belongs to another owner.
+        ErasedError: the owner, or the new session, was erased.
     """
     if identity.user_id is None:
         raise ConfigurationError(
             f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
             " would belong to another owner. Give sessions that are to be forked a user_id at the first put."
         )
+    copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq, act))
+    return copied
+
+
+def _fork_once(
+    identity: SessionIdentity, new: SessionIdentity, through_seq: int | None, act: Act
+) -> Operation[Fork]:
+    """Claim the new session and fill it, in one transaction: a fork that is refused claims nothing."""
     yield from claim_session(new)
     rows = yield from fetch(
         ForkSession(
@@ -61,6 +72,8 @@ def fork(
         raise ConflictError(
             f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id."
         )
+    if status == "erased":
+        yield from admit(new.shard_key, new.session_key)
     if status == "missing":
         what = "no messages" if through_seq is None else f"no message {through_seq}"
         raise NotFoundError(f"Session {quote(identity.session_id)} has {what}; nothing was copied.")

@@ -7,19 +7,36 @@ by then: so it is taken back as by a rewind.
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.sessions import history_page
+from strandline.producers.writing.accepting import put_whole
 from strandline.producers.writing.correct import take_back
+from strandline.producers.writing.put import PutRequest, put_messages
 from strandline.schemas.errors import ConflictError
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.messages import NewestMessage, Pop
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
 # Each lost race means that another caller put or popped in between.
 MAX_ATTEMPTS = 20
+
+# What of a message that is popped is put again.
+Keep = Callable[[Message], Sequence[object]]
+
+
+@dataclass(frozen=True, slots=True)
+class Popped:
+    """The message that was removed, None if nothing was left; and what was flushed by putting again."""
+
+    message: Message | None
+    flushed: Flushed | None = None
 
 
 def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
@@ -48,3 +65,29 @@ def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
         " popped; nothing was removed. Try again when no other caller is putting to it."
     )
+
+
+def pop_part(
+    identity: SessionIdentity, keep: Keep | None, check: Callable[[Sequence[object]], PutRequest], act: Act
+) -> Operation[Popped]:
+    """Remove the newest message and put again what ``keep`` says of it (None: nothing), in one transaction.
+
+    If ``keep`` raises an exception, or what it says cannot be put, the message stays.
+
+    Raises: as ``pop``; InvalidMessageError: what is to be put again cannot be stored.
+    """
+    if keep is None:
+        return Popped((yield from pop(identity, act)))
+    popped: Popped = yield Atomic(partial(_pop_part_once, identity, keep, check, act))
+    return popped
+
+
+def _pop_part_once(
+    identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest], act: Act
+) -> Operation[Popped]:
+    message = yield from pop(identity, act)
+    again = [] if message is None else list(keep(message))
+    if not again:
+        return Popped(message)
+    result = yield from put_messages(check(again), put_whole, in_callers_transaction=True)
+    return Popped(message, result.flushed)

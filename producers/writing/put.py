@@ -21,6 +21,7 @@ from strandline.producers.writing.validate import PreparedMessage, PutLimits, pr
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import (
     ConflictError,
+    ErasedError,
     InvalidMessageError,
     KeyUnavailableError,
     StrandlineError,
@@ -255,6 +256,7 @@ def check_status(
 
     Raises:
         ConflictError: an id was already used with different content.
+        ErasedError: the owner, or the session, was erased.
         UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
     if row.status == "conflict":
@@ -262,6 +264,8 @@ def check_status(
             f"Message id {row.detail!r} was already used in session {identity.session_id!r} with different"
             " content; nothing was stored. Give a new message a new id."
         )
+    if row.status == "erased":
+        raise ErasedError(int(row.detail or 0))
     if row.detail is not None:
         raise (yield from unknown_pipelines(row.detail, "Nothing would be derived from its messages."))
     return [seq for seq in row.seqs or () if seq is not None], row.to_flush

@@ -120,7 +120,7 @@ def read_name(text: str) -> bytes | None:
 
 def escape(text: str) -> str:
     """Text in clear as it is stored: marked, if it would be taken for a token."""
-    return f"{_ESCAPE}{text}" if text.startswith(MARK) else text
+    return f"{_ESCAPE}{text}" if is_token(text) else text
 
 
 def escape_json(text: str) -> str:

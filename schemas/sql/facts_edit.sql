@@ -2,14 +2,12 @@
 -- owner's merge lanes first, as a merge that writes does, and rows of facts after them.
 
 -- name: open_fact_lanes
--- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked.
+-- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked
+-- (open_fact_lanes_v1); returns the erasure that keeps the owner away.
 -- params: shard_key uuid, stage text
+-- row: erasure integer?
 -- repeatable
-INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
-SELECT %(shard_key)s, %(shard_key)s, g.generation_id, %(stage)s
-FROM strandline.generation g WHERE g.pipeline = 'facts' AND g.state <> 'retired'
-ORDER BY g.generation_id
-ON CONFLICT DO NOTHING
+SELECT strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s) AS erasure
 
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
@@ -70,9 +68,9 @@ WHERE e.shard_key = %(shard_key)s AND e.kind = 'add' AND e.fact_id = ANY (%(fact
 
 -- name: name_fact_owner
 -- Record the namespace of an owner whom people give facts; there may be no session that names it.
--- params: shard_key uuid, namespace text
+-- params: shard_key uuid, namespace text, user_id text?
 -- repeatable
-INSERT INTO strandline.fact_owner (shard_key, namespace) VALUES (%(shard_key)s, %(namespace)s)
+INSERT INTO strandline.fact_owner (shard_key, namespace, user_id) VALUES (%(shard_key)s, %(namespace)s, %(user_id)s)
 ON CONFLICT DO NOTHING
 
 -- name: owners_with_facts

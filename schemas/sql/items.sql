@@ -14,6 +14,41 @@ ORDER BY i.place
 ON CONFLICT (shard_key, path, key) DO UPDATE SET value = excluded.value, vectors = excluded.vectors,
     ttl_minutes = excluded.ttl_minutes, expires_at = excluded.expires_at, updated_at = excluded.updated_at
 
+-- name: claim_item
+-- Store an item unless there is one under its path and key, and return what is stored then. No row: another transaction
+-- has just stored or deleted one; ask again.
+-- params: shard_key uuid, path text, key text, value json
+-- row: value text, is_new boolean
+WITH claimed AS (
+    INSERT INTO strandline.store_item (shard_key, path, key, value)
+    VALUES (%(shard_key)s, %(path)s, %(key)s, %(value)s)
+    ON CONFLICT (shard_key, path, key) DO NOTHING
+    RETURNING value
+)
+SELECT c.value::text, true AS is_new FROM claimed c
+UNION ALL
+SELECT s.value::text, false FROM strandline.store_item s
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key = %(key)s
+
+-- name: lock_items
+-- Hold items by path and key until the transaction ends, in one order everywhere, so that two transactions that write
+-- the same ones do not wait for each other.
+-- params: shard_key uuid, paths text[], keys text[]
+-- row: key text
+SELECT s.key FROM strandline.store_item s
+JOIN unnest(%(paths)s::text[], %(keys)s::text[]) AS k (path, key) ON s.path = k.path AND s.key = k.key
+WHERE s.shard_key = %(shard_key)s
+ORDER BY s.path, s.key FOR UPDATE OF s
+
+-- name: items_after
+-- A page of the items under a path, in the order of their keys.
+-- params: shard_key uuid, path text, after text, limit bigint
+-- row: key text, value text
+-- repeatable
+SELECT s.key, s.value::text FROM strandline.store_item s
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s AND @unexpired(s)
+ORDER BY s.key LIMIT %(limit)s
+
 -- name: delete_items
 -- Delete items by path and key; one that is not there is no error.
 -- params: shard_key uuid, paths text[], keys text[]
@@ -34,21 +69,21 @@ WHERE s.shard_key = %(shard_key)s AND @unexpired(s)
 
 -- name: search_items
 -- Items below a path that match a filter, those written last first.
--- params: shard_key uuid, path_from text, path_before text, filter jsonb, limit bigint, offset bigint
+-- params: shard_key uuid, path_from text, path_before text, equal jsonb, filter jsonb, limit bigint, offset bigint
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz
 -- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
 FROM strandline.store_item s
 WHERE s.shard_key = %(shard_key)s AND s.path >= %(path_from)s AND s.path < %(path_before)s
-    AND @unexpired(s) AND @fits_filter(s, %(filter)s)
+    AND @unexpired(s) AND @fits_filter(s, %(equal)s, %(filter)s)
 ORDER BY s.updated_at DESC, s.path, s.key LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: search_items_by_vector
 -- Items below a path that match a filter and have vectors, by the nearest of these to the query's, nearest first.
 -- Vectors of another length are those of another embedder, and are not compared.
--- params: shard_key uuid, path_from text, path_before text, filter jsonb, vector halfvec, distance text, limit bigint,
---     offset bigint
+-- params: shard_key uuid, path_from text, path_before text, equal jsonb, filter jsonb, vector halfvec, distance text,
+--     limit bigint, offset bigint
 -- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz, score
 --     float8
 -- opens: value json item
@@ -64,7 +99,7 @@ FROM strandline.store_item s CROSS JOIN LATERAL (
         END END) AS score
     FROM unnest(s.vectors) AS v (vector)) AS nearest
 WHERE s.shard_key = %(shard_key)s AND s.path >= %(path_from)s AND s.path < %(path_before)s
-    AND @unexpired(s) AND nearest.score IS NOT NULL AND @fits_filter(s, %(filter)s)
+    AND @unexpired(s) AND nearest.score IS NOT NULL AND @fits_filter(s, %(equal)s, %(filter)s)
 ORDER BY nearest.score DESC, s.updated_at DESC, s.path, s.key LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: refresh_items

@@ -80,6 +80,14 @@ FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
 ORDER BY m.seq LIMIT %(page_size)s
 
+-- name: log_state
+-- By which it is known that nothing of a log was taken back, replaced or reset.
+-- params: shard_key uuid, session_key uuid
+-- row: incarnation uuid, corrections integer
+-- repeatable
+SELECT s.incarnation, s.corrections FROM strandline.session s
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+
 -- name: newest_seqs
 -- The numbers of the newest messages of a log, the newest first; without a filter, so the primary key has all of it.
 -- params: shard_key uuid, session_key uuid, limit bigint, offset bigint
@@ -267,13 +275,18 @@ SELECT status, number, from_seq, through_seq, seqs, created_at, is_shared, touch
     %(act)s::jsonb)
 
 -- name: known_messages
--- How many of these ids exist in the session's current incarnation.
--- params: ids text[], shard_key uuid, session_key uuid
--- row: messages bigint
+-- How many of these ids exist in the session's current incarnation, and which of them with another digest.
+-- keyed_digests: their form where the owner's content is sealed.
+-- params: ids text[], digests bytea[], keyed_digests bytea[], shard_key uuid, session_key uuid
+-- row: messages bigint, differing text[]
 -- repeatable
-SELECT count(*) AS messages FROM strandline.session s
+SELECT count(*) AS messages, coalesce(
+        array_agg(m.id) FILTER (WHERE m.digest NOT IN (given.digest, given.keyed_digest)), '{}') AS differing
+FROM strandline.session s
 JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
     AND m.id = ANY (%(ids)s::text[])
+JOIN unnest(%(ids)s::text[], %(digests)s::bytea[], %(keyed_digests)s::bytea[]) AS given (id, digest, keyed_digest)
+    ON given.id = m.id
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
     AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 

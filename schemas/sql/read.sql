@@ -88,6 +88,8 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             SELECT t.fact_id, t.text, t.said_at FROM strandline.fact t
             WHERE t.shard_key = %(shard_key)s AND t.generation_id = g.generation_id AND t.live
             ORDER BY t.said_at DESC LIMIT %(max_facts)s) AS f WHERE g.pipeline = 'facts'),
+        -- By which a process knows that it has to forget what it has cached of others.
+        'erasures', (SELECT max(e.number) FROM strandline.erasure e),
         'states', (SELECT json_object_agg(g.pipeline, b.state) FROM g CROSS JOIN LATERAL (
             SELECT state FROM strandline.block_state b
             WHERE b.shard_key = %(shard_key)s AND b.generation_id = g.generation_id AND b.scope_key

@@ -320,3 +320,23 @@ FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(generation_ids)s::in
 WHERE m.shard_key = %(shard_key)s AND m.session_key = n.session_key AND m.seq = n.seq
     AND m.generation_id = n.generation_id AND m.xmin::text = n.version
 RETURNING m.seq
+
+-- name: unsealed_runs
+-- The next runs of an owner of whose messages, as they were given, not all digests are keyed.
+-- params: shard_key uuid, after_session uuid, after_run text, limit bigint
+-- row: session_key uuid, run_id text, digests bytea[]
+-- repeatable
+SELECT r.session_key, r.run_id, r.digests FROM strandline.session_run r
+WHERE r.shard_key = %(shard_key)s AND (r.session_key, r.run_id) > (%(after_session)s, %(after_run)s::text)
+    AND EXISTS (SELECT FROM unnest(r.digests) AS given (digest) WHERE octet_length(given.digest) <> 17)
+ORDER BY r.session_key, r.run_id LIMIT %(limit)s
+
+-- name: reseal_run
+-- Store the keyed forms of a run's digests, unless the run was changed meanwhile.
+-- params: shard_key uuid, session_key uuid, run_id text, known bytea[], digests bytea[]
+-- row: run_id text
+-- repeatable
+UPDATE strandline.session_run r SET digests = %(digests)s::bytea[]
+WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s
+    AND r.digests = %(known)s::bytea[]
+RETURNING r.run_id

@@ -170,14 +170,16 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq =
     AND step_id = %(step_id)s AND state <> 'removed'
 
 -- name: mark_archived
--- Record that the messages of a step are in the archive.
+-- Record that the messages of a step are in the archive; not of an owner who is being erased.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_digest text?, rows_digest text,
 --     messages integer
 -- row: step_id uuid
 UPDATE strandline.retention_step SET state = 'archived', object_digest = %(object_digest)s, rows_digest = %(rows_digest)s, messages = %(messages)s,
     archived_at = statement_timestamp()
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
-    AND step_id = %(step_id)s AND state IN ('planned', 'archived')
+    AND step_id = %(step_id)s AND state IN ('planned', 'archived') AND NOT EXISTS (
+        SELECT FROM strandline.erasure_fence f WHERE f.shard_key = %(shard_key)s AND @stands(f)
+            AND f.scope_key IN (%(shard_key)s, %(session_key)s))
 RETURNING step_id
 
 -- name: mark_read_back

@@ -22,23 +22,24 @@ FOR UPDATE
 -- name: lock_run
 -- A run by its id, held until the transaction ends.
 -- params: shard_key uuid, session_key uuid, run_id text
--- row: number integer, seqs bigint[]
+-- row: number integer, seqs bigint[], digests bytea[]
 -- repeatable
-SELECT r.number, r.seqs FROM strandline.session_run r
+SELECT r.number, r.seqs, r.digests FROM strandline.session_run r
 WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s
 FOR UPDATE
 
 -- name: add_run
 -- Write a new run, behind those there are. No row: another caller has just added one with this id.
--- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[]
+-- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[],
+--     digests bytea[]
 -- row: number integer
 -- repeatable
 INSERT INTO strandline.session_run (
-    shard_key, session_key, run_id, number, status, agent_id, team_id, seqs)
+    shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, digests)
 SELECT %(shard_key)s, %(session_key)s, %(run_id)s, 1 + coalesce((
         SELECT max(r.number) FROM strandline.session_run r
         WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s), 0),
-    %(status)s, %(agent_id)s, %(team_id)s, %(seqs)s::bigint[]
+    %(status)s, %(agent_id)s, %(team_id)s, %(seqs)s::bigint[], %(digests)s::bytea[]
 ON CONFLICT (shard_key, session_key, run_id) DO NOTHING
 RETURNING number
 
@@ -46,10 +47,10 @@ RETURNING number
 -- Give a run other messages and another status. If it comes again after all of its messages were taken back
 -- (is_behind), it is the newest.
 -- params: shard_key uuid, session_key uuid, run_id text, status text, agent_id text?, team_id text?, seqs bigint[],
---     is_behind boolean
+--     digests bytea[], is_behind boolean
 -- repeatable
 UPDATE strandline.session_run t SET status = %(status)s, agent_id = %(agent_id)s, team_id = %(team_id)s,
-    seqs = %(seqs)s::bigint[], changed_at = statement_timestamp(),
+    seqs = %(seqs)s::bigint[], digests = %(digests)s::bytea[], changed_at = statement_timestamp(),
     number = CASE WHEN %(is_behind)s THEN 1 + (
         SELECT max(r.number) FROM strandline.session_run r
         WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s) ELSE t.number END
@@ -79,6 +80,20 @@ SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata
             AND m.seq = ANY (r.seqs)) AS is_shared
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
+ORDER BY m.seq
+
+-- name: replaced_messages
+-- Messages of a session by their ids: those that were given other content.
+-- params: shard_key uuid, session_key uuid, ids text[]
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.id = ANY (%(ids)s::text[])
+    AND EXISTS (
+        SELECT FROM strandline.superseded u
+        WHERE u.shard_key = %(shard_key)s AND u.session_key = %(session_key)s AND u.seq = m.seq)
 ORDER BY m.seq
 
 -- name: messages_behind

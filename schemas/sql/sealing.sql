@@ -21,20 +21,12 @@ ORDER BY k.number
 SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
 
 -- name: add_data_key
--- Give an owner its first keys, unless another process has; an owner without any rows has nothing to be sealed.
+-- Give an owner its first keys, unless another process has (add_data_key_v1); an owner without any rows has nothing to
+-- be sealed.
 -- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
+-- row: nothing void
 -- repeatable
-INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped, settled_at)
-SELECT %(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s, CASE WHEN NOT EXISTS (
-        SELECT FROM strandline.session s WHERE s.shard_key = %(shard_key)s
-    ) AND NOT EXISTS (
-        SELECT FROM strandline.fact_event v WHERE v.shard_key = %(shard_key)s
-    ) AND NOT EXISTS (
-        SELECT FROM strandline.store_item i WHERE i.shard_key = %(shard_key)s
-    ) AND NOT EXISTS (
-        SELECT FROM strandline.shared_session h WHERE h.shard_key = %(shard_key)s
-    ) THEN statement_timestamp() END
-ON CONFLICT (shard_key, number) DO NOTHING
+SELECT strandline.add_data_key_v1(%(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
@@ -152,12 +144,12 @@ UPDATE strandline.data_key k SET kek_id = %(kek_id)s, wrapped = %(wrapped)s
 WHERE k.shard_key = %(shard_key)s AND k.number = %(number)s AND k.kek_id = %(old_kek_id)s
 
 -- name: add_next_data_key
--- Give an owner a further data key, unless another process has.
+-- Give an owner a further data key, unless another process has (add_data_key_v1).
 -- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea
+-- row: nothing void
 -- repeatable
-INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped)
-VALUES (%(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s)
-ON CONFLICT (shard_key, number) DO NOTHING
+SELECT strandline.add_data_key_v1(
+    %(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: encryption_status
 -- How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these have rows that

@@ -2,24 +2,16 @@
 -- the rows of a page's sessions are then looked up by theirs.
 
 -- name: claim_session
--- Write the directory entry of a new session, or return its owner if it has one. The directory's shard_key is the
--- directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
--- kind: a chat, or what is kept for facts alone, which no list of sessions shows.
--- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, kind text
--- row: user_id text?, owner_key uuid, is_encrypted boolean
+-- Write the directory entry of a new session, or return its owner if it has one (claim_session_v1). The directory's
+-- shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
+-- kind: a chat, or what is kept for facts alone, which no list of sessions shows.  erasure: the one that keeps the owner
+-- or the session away.
+-- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, session_key uuid, kind
+--     text
+-- row: erasure integer?, owner_key uuid, is_encrypted boolean
 -- repeatable
-WITH claimed AS (
-    INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
-    VALUES (%(directory_key)s, %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s, %(kind)s)
-    ON CONFLICT (shard_key) DO NOTHING
-    RETURNING user_id, owner_key
-)
-SELECT o.user_id, o.owner_key, EXISTS (
-        SELECT FROM strandline.encryption e WHERE e.namespace = %(namespace)s) AS is_encrypted
-FROM (
-    SELECT user_id, owner_key FROM claimed
-    UNION ALL
-    SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(directory_key)s) AS o
+SELECT erasure, owner_key, is_encrypted FROM strandline.claim_session_v1(%(directory_key)s, %(namespace)s,
+    %(session_id)s, %(user_id)s, %(shard_key)s, %(session_key)s, %(kind)s)
 
 -- name: find_owner
 -- The owner of a session; no row if it was never put to.
@@ -90,11 +82,15 @@ FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_k
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
 -- name: users_page
--- The next users of a namespace who have a session.
+-- The next users of a namespace who have a session, or whom people gave facts.
 -- params: namespace text, after text, limit bigint
 -- row: user_id text
-SELECT DISTINCT o.user_id FROM strandline.session_owner o
-WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s
+(SELECT DISTINCT o.user_id FROM strandline.session_owner o
+    WHERE o.namespace = %(namespace)s AND o.user_id > %(after)s ORDER BY o.user_id LIMIT %(limit)s)
+UNION
+(SELECT f.user_id FROM strandline.fact_owner f
+    WHERE f.namespace = %(namespace)s AND f.user_id > %(after)s ORDER BY f.user_id LIMIT %(limit)s)
+ORDER BY user_id LIMIT %(limit)s
 
 -- name: owner_figures
 -- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are. Tokens

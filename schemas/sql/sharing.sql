@@ -29,7 +29,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
 -- name: clear_shared
 -- Remove some copies of a session's messages (clear_shared_v1).
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
--- row: nothing void
+-- row: nothing void?
 SELECT strandline.clear_shared_v1(%(shard_key)s, %(session_key)s, %(seqs)s::bigint[]) AS nothing
 
 -- name: share_messages
@@ -103,6 +103,6 @@ GROUP BY s.shared_key
 -- name: forget_shared
 -- Remove what these incarnations of a session shared with a scope, for good.
 -- params: shard_key uuid, session_key uuid, owner_key uuid, incarnations uuid[]
--- row: nothing void
+-- row: nothing void?
 -- repeatable
 SELECT strandline.forget_shared_v1(%(shard_key)s, %(session_key)s, %(owner_key)s, %(incarnations)s::uuid[]) AS nothing

@@ -869,3 +869,9 @@ WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
     AND (x.shard_key, x.generation_id, x.fact_id)
         > (%(after_shard)s::uuid, %(after_generation)s::integer, %(after_fact)s::uuid)
 ORDER BY x.shard_key, x.generation_id, x.fact_id LIMIT %(page_size)s
+
+-- name: verify_erased
+-- Rows of users and sessions that were erased, by table (erased_rows_v1).
+-- row: kind text, place text
+SELECT 'erased_row' AS kind, json_build_object('table', r.table_name, 'found', r.rows)::text AS place
+FROM strandline.erased_rows_v1(NULL, NULL) AS r WHERE r.rows > 0

@@ -147,6 +147,8 @@ fact_owner = Table(
     metadata,
     key("shard_key"),
     Column("namespace", Text, nullable=False),
+    personal("user_id", Text),
+    Index("fact_owner_by_user", "namespace", "user_id"),
     comment="The namespace of an owner whom people gave facts, even without any session",
 )
 

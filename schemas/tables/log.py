@@ -201,11 +201,13 @@ session_run = Table(
     personal("agent_id", Text),
     personal("team_id", Text),
     Column("seqs", ARRAY(BigInteger), nullable=False),
+    personal("digests", ARRAY(LargeBinary), nullable=False),
     moment("created_at", default=True),
     moment("changed_at", default=True),
     Index("session_run_by_number", "shard_key", "session_key", "number", unique=True),
     CheckConstraint(f"status IN ({', '.join(repr(status) for status in RUN_STATUSES)})", name="status"),
     CheckConstraint("number >= 1", name="number"),
+    CheckConstraint("cardinality(seqs) = cardinality(digests)", name="digests"),
     comment="The runs of agents in a session: which messages each of them brought, and how it ended",
 )
 

@@ -71,7 +71,7 @@ expired_life = Table(
     moment("expired_at", default=True),
     moment("removed_at", nullable=True),
     Index("expired_life_waiting", "shard_key", "session_key", postgresql_where=text("removed_at IS NULL")),
-    comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+    comment="Lives of sessions that ended for want of puts: no read shows them, their work goes on",
 )
 
 retention_step = Table(

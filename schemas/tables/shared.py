@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import JSON, BigInteger, Column, Integer, Table, Text, Uuid
+from sqlalchemy import JSON, BigInteger, Column, Index, Integer, Table, Text, Uuid
 
 from strandline.schemas.tables.base import key, metadata, moment, personal
 
@@ -16,6 +16,8 @@ shared_session = Table(
     personal("session_id", Text),
     moment("created_at", default=True),
     moment("gone_at", nullable=True),
+    # An erasure finds by it what an owner shared.
+    Index("shared_session_by_owner", "owner_key", "session_key"),
     comment=(
         "Incarnations of sessions that share with a scope; one that is gone was forgotten and is never"
         " shared again"

@@ -154,6 +154,12 @@ def key_text(key: UUID) -> str:
     return str(key)
 
 
+def forget_names() -> None:
+    """Empty the caches of names: some may be those of users who were erased."""
+    for cached in (_session, _user, shared_scope_key):
+        cached.cache_clear()
+
+
 def check_name(field: str, value: object) -> str:
     """Return ``value`` if it is a valid name; else raise InvalidMessageError naming ``field``."""
     if not isinstance(value, str):

@@ -1,7 +1,8 @@
 """Importing another system's chats and facts: what can be taken is put, and what cannot is reported.
 
 A message's id follows from its place in the other system, and a fact's as well.  So an import that was
-interrupted is simply run again: it adds what is missing, and nothing twice.
+interrupted is simply run again: it adds what is missing, and nothing twice.  Places of two databases may be
+the same; what is known with other content is reported, and a name tells the databases apart.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ MAX_REASONS = 200
 OTHER_REASONS = "other reasons"
 
 _NO_USER = "names no user; say whose it is with --user"
+_DIFFERS = (
+    "is here with other content, which stays: it was changed since it was imported, or is of another"
+    " database; --source-name tells two apart"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,7 @@ class Target:
         users: leads from the other system's users to those here; of others the name stays.
         limits: bounds on a message, as a put has them.
         options: arguments of ``Memory.from_defaults``: limits, URLs.
+        source_name: of the database that is read, if another one was imported.
     """
 
     limits: PutLimits
@@ -58,6 +64,7 @@ class Target:
     user: str | None = None
     users: Mapping[str, str] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
+    source_name: str = ""
 
     def user_of(self, user: str | None) -> str | None:
         """The user here for one of the other system."""
@@ -169,6 +176,8 @@ class HistoryImport:
         )
 
     def _take(self, record: Record) -> None:
+        if self._target.source_name:
+            record = replace(record, place=replace(record.place, name=self._target.source_name))
         if isinstance(record, Omission):
             self._leave_out(record.place, record.reason)
         elif isinstance(record, SourceFact):
@@ -217,27 +226,29 @@ class HistoryImport:
         )
         self._last = memory
         try:
-            self._put(memory, chunk.messages)
+            self._put(memory, chunk.messages, {place.message_id: place for place in chunk.places})
         except OwnerError:
             for place in chunk.places:
                 self._leave_out(place, "belongs to a session that another user has here")
 
-    def _put(self, memory: Memory, messages: Sequence[Message]) -> None:
-        """Put the messages; those that were imported before, and changed there since, stay as they are."""
+    def _put(self, memory: Memory, messages: Sequence[Message], places: Mapping[str, Place]) -> None:
+        """Put the messages; those that are here with other content stay as they are, and are reported."""
         try:
             imported = memory.import_messages(messages)
         except ConflictError:
             if len(messages) == 1:
                 raise
-            # Of messages that are all known none is compared.
+            # Of messages that are all known, those that differ are named.
             middle = len(messages) // 2
-            self._put(memory, messages[:middle])
-            self._put(memory, messages[middle:])
+            self._put(memory, messages[:middle], places)
+            self._put(memory, messages[middle:], places)
             return
+        for message_id in imported.differing:
+            self._leave_out(places[message_id], _DIFFERS)
         flushed = imported.flushed
         self._count(
             added=imported.added,
-            known=imported.known,
+            known=imported.known - len(imported.differing),
             events=len(flushed.event_ids) if flushed is not None else 0,
         )
 

@@ -20,17 +20,20 @@ class Place:
         table: the table, with its schema unless that is the default one; ``conversations`` in an export.
         row: the primary key of the row; the conversation's id in an export.
         part: which of several things in the row, such as a message of a run; empty for a whole row.
+        name: what the person who imports calls this database, to tell it from another; empty: nothing.
     """
 
     source: str
     table: str
     row: str
     part: str = ""
+    name: str = ""
 
     @property
     def digest(self) -> bytes:
         """16 bytes that are the same whenever this place is read."""
-        text = json.dumps([self.source, self.table, self.row, self.part])
+        parts = [self.source, self.table, self.row, self.part, *([self.name] if self.name else [])]
+        text = json.dumps(parts)
         return blake2b(text.encode("utf-8", "surrogatepass"), digest_size=16).digest()
 
     @property
@@ -45,7 +48,8 @@ class Place:
     def metadata(self) -> dict[str, str]:
         """What the metadata of a message says of it."""
         fields = {"import_source": self.source, "import_table": self.table, "import_row": self.row}
-        return fields | ({"import_part": self.part} if self.part else {})
+        optional = {"import_part": self.part, "import_name": self.name}
+        return fields | {name: value for name, value in optional.items() if value}
 
     def at(self, part: str) -> Place:
         """A part of this place."""

@@ -150,6 +150,13 @@ def _limits() -> click.Command:
     return command
 
 
+@_list_command("erasures", "Erase users and sessions, and verify that they are gone.")
+def _erasures() -> click.Command:
+    from strandline.cli.erasures import command
+
+    return command
+
+
 @_list_command("retention", "Set how long things are kept; archive, restore.")
 def _retention() -> click.Command:
     from strandline.cli.retention import command
@@ -160,6 +167,13 @@ def _retention() -> click.Command:
 @_list_command("audit", "Show who did what, and prove that nothing of it was changed.")
 def _audit() -> click.Command:
     from strandline.cli.audit import command
+
+    return command
+
+
+@_list_command("export", "Export everything kept about a user or a session.")
+def _export() -> click.Command:
+    from strandline.cli.export import command
 
     return command
 

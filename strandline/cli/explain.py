@@ -167,7 +167,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
             yield f"   message {source.id} (seq {source.seq}) of session {revision.session_id}"
             yield f"     {_source(source)}"
         for gone in revision.removed:
-            yield f"   source archived: {_removed(gone)} of session {revision.session_id}"
+            yield f"   source archived: {_removed_text(gone)} of session {revision.session_id}"
         if revision.carried_from is not None:
             yield f"   taken over from generation {revision.carried_from}, since its messages are gone"
         if revision.context:
@@ -183,7 +183,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
     yield from _steps_after_fact(explanation)
 
 
-def _removed(gone: RemovedSource) -> str:
+def _removed_text(gone: RemovedSource) -> str:
     seqs = str(gone.from_seq)
     if gone.through_seq != gone.from_seq:
         seqs += f" to {gone.through_seq}"

@@ -12,16 +12,19 @@ import atexit
 import json
 import sys
 import threading
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import TYPE_CHECKING, Any, Literal
+from uuid import UUID
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.pipelines.text.lexemes import forget_stems
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.audit.levels import KnownLevels
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.index.scope_index import IndexParts
 from strandline.producers.writing.group_commit import GroupCommit
+from strandline.producers.writing.put import session_record
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError
 from strandline.schemas.forking import this_process, undivided
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -29,6 +32,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
 from strandline.wiring.compliance import compliance_of
 from strandline.wiring.given_pool import GivenPool
@@ -66,7 +70,7 @@ class ProcessResources:
     ) -> None:
         self.settings = settings
         self.content = sealed_content(settings)
-        self.windows = WindowCache(settings.window_cache_bytes)
+        self.windows = WindowCache(settings.window_cache_bytes, self._forget_owners)
         self.indexes = IndexCache(settings.index_cache_bytes, _begin_index)
         self.audit_levels = KnownLevels()
         self._process = this_process()
@@ -85,6 +89,13 @@ class ProcessResources:
         self._embedders: dict[tuple[str, object], Embedder | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
+
+    def _forget_owners(self, owners: Collection[UUID]) -> None:
+        """Drop what else is cached of owners who were erased, and all names."""
+        self.indexes.forget_owners(owners)
+        forget_names()
+        session_record.cache_clear()
+        forget_stems()
 
     @property
     def compliance(self) -> Compliance | None:

@@ -193,7 +193,8 @@ def test_guide_05_to_08_what_left_the_window_is_known_by_three_blocks(
     )
     assert printed.startswith("<memory>\n<core_info>") and printed.endswith("</memory>")
     assert static == "I am Maren, I live in Horta, and I mend boats."
-    assert all(line.startswith("<fact>") and line.endswith("</fact>") for line in facts.splitlines())
+    lines = facts.splitlines()
+    assert lines and all(line.startswith("<fact>") and line.endswith("</fact>") for line in lines)
     assert "<message role='user'>Pier 3 is 3 metres long.</message>" in vectors
     assert memory.session_memory.get().tokens <= 1200
     assert llm.requests == [], "workers asked their own model"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import Callable, Iterator
 from copy import deepcopy
 from typing import Any
@@ -22,6 +23,7 @@ from agno.run.team import TeamRunResponse
 from strandline import Capture, ConfigurationError, InvalidMessageError, OwnerError
 from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb, runs
 from tests.conftest import rows_of
+from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer
 
 Make = Callable[..., StrandlineMemory]
@@ -360,6 +362,23 @@ def test_roles_and_statuses_are_left_out(memory: StrandlineMemory) -> None:
     assert said(users) == [("user", "one"), ("user", "three")]
     assert len(memory.get_messages_from_last_n_runs(SESSION, skip_status=[])) == 6
     assert len(memory.get_messages_from_last_n_runs(SESSION, agent_id="sailor")) == 2
+
+
+LEARN = """
+import sys
+from strandline import Facts
+facts = Facts.for_owner(user_id="ana", database_url=sys.argv[1])
+facts.add("Ana sails.")
+facts.close()
+"""
+
+
+def test_what_another_process_learned_is_there_without_loading(make: Make, database_url: str) -> None:
+    memory = make(None)
+    memory.initialize("ana")
+    assert memory.get_user_memories("ana") == []
+    forking.run([sys.executable, "-c", LEARN, database_url], check=True)
+    assert [one.memory for one in memory.get_user_memories("ana")] == ["Ana sails."]
 
 
 def test_a_run_outlives_its_process(make: Make) -> None:

@@ -3,15 +3,21 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
+import psycopg
 import pytest
 from agno.memory.v2.db.schema import MemoryRow
 from agno.memory.v2.memory import Memory
 from agno.memory.v2.schema import UserMemory
 
 from strandline import ConfigurationError, InvalidMessageError, NotFoundError, OwnerError, SchemaError
-from strandline.adapters.agno_v1 import StrandlineMemoryDb
+from strandline.adapters.agno_v1 import StrandlineMemoryDb, memory_ids
+from tests.conftest import rows_of, wait_until
 
+WAITING = """
+SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'
+"""
 Make = Callable[..., StrandlineMemoryDb]
 
 
@@ -76,6 +82,53 @@ def test_the_row_of_another_user_is_refused(db: StrandlineMemoryDb) -> None:
     assert not db.memory_exists(row("m1", "", "rui"))
 
 
+def test_of_two_users_who_give_one_id_at_once_one_has_it(make: Make, database_url: str) -> None:
+    """Both have found that no one has it, when the first stores it: as in two processes."""
+    users = ("ana", "rui")
+    dbs = [make() for _user in users]
+    for db, user in zip(dbs, users, strict=True):
+        db.upsert_memory(row(f"first of {user}", "The lanes are open.", user))
+
+    def store(db: StrandlineMemoryDb, user: str) -> bool:
+        try:
+            db.upsert_memory(row("m1", f"{user} sails.", user))
+        except OwnerError:
+            return False
+        return True
+
+    with psycopg.connect(database_url) as holder, ThreadPoolExecutor(2) as threads:
+        holder.execute("LOCK TABLE strandline.store_item IN SHARE MODE")  # read by all, written by none
+        stored = [threads.submit(store, db, user) for db, user in zip(dbs, users, strict=True)]
+        wait_until(lambda: rows_of(database_url, WAITING) == [(2,)], timeout=30, what="both to wait")
+        holder.rollback()
+        assert sorted(one.result() for one in stored) == [False, True]
+    owner, other = users if stored[0].result() else users[::-1]
+    for db in (*dbs, make()):
+        assert set(texts(db.read_memories(owner))) == {f"{owner} sails.", "The lanes are open."}
+        assert texts(db.read_memories(other)) == ["The lanes are open."]
+
+
+def test_an_id_whose_memory_could_not_be_stored_is_free(db: StrandlineMemoryDb) -> None:
+    with pytest.raises(InvalidMessageError):
+        db.upsert_memory(row("m1", ""))
+    db.upsert_memory(row("m1", "Rui rows.", "rui"))
+    assert texts(db.read_memories("rui")) == ["Rui rows."]
+
+
+def test_all_users_are_found_however_many_ids_there_are(
+    db: StrandlineMemoryDb, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are read page by page."""
+    monkeypatch.setattr(memory_ids, "PAGE", 3)
+    for number in range(7):
+        db.memories.facts_of(f"u{number}")
+        db.upsert_memory(row(f"m{number}", f"Fact {number}.", f"u{number}"))
+    assert db.memories.users() == [f"u{number}" for number in range(7)]
+    assert len(db.read_memories(limit=None)) == 7
+    assert db.clear()
+    assert db.memories.users() == []
+
+
 def test_ten_rows_are_read_unless_more_are_asked_for(db: StrandlineMemoryDb) -> None:
     for number in range(12):
         db.upsert_memory(row(f"m{number}", f"Fact {number:02d}."))
@@ -83,7 +136,7 @@ def test_ten_rows_are_read_unless_more_are_asked_for(db: StrandlineMemoryDb) -> 
     assert texts(db.read_memories("ana", limit=2, sort="asc")) == ["Fact 00.", "Fact 01."]
     assert len(db.read_memories("ana", limit=None)) == 12
     assert db.read_memories("ana", limit=0) == []
-    with pytest.raises(InvalidMessageError, match="limit"):
+    with pytest.raises(ConfigurationError, match="limit"):
         db.read_memories("ana", limit=-1)
     db.upsert_memory(row("r1", "Rui rows.", "rui"))
     assert len(db.read_memories(limit=None)) == 13

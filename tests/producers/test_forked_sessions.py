@@ -18,7 +18,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
-from strandline.schemas.values.lanes import SUMMARY, VECTORS
+from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY, SUMMARY_STAGE, VECTORS, VECTORS_STAGE
 from tests.conftest import MakeMemory, lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.fresh_session import derived_of
 from tests.support.servers.model_server import ModelServer
@@ -154,6 +154,10 @@ def test_what_cannot_be_forked_is_refused(make_memory: MakeMemory, memory: Memor
     with pytest.raises(ConfigurationError, match="no user"):
         alone.fork()
     assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(3,)]
+    # A name that a refused fork was to have is free for anyone.
+    with pytest.raises(NotFoundError):
+        memory.fork("next", through_seq=99)
+    make_memory("next", user_id="bo", memory_blocks=[]).put(user("mine"))
 
 
 @pytest.mark.parametrize("kind", ["rewind", "replace", "pop", "reset"])
@@ -190,6 +194,31 @@ def test_a_fork_keeps_the_facts_of_what_its_source_takes_back(
     facts = {fact.text for fact in branch.facts.list()}
     assert facts == {"event 1", "event 2", "event 3"} | ({"event two"} if kind == "replace" else set())
     assert verify(database).violations == ()
+
+
+def test_a_correction_of_a_fork_derives_no_more_again_than_one_of_its_source(
+    make_memory: MakeMemory, database: Database, database_url: str, memory: Memory, work: Work
+) -> None:
+    """Of facts and vectors: the summary of a fork is one state, made of all that it took over."""
+
+    def due(session_id: str) -> dict[str, int]:
+        query = """
+            SELECT d.stage, count(*) FROM strandline.due d
+            JOIN strandline.session s USING (shard_key, session_key)
+            WHERE s.session_id = %s GROUP BY 1"""
+        return dict(rows_of(database_url, query, session_id))
+
+    memory.fork("branch")
+    branch = make_memory("branch", user_id="ana")
+    branch.rewind(5)
+    assert due("branch") == {EXTRACT_STAGE: 1, VECTORS_STAGE: 1, SUMMARY_STAGE: 4}
+    work()
+    memory.rewind(5)
+    assert due("trunk") == {EXTRACT_STAGE: 1, VECTORS_STAGE: 1, SUMMARY_STAGE: 1}
+    work()
+    assert due("branch") == due("trunk") == {}
+    assert derived_of(database_url, branch) == derived_of(database_url, memory)
+    assert verify(database, deep=True).violations == ()
 
 
 def test_a_fork_of_a_fork_keeps_what_both_take_back(

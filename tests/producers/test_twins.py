@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from strandline import Facts, Memory
+from strandline import Audit, Facts, Memory
 from strandline.producers.namespace_facts import NamespaceFacts
 
 MakeMemory = Callable[..., Memory]
@@ -28,7 +28,7 @@ def operations(owner: type) -> dict[str, Any]:
     }
 
 
-@pytest.mark.parametrize("owner", [Memory, Facts, NamespaceFacts])
+@pytest.mark.parametrize("owner", [Memory, Facts, NamespaceFacts, Audit])
 def test_every_operation_has_a_twin_with_the_same_arguments(owner: type) -> None:
     found = operations(owner)
     pairs = [(name, f"a{name}") for name in found if f"a{name}" in found]

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 
 from tests.soak import (
-    corrections,
+    campaigns,
     costs,
     ends,
     fairness,
@@ -47,7 +47,8 @@ CASES = (
     Case("costs", costs.run, 60),
     Case("puts", puts.run, 120, short=False),
     Case("retention", retaining.run, 600, short=False),
-    Case("corrections", corrections.run, 240, short=False),
+    Case("corrections", campaigns.run_corrections, 240, short=False),
+    Case("erasures", campaigns.run_erasures, 480, short=False),
     Case("service", service.run, 420, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )

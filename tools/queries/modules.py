@@ -21,6 +21,7 @@ ROOMS = {
     "audit": ("audit",),
     "derived": ("facts_merge", "facts_edit", "capture", "generations", "replay"),
     "inspection": ("verify", "explain", "status"),
+    "upkeep": ("erasures", "export"),
 }
 WIDTH = 110
 

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import partial
 
+from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import HeadMessages, NewestWithin
@@ -23,27 +25,45 @@ def newest_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[lis
     Raises:
         OwnerError: the session belongs to another owner.
     """
-    head = read_rows((yield from fetch(HeadMessages(**identity.keys))))
-    room = max_tokens - _tokens(head)
-    if room < 0:
-        head, room = [], max_tokens
+    messages = yield from _one_page_that_fits(identity, max_tokens)
+    if messages is None:
+        messages = yield from read_unchanged(identity, partial(_all_that_fit, identity, max_tokens))
+    if not messages:
+        yield from check_unowned(identity)
+    return messages
+
+
+def _one_page_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[list[Message] | None]:
+    """None if there may be more than one page."""
+    head, room = yield from _head_that_fits(identity, max_tokens)
+    page = yield from _page(identity, _AFTER_ALL, room)
+    return [*head, *with_calls(page[::-1])] if len(page) < PAGE_MESSAGES else None
+
+
+def _all_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[list[Message]]:
+    head, room = yield from _head_that_fits(identity, max_tokens)
     newest: list[Message] = []
     while True:
-        rows = yield from fetch(
-            NewestWithin(
-                **identity.keys,
-                before_seq=(newest[-1].seq or 0) if newest else _AFTER_ALL,
-                page_size=PAGE_MESSAGES,
-                tokens=room,
-            )
-        )
-        newest += (page := read_rows(rows))
+        page = yield from _page(identity, (newest[-1].seq or 0) if newest else _AFTER_ALL, room)
+        newest += page
         room -= _tokens(page)
         if len(page) < PAGE_MESSAGES:
-            break
-    if not head and not newest:
-        yield from check_unowned(identity)
-    return [*head, *with_calls(newest[::-1])]
+            return [*head, *with_calls(newest[::-1])]
+
+
+def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tuple[list[Message], int]]:
+    """The pinned head, empty if it does not fit by itself, and the tokens that it leaves."""
+    head = read_rows((yield from fetch(HeadMessages(**identity.keys))))
+    room = max_tokens - _tokens(head)
+    return ([], max_tokens) if room < 0 else (head, room)
+
+
+def _page(identity: SessionIdentity, before_seq: int, tokens: int) -> Operation[list[Message]]:
+    """The newest messages before a number that fit so many tokens, the newest first."""
+    rows = yield from fetch(
+        NewestWithin(**identity.keys, before_seq=before_seq, page_size=PAGE_MESSAGES, tokens=tokens)
+    )
+    return read_rows(rows)
 
 
 def with_calls(messages: Sequence[Message]) -> Iterator[Message]:

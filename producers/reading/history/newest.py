@@ -8,8 +8,10 @@ and times, or by the one over labels of metadata, so a long log is not read for 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 
 from strandline.producers.reading.history.filters import HistoryFilter
+from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import (
@@ -48,6 +50,16 @@ def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
     seqs = yield from _seqs(request)
     if not seqs:
         yield from check_unowned(request.identity)
+    if len(seqs) > PAGE_MESSAGES:
+        return (yield from read_unchanged(request.identity, partial(_read_all, request)))
+    return (yield from _read_pages(request, seqs))
+
+
+def _read_all(request: HistoryRequest) -> Operation[list[Message]]:
+    return (yield from _read_pages(request, (yield from _seqs(request))))
+
+
+def _read_pages(request: HistoryRequest, seqs: list[int]) -> Operation[list[Message]]:
     messages: list[Message] = []
     for first in range(0, len(seqs), PAGE_MESSAGES):
         page = seqs[first : first + PAGE_MESSAGES]

@@ -5,10 +5,11 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import TypeVar
+from uuid import UUID
 
 from strandline.producers.search.index.scope_index import (
     FIRST_KEY,
@@ -151,6 +152,15 @@ class IndexCache:
         with self._lock:
             if self._indexes.get(scope) is index:
                 self._remove(scope)
+
+    def forget_owners(self, owners: Collection[UUID]) -> None:
+        """Drop what is of these owners, who were erased."""
+        with self._lock:
+            for index in [scope for scope in self._indexes if scope.shard_key in owners]:
+                self._remove(index)
+            for seen in (self._begun, self._versions, self._refused):
+                for scope in [one for one in seen if one.shard_key in owners]:
+                    seen.pop(scope)
 
     def _refuse(self, scope: ScopeKey) -> None:
         self._versions.pop(scope, None)

@@ -20,6 +20,7 @@ from strandline.schemas.errors import (
     ConflictError,
     DatabaseUnavailableError,
     DeliveredError,
+    ErasedError,
     InvalidMessageError,
     ModelError,
     NotFoundError,
@@ -81,6 +82,9 @@ UNKNOWN_PIPELINE = Kind(
     409,
     "No worker for a pipeline",
     "No worker has registered a pipeline that is needed; start one. Nothing was stored.",
+)
+ERASED = Kind(
+    "erased", 410, "It was erased", "The user, or the session, was erased for good; nothing is stored for it."
 )
 OTHER_REVISION = Kind(
     "other-revision", 412, "It was changed meanwhile", "Get it again, and repeat with its new ETag."
@@ -155,6 +159,7 @@ INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of
 
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
+    ERASED,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
     UNREDACTED,
@@ -171,6 +176,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (InvalidMessageError, INVALID),
     (ConfigurationError, INVALID),
     (DeliveredError, DELIVERED),
+    (ErasedError, ERASED),
     (VersionError, OTHER_REVISION),
     (ConflictError, CONFLICT),
     (ReplayError, CONFLICT),

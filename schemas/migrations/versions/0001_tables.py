@@ -26,6 +26,7 @@ WITHOUT_STATISTICS = {
     "capture_act": ("capture", "actor"),
     "chunk": ("lexemes", "embedding", "code", "speaker"),
     "correction": ("digest", "actor"),
+    "erasure": ("actor",),
     "fact": (
         "text",
         "fingerprint",
@@ -40,6 +41,7 @@ WITHOUT_STATISTICS = {
     ),
     "fact_candidate": ("text", "topics", "said_by", "about_date"),
     "fact_event": ("payload", "traces", "actor"),
+    "fact_owner": ("user_id",),
     "fact_revision": ("text", "fingerprint", "lexemes", "own_text", "own_fingerprint", "own_lexemes"),
     "kept_response": ("body",),
     "message": ("id", "digest", "envelope", "metadata", "calls", "answers", "labels"),
@@ -50,7 +52,7 @@ WITHOUT_STATISTICS = {
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
     "session_retention_act": ("actor",),
-    "session_run": ("run_id", "agent_id", "team_id"),
+    "session_run": ("run_id", "agent_id", "team_id", "digests"),
     "shared_message": ("id", "envelope", "metadata"),
     "shared_session": ("session_id",),
     "store_item": ("path", "key", "value", "vectors"),
@@ -535,10 +537,12 @@ def upgrade() -> None:
         "fact_owner",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("user_id", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", name=op.f("fact_owner_pkey")),
         schema=schema,
         comment="The namespace of an owner whom people gave facts, even without any session",
     )
+    op.create_index("fact_owner_by_user", "fact_owner", ["namespace", "user_id"], schema=schema)
     op.create_table(
         "fact_revision",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
@@ -1101,6 +1105,7 @@ def upgrade() -> None:
         sa.Column("agent_id", sa.Text(), nullable=True),
         sa.Column("team_id", sa.Text(), nullable=True),
         sa.Column("seqs", sa.ARRAY(sa.BigInteger()), nullable=False),
+        sa.Column("digests", sa.ARRAY(sa.LargeBinary()), nullable=False),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -1118,6 +1123,9 @@ def upgrade() -> None:
             name=op.f("session_run_status_check"),
         ),
         sa.CheckConstraint("number >= 1", name=op.f("session_run_number_check")),
+        sa.CheckConstraint(
+            "cardinality(seqs) = cardinality(digests)", name=op.f("session_run_digests_check")
+        ),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "run_id", name=op.f("session_run_pkey")),
         schema=schema,
         comment="The runs of agents in a session: which messages each of them brought, and how it ended",
@@ -1174,6 +1182,76 @@ def upgrade() -> None:
             "Incarnations of sessions that share with a scope; one that is gone was forgotten and is"
             " never shared again"
         ),
+    )
+    op.create_index(
+        "shared_session_by_owner", "shared_session", ["owner_key", "session_key"], unique=False, schema=schema
+    )
+    op.create_table(
+        "erasure_fence",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("number", sa.Integer(), nullable=False),
+        sa.Column(
+            "fenced_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("readmitted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "scope_key", name=op.f("erasure_fence_pkey")),
+        schema=schema,
+        comment=(
+            "Owners and sessions that were erased: nothing is written for them until they are readmitted"
+        ),
+    )
+    op.create_index("erasure_fence_by_number", "erasure_fence", ["number"], unique=False, schema=schema)
+    op.create_table(
+        "erasure",
+        sa.Column("number", sa.Integer(), autoincrement=False, nullable=False),
+        sa.Column("erasure_id", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
+        sa.Column("namespace", sa.Text(), nullable=False),
+        sa.Column("owner_key", sa.Uuid(), nullable=False),
+        sa.Column("scope_key", sa.Uuid(), nullable=False),
+        sa.Column("ledger_key", sa.Uuid(), nullable=False),
+        sa.Column("state", sa.Text(), server_default="running", nullable=False),
+        sa.Column(
+            "steps",
+            postgresql.JSONB(astext_type=sa.Text()),
+            server_default=sa.text("'{}'::jsonb"),
+            nullable=False,
+        ),
+        sa.Column("actor", sa.Text(), nullable=True),
+        sa.Column("receipt", sa.Text(), nullable=True),
+        sa.Column("rows_erased", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column(
+            "requested_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("fenced_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "updated_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("finished_at", sa.DateTime(timezone=True), nullable=True),
+        sa.CheckConstraint("kind IN ('user', 'session', 'readmission')", name=op.f("erasure_kind_check")),
+        sa.CheckConstraint("state IN ('running', 'done')", name=op.f("erasure_state_check")),
+        sa.CheckConstraint(
+            "(finished_at IS NULL) = (state = 'running')", name=op.f("erasure_finished_at_check")
+        ),
+        sa.PrimaryKeyConstraint("number", name=op.f("erasure_pkey")),
+        sa.UniqueConstraint("erasure_id", name=op.f("erasure_erasure_id_key")),
+        schema=schema,
+        comment=(
+            "Each erasure, with its steps and its receipt, and each readmission; none of them holds a name"
+        ),
+    )
+    op.create_index(
+        "erasure_by_owner", "erasure", ["owner_key", "scope_key", "number"], unique=False, schema=schema
     )
     op.create_table(
         "shared_message",
@@ -1268,6 +1346,21 @@ def upgrade() -> None:
     _keep_no_statistics_of_terms(schema)
     for name in (
         "append_act_v1",
+        # Erasures; the functions after them look at fences.
+        "look_at_fence_v1",
+        "erase_rows_v1",
+        "erase_shared_v1",
+        "move_calls_v1",
+        "move_entries_v1",
+        "erase_directory_v1",
+        "erase_names_v1",
+        "erase_items_v1",
+        "erased_rows_v1",
+        "owner_rows_v1",
+        "claim_session_v1",
+        "open_fact_lanes_v1",
+        "record_call_v1",
+        "add_data_key_v1",
         "window_v1",
         "expire_v1",
         "put_v1",
@@ -1322,6 +1415,9 @@ def upgrade() -> None:
         "carry_facts_v1",
         "carry_base_v1",
         "restore_session_v1",
+        "fence_v1",
+        "erase_session_v1",
+        "readmit_v1",
     ):
         op.execute(sa.text(function_source(name, schema).replace(":", "\\:")))
 
@@ -1564,7 +1660,7 @@ def _create_retention(schema: str) -> None:
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
         sa.PrimaryKeyConstraint("shard_key", "session_key", "incarnation", name=op.f("expired_life_pkey")),
         schema=schema,
-        comment="Lives of sessions that ended because nobody put to them: no read shows them, their work goes on",
+        comment="Lives of sessions that ended for want of puts: no read shows them, their work goes on",
     )
     op.create_index(
         "expired_life_waiting",

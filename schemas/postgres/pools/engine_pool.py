@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeGuard, Union
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.caller_connection import driver_connection
 from strandline.schemas.postgres.pools.isolation import LookedAt
 
@@ -21,6 +23,9 @@ if TYPE_CHECKING:
 
     from sqlalchemy import Engine
     from sqlalchemy.ext.asyncio import AsyncEngine
+
+# What SQLAlchemy calls psycopg 3, sync and async.
+DRIVER = "psycopg"
 
 # What a caller may give as ``pool=``.
 Pool = Union[ConnectionPool[Any], AsyncConnectionPool[Any], "Engine", "AsyncEngine"]
@@ -79,6 +84,7 @@ class EnginePool:
             ConfigurationError: the engine's driver is not psycopg 3, or its transactions do not begin at
                 ``read committed``, or are read-only.
         """
+        _check_driver(self._engine)
         with self._engine.connect() as lent:
             driver = driver_connection(lent.connection.driver_connection, psycopg.Connection)
             try:
@@ -114,6 +120,7 @@ class AsyncEnginePool:
     @asynccontextmanager
     async def connection(self) -> AsyncIterator[psycopg.AsyncConnection[Any]]:
         """Async twin of ``EnginePool.connection``."""
+        _check_driver(self._engine)
         async with self._engine.connect() as lent:
             proxy = await lent.get_raw_connection()
             driver = driver_connection(proxy.driver_connection, psycopg.AsyncConnection)
@@ -136,6 +143,16 @@ class AsyncEnginePool:
 
     async def close(self, timeout: float) -> None:
         """Async twin of ``EnginePool.close``."""
+
+
+def _check_driver(engine: Engine | AsyncEngine) -> None:
+    """Refuse another driver before it connects; raises ConfigurationError."""
+    driver: object = getattr(engine.dialect, "driver", DRIVER)
+    if driver != DRIVER:
+        raise ConfigurationError(
+            f"pool= is an engine on {quote(str(driver))}; give one on psycopg 3, as create_engine or"
+            " create_async_engine makes it of a URL that begins with postgresql+psycopg://."
+        )
 
 
 def is_engine(pool: object) -> TypeGuard[Engine]:

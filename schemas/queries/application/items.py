@@ -21,6 +21,58 @@ class PutItems(Query[Never]):
         self.values = (shard_key, items)
 
 
+class ClaimItemRow(NamedTuple):
+    value: str
+    is_new: bool
+
+
+class ClaimItem(Query[ClaimItemRow]):
+    """Store an item unless there is one under its path and key, and return what is stored then. No row:
+    another transaction has just stored or deleted one; ask again.
+    """
+
+    __slots__ = ()
+    name = "claim_item"
+    row = ClaimItemRow
+
+    def __init__(self, *, shard_key: UUID, path: str, key: str, value: str) -> None:
+        self.values = (shard_key, path, key, value)
+
+
+class LockItemsRow(NamedTuple):
+    key: str
+
+
+class LockItems(Query[LockItemsRow]):
+    """Hold items by path and key until the transaction ends, in one order everywhere, so that two
+    transactions that write the same ones do not wait for each other.
+    """
+
+    __slots__ = ()
+    name = "lock_items"
+    row = LockItemsRow
+
+    def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
+        self.values = (paths, keys, shard_key)
+
+
+class ItemsAfterRow(NamedTuple):
+    key: str
+    value: str
+
+
+class ItemsAfter(Query[ItemsAfterRow]):
+    """A page of the items under a path, in the order of their keys."""
+
+    __slots__ = ()
+    name = "items_after"
+    repeatable = True
+    row = ItemsAfterRow
+
+    def __init__(self, *, shard_key: UUID, path: str, after: str, limit: int) -> None:
+        self.values = (shard_key, path, after, limit)
+
+
 class DeleteItems(Query[Never]):
     """Delete items by path and key; one that is not there is no error."""
 
@@ -73,9 +125,17 @@ class SearchItems(Query[SearchItemsRow]):
     marks = Marks(owner=0, opens=(Mark(2, "json", "item"),))
 
     def __init__(
-        self, *, shard_key: UUID, path_from: str, path_before: str, filter: str, limit: int, offset: int
+        self,
+        *,
+        shard_key: UUID,
+        path_from: str,
+        path_before: str,
+        equal: str,
+        filter: str,
+        limit: int,
+        offset: int,
     ) -> None:
-        self.values = (shard_key, path_from, path_before, filter, limit, offset)
+        self.values = (shard_key, path_from, path_before, equal, filter, limit, offset)
 
 
 class SearchItemsByVectorRow(NamedTuple):
@@ -107,11 +167,12 @@ class SearchItemsByVector(Query[SearchItemsByVectorRow]):
         shard_key: UUID,
         path_from: str,
         path_before: str,
+        equal: str,
         filter: str,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (vector, distance, shard_key, path_from, path_before, filter, limit, offset)
+        self.values = (vector, distance, shard_key, path_from, path_before, equal, filter, limit, offset)
 
 
 class RefreshItems(Query[Never]):

@@ -597,3 +597,39 @@ class ResealArchivedInputs(Query[ResealArchivedInputsRow]):
         shard_key: UUID,
     ) -> None:
         self.values = (session_keys, seqs, generation_ids, versions, envelopes, metadata, shard_key)
+
+
+class UnsealedRunsRow(NamedTuple):
+    session_key: UUID
+    run_id: str
+    digests: list[bytes]
+
+
+class UnsealedRuns(Query[UnsealedRunsRow]):
+    """The next runs of an owner of whose messages, as they were given, not all digests are keyed."""
+
+    __slots__ = ()
+    name = "unsealed_runs"
+    repeatable = True
+    row = UnsealedRunsRow
+
+    def __init__(self, *, shard_key: UUID, after_session: UUID, after_run: str, limit: int) -> None:
+        self.values = (shard_key, after_session, after_run, limit)
+
+
+class ResealRunRow(NamedTuple):
+    run_id: str
+
+
+class ResealRun(Query[ResealRunRow]):
+    """Store the keyed forms of a run's digests, unless the run was changed meanwhile."""
+
+    __slots__ = ()
+    name = "reseal_run"
+    repeatable = True
+    row = ResealRunRow
+
+    def __init__(
+        self, *, digests: list[bytes], shard_key: UUID, session_key: UUID, run_id: str, known: list[bytes]
+    ) -> None:
+        self.values = (digests, shard_key, session_key, run_id, known)

@@ -49,14 +49,19 @@ class FindEncryption(Query[FindEncryptionRow]):
         self.values = (namespace,)
 
 
-class AddDataKey(Query[Never]):
-    """Give an owner its first keys, unless another process has; an owner without any rows has nothing to be
-    sealed.
+class AddDataKeyRow(NamedTuple):
+    nothing: str
+
+
+class AddDataKey(Query[AddDataKeyRow]):
+    """Give an owner its first keys, unless another process has (add_data_key_v1); an owner without any rows
+    has nothing to be sealed.
     """
 
     __slots__ = ()
     name = "add_data_key"
     repeatable = True
+    row = AddDataKeyRow
 
     def __init__(self, *, shard_key: UUID, namespace: str, kek_id: str, wrapped: bytes) -> None:
         self.values = (shard_key, namespace, kek_id, wrapped)
@@ -257,12 +262,17 @@ class RewrapDataKey(Query[Never]):
         self.values = (kek_id, wrapped, shard_key, number, old_kek_id)
 
 
-class AddNextDataKey(Query[Never]):
-    """Give an owner a further data key, unless another process has."""
+class AddNextDataKeyRow(NamedTuple):
+    nothing: str
+
+
+class AddNextDataKey(Query[AddNextDataKeyRow]):
+    """Give an owner a further data key, unless another process has (add_data_key_v1)."""
 
     __slots__ = ()
     name = "add_next_data_key"
     repeatable = True
+    row = AddNextDataKeyRow
 
     def __init__(self, *, shard_key: UUID, number: int, namespace: str, kek_id: str, wrapped: bytes) -> None:
         self.values = (shard_key, number, namespace, kek_id, wrapped)

@@ -171,6 +171,23 @@ class History(Query[HistoryRow]):
         self.values = (shard_key, session_key, after_seq, page_size)
 
 
+class LogStateRow(NamedTuple):
+    incarnation: UUID
+    corrections: int
+
+
+class LogState(Query[LogStateRow]):
+    """By which it is known that nothing of a log was taken back, replaced or reset."""
+
+    __slots__ = ()
+    name = "log_state"
+    repeatable = True
+    row = LogStateRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
+
+
 class NewestSeqsRow(NamedTuple):
     seq: int
 
@@ -562,18 +579,29 @@ class Correct(Query[CorrectRow]):
 
 class KnownMessagesRow(NamedTuple):
     messages: int
+    differing: list[str]
 
 
 class KnownMessages(Query[KnownMessagesRow]):
-    """How many of these ids exist in the session's current incarnation."""
+    """How many of these ids exist in the session's current incarnation, and which of them with another
+    digest. keyed_digests: their form where the owner's content is sealed.
+    """
 
     __slots__ = ()
     name = "known_messages"
     repeatable = True
     row = KnownMessagesRow
 
-    def __init__(self, *, ids: list[str], shard_key: UUID, session_key: UUID) -> None:
-        self.values = (ids, shard_key, session_key)
+    def __init__(
+        self,
+        *,
+        ids: list[str],
+        digests: list[bytes],
+        keyed_digests: list[bytes],
+        shard_key: UUID,
+        session_key: UUID,
+    ) -> None:
+        self.values = (ids, digests, keyed_digests, shard_key, session_key)
 
 
 class StoredDigestsRow(NamedTuple):

@@ -335,7 +335,7 @@ class MarkArchivedRow(NamedTuple):
 
 
 class MarkArchived(Query[MarkArchivedRow]):
-    """Record that the messages of a step are in the archive."""
+    """Record that the messages of a step are in the archive; not of an owner who is being erased."""
 
     __slots__ = ()
     name = "mark_archived"

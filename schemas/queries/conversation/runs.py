@@ -47,6 +47,7 @@ class LockFirstRun(Query[LockFirstRunRow]):
 class LockRunRow(NamedTuple):
     number: int
     seqs: list[int]
+    digests: list[bytes]
 
 
 class LockRun(Query[LockRunRow]):
@@ -83,8 +84,9 @@ class AddRun(Query[AddRunRow]):
         agent_id: str | None,
         team_id: str | None,
         seqs: list[int],
+        digests: list[bytes],
     ) -> None:
-        self.values = (shard_key, session_key, run_id, status, agent_id, team_id, seqs)
+        self.values = (shard_key, session_key, run_id, status, agent_id, team_id, seqs, digests)
 
 
 class ChangeRun(Query[Never]):
@@ -103,12 +105,13 @@ class ChangeRun(Query[Never]):
         agent_id: str | None,
         team_id: str | None,
         seqs: list[int],
+        digests: list[bytes],
         is_behind: bool,
         shard_key: UUID,
         session_key: UUID,
         run_id: str,
     ) -> None:
-        self.values = (status, agent_id, team_id, seqs, is_behind, shard_key, session_key, run_id)
+        self.values = (status, agent_id, team_id, seqs, digests, is_behind, shard_key, session_key, run_id)
 
 
 class LogMarksRow(NamedTuple):
@@ -161,6 +164,35 @@ class RunRows(Query[RunRowsRow]):
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, run_id: str, seqs: list[int]) -> None:
         self.values = (shard_key, session_key, run_id, seqs)
+
+
+class ReplacedMessagesRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class ReplacedMessages(Query[ReplacedMessagesRow]):
+    """Messages of a session by their ids: those that were given other content."""
+
+    __slots__ = ()
+    name = "replaced_messages"
+    repeatable = True
+    row = ReplacedMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, ids: list[str]) -> None:
+        self.values = (shard_key, session_key, ids)
 
 
 class MessagesBehindRow(NamedTuple):

@@ -11,15 +11,16 @@ from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class ClaimSessionRow(NamedTuple):
-    user_id: str | None
+    erasure: int | None
     owner_key: UUID
     is_encrypted: bool
 
 
 class ClaimSession(Query[ClaimSessionRow]):
-    """Write the directory entry of a new session, or return its owner if it has one. The directory's
-    shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is
-    its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions shows.
+    """Write the directory entry of a new session, or return its owner if it has one (claim_session_v1). The
+    directory's shard_key is the directory key; the key that the owner's rows lie under, the parameter
+    shard_key, is its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions
+    shows.  erasure: the one that keeps the owner or the session away.
     """
 
     __slots__ = ()
@@ -35,9 +36,10 @@ class ClaimSession(Query[ClaimSessionRow]):
         session_id: str,
         user_id: str | None,
         shard_key: UUID,
+        session_key: UUID,
         kind: str,
     ) -> None:
-        self.values = (directory_key, namespace, session_id, user_id, shard_key, kind)
+        self.values = (directory_key, namespace, session_id, user_id, shard_key, session_key, kind)
 
 
 class FindOwnerRow(NamedTuple):
@@ -183,7 +185,7 @@ class UsersPageRow(NamedTuple):
 
 
 class UsersPage(Query[UsersPageRow]):
-    """The next users of a namespace who have a session."""
+    """The next users of a namespace who have a session, or whom people gave facts."""
 
     __slots__ = ()
     name = "users_page"

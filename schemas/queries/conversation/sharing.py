@@ -67,7 +67,7 @@ class SharedCopies(Query[SharedCopiesRow]):
 
 
 class ClearSharedRow(NamedTuple):
-    nothing: str
+    nothing: str | None
 
 
 class ClearShared(Query[ClearSharedRow]):
@@ -282,7 +282,7 @@ class SharedLives(Query[SharedLivesRow]):
 
 
 class ForgetSharedRow(NamedTuple):
-    nothing: str
+    nothing: str | None
 
 
 class ForgetShared(Query[ForgetSharedRow]):

@@ -10,14 +10,19 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class OpenFactLanes(Query[Never]):
+class OpenFactLanesRow(NamedTuple):
+    erasure: int | None
+
+
+class OpenFactLanes(Query[OpenFactLanesRow]):
     """Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be
-    locked.
+    locked (open_fact_lanes_v1); returns the erasure that keeps the owner away.
     """
 
     __slots__ = ()
     name = "open_fact_lanes"
     repeatable = True
+    row = OpenFactLanesRow
 
     def __init__(self, *, shard_key: UUID, stage: str) -> None:
         self.values = (shard_key, stage)
@@ -132,8 +137,8 @@ class NameFactOwner(Query[Never]):
     name = "name_fact_owner"
     repeatable = True
 
-    def __init__(self, *, shard_key: UUID, namespace: str) -> None:
-        self.values = (shard_key, namespace)
+    def __init__(self, *, shard_key: UUID, namespace: str, user_id: str | None) -> None:
+        self.values = (shard_key, namespace, user_id)
 
 
 class OwnersWithFactsRow(NamedTuple):

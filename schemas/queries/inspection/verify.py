@@ -606,3 +606,16 @@ class VerifyFactPage(Query[VerifyFactPageRow]):
         page_size: int,
     ) -> None:
         self.values = (owners, after_shard, after_generation, after_fact, page_size)
+
+
+class VerifyErasedRow(NamedTuple):
+    kind: str
+    place: str
+
+
+class VerifyErased(Query[VerifyErasedRow]):
+    """Rows of users and sessions that were erased, by table (erased_rows_v1)."""
+
+    __slots__ = ()
+    name = "verify_erased"
+    row = VerifyErasedRow

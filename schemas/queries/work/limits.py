@@ -243,11 +243,16 @@ class SettleCall(Query[Never]):
         self.values = (calls, tokens, usd, namespace, day)
 
 
-class RecordCall(Query[Never]):
-    """Write a producer's model call, which belongs to no derivation, into the ledger."""
+class RecordCallRow(NamedTuple):
+    nothing: str
+
+
+class RecordCall(Query[RecordCallRow]):
+    """Write a producer's model call, which belongs to no derivation, into the ledger (record_call_v1)."""
 
     __slots__ = ()
     name = "record_call"
+    row = RecordCallRow
 
     def __init__(
         self,

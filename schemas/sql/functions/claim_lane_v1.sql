@@ -30,6 +30,10 @@ DECLARE
     limits record;
     moment timestamptz;
 BEGIN
+    -- No fence is set for the owner until the lane's row is there.  Whoever is setting one is not waited for.
+    IF NOT pg_try_advisory_xact_lock_shared(@owner_lock(p_shard_key)) THEN
+        RETURN;
+    END IF;
     SELECT d.namespace INTO wanted FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
             AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1;

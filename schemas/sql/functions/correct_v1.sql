@@ -46,7 +46,8 @@ DECLARE
 BEGIN
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
-    IF NOT FOUND THEN
+    -- As in reset_v1.
+    IF NOT FOUND OR strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
         RETURN;
     END IF;
     delivered_before := s.flushed_through;
@@ -123,7 +124,7 @@ BEGIN
               AND g.from_seq >= s.log_start_seq AND g.through_seq >= p_from_seq) THEN 'removed'
         WHEN p_kind = 'replace' AND present IS NULL THEN 'missing'
         WHEN p_kind = 'replace' AND present <> p_expected THEN 'changed'
-        WHEN p_newest <> (
+        WHEN p_newest IS NOT NULL AND p_newest IS DISTINCT FROM (
             SELECT max(m.seq) FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key) THEN 'changed'
         WHEN p_corrections <> s.corrections THEN 'changed'

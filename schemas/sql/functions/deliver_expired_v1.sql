@@ -20,6 +20,9 @@ DECLARE
     tenant text;
     rung_at timestamptz;
 BEGIN
+    IF strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
+        RETURN false;
+    END IF;
     UPDATE strandline.expired_life l SET flushed_through = l.through_seq
         WHERE l.shard_key = p_shard_key AND l.session_key = p_session_key AND l.incarnation = p_incarnation
           AND l.flushed_through = p_old_flushed_through;

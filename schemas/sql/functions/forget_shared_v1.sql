@@ -10,11 +10,14 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
-    INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key, gone_at)
-        SELECT p_shard_key, p_session_key, gone.incarnation, p_owner_key, moment
-        FROM unnest(p_incarnations) AS gone (incarnation) ORDER BY gone.incarnation
-        ON CONFLICT (shard_key, session_key, incarnation)
-            DO UPDATE SET session_id = NULL, gone_at = coalesce(shared_session.gone_at, excluded.gone_at);
+    -- The fence of an erased owner keeps copies away by itself.
+    IF strandline.look_at_fence_v1(p_owner_key, p_session_key) IS NULL THEN
+        INSERT INTO strandline.shared_session (shard_key, session_key, incarnation, owner_key, gone_at)
+            SELECT p_shard_key, p_session_key, gone.incarnation, p_owner_key, moment
+            FROM unnest(p_incarnations) AS gone (incarnation) ORDER BY gone.incarnation
+            ON CONFLICT (shard_key, session_key, incarnation)
+                DO UPDATE SET session_id = NULL, gone_at = coalesce(shared_session.gone_at, excluded.gone_at);
+    END IF;
     DELETE FROM strandline.chunk c
         USING strandline.shared_message m
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key

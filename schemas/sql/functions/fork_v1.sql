@@ -5,10 +5,13 @@
 -- already, or will (release_forks_v1); chunks are copied, and the newest state of each block of the session that lies
 -- before the cut, unless it goes on from an earlier life.  The rest is due.  What a cut event delivered is in the window
 -- of the new session, which delivers it again.  It shares with no scope.
+-- Each event has a batch of its own, so that a correction of the fork gives up what it concerns and nothing else; only
+-- the events of a copied state have one together, since that state is the only one there is of them.
 -- The source's row is held, so that no correction or flush comes between.
 --
 -- p_act: the act for the audit trail (append_act_v1), NULL for none.
--- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to).  No row if there is no such session.
+-- status: 'ok'; 'missing' (no such message); 'taken' (the new session was put to); 'erased' (the owner or the new
+-- session was erased).  No row if there is no such session.
 CREATE FUNCTION strandline.fork_v1(
     p_shard_key uuid, p_session_key uuid, p_new_key uuid, p_session_id text, p_through_seq bigint,
     p_act jsonb DEFAULT NULL
@@ -21,11 +24,17 @@ DECLARE
     last_seq bigint;
     old_window_from bigint;
     derived record;
-    this_batch uuid;
+    state_batch uuid;
     moment timestamptz;
     -- From labels of the one session to those of the other: both hold a number of the session (values/labels.py).
     relabel CONSTANT bigint := @session_number(p_session_key) # @session_number(p_new_key);
 BEGIN
+    -- First of all, since who sets a fence waits for sessions.
+    IF strandline.look_at_fence_v1(p_shard_key, p_new_key) IS NOT NULL THEN
+        status := 'erased';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     IF NOT FOUND THEN
@@ -101,12 +110,13 @@ BEGIN
         FROM strandline.session_retention_act a
         WHERE a.shard_key = p_shard_key AND a.session_key = p_session_key ORDER BY a.number DESC LIMIT 1;
     INSERT INTO strandline.session_run (
-            shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, created_at, changed_at)
-        SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, r.created_at,
-            r.changed_at
+            shard_key, session_key, run_id, number, status, agent_id, team_id, seqs, digests, created_at, changed_at)
+        SELECT p_shard_key, p_new_key, r.run_id, r.number, r.status, r.agent_id, r.team_id, taken.seqs, taken.digests,
+            r.created_at, r.changed_at
         FROM strandline.session_run r
         CROSS JOIN LATERAL (
-            SELECT array_agg(o.seq ORDER BY o.place) AS seqs FROM unnest(r.seqs) WITH ORDINALITY AS o (seq, place)
+            SELECT array_agg(o.seq ORDER BY o.place) AS seqs, array_agg(o.digest ORDER BY o.place) AS digests
+            FROM unnest(r.seqs, r.digests) WITH ORDINALITY AS o (seq, digest, place)
             WHERE o.seq <= last_seq) AS taken
         WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key AND taken.seqs IS NOT NULL;
     INSERT INTO strandline.flush_event (
@@ -133,7 +143,7 @@ BEGIN
         FROM strandline.generation g
         WHERE g.state <> 'retired' AND g.pipeline = ANY (s.pipelines) ORDER BY g.generation_id
     LOOP
-        this_batch := gen_random_uuid();
+        state_batch := gen_random_uuid();
         IF derived.pipeline = 'vectors' THEN
             @note_chunk_change(p_shard_key);
         END IF;
@@ -158,7 +168,11 @@ BEGIN
                 WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key AND o.incarnation <> s.incarnation)
             ORDER BY b.through_seq DESC, b.ordinal DESC LIMIT 1
         ), done AS MATERIALIZED (
-            SELECT t.* FROM twins t WHERE CASE
+            SELECT t.*, CASE
+                WHEN derived.pipeline IN ('facts', 'vectors') OR derived.entry_scope = 'owner'
+                    THEN md5(state_batch::text || t.event_id::text)::uuid
+                ELSE state_batch END AS new_batch
+            FROM twins t WHERE CASE
                 WHEN derived.pipeline = 'facts' OR derived.entry_scope = 'owner' THEN true
                 WHEN derived.pipeline = 'vectors' THEN EXISTS (
                     SELECT FROM strandline.receipt r WHERE r.shard_key = p_shard_key AND r.event_id = t.source_id
@@ -168,13 +182,13 @@ BEGIN
         ), applied AS (
             INSERT INTO strandline.batch (
                 shard_key, batch_id, scope_key, generation_id, stage, state, lease_epoch, event_ids, closed_at)
-            SELECT p_shard_key, this_batch, CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END,
+            SELECT p_shard_key, d.new_batch, CASE derived.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_new_key END,
                 derived.generation_id, derived.entry_stage, 'applied', 0, array_agg(d.event_id ORDER BY d.from_seq),
                 moment
-            FROM done d HAVING count(*) > 0
+            FROM done d GROUP BY d.new_batch
         ), receipts AS (
             INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome, batch_id)
-            SELECT p_shard_key, d.event_id, derived.generation_id, stages.stage, 'applied', this_batch
+            SELECT p_shard_key, d.event_id, derived.generation_id, stages.stage, 'applied', d.new_batch
             FROM done d
             CROSS JOIN (
                 SELECT derived.entry_stage AS stage
@@ -183,7 +197,7 @@ BEGIN
             INSERT INTO strandline.chunk (
                 shard_key, generation_id, session_key, from_seq, piece, through_seq, event_id, batch_id, length,
                 lexemes, embedding, role, speaker, tone, said_on)
-            SELECT p_shard_key, c.generation_id, p_new_key, c.from_seq, c.piece, c.through_seq, d.event_id, this_batch,
+            SELECT p_shard_key, c.generation_id, p_new_key, c.from_seq, c.piece, c.through_seq, d.event_id, d.new_batch,
                 c.length, c.lexemes, c.embedding, c.role, c.speaker, c.tone, c.said_on
             FROM done d
             JOIN strandline.chunk c ON c.shard_key = p_shard_key AND c.generation_id = derived.generation_id
@@ -192,7 +206,7 @@ BEGIN
         ), states AS (
             INSERT INTO strandline.block_state (
                 shard_key, scope_key, generation_id, ordinal, through_seq, state, batch_id)
-            SELECT p_shard_key, p_new_key, derived.generation_id, 1, f.through_seq, f.state, this_batch FROM newest f
+            SELECT p_shard_key, p_new_key, derived.generation_id, 1, f.through_seq, f.state, state_batch FROM newest f
         )
         INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
             scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)

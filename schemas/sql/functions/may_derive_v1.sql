@@ -1,6 +1,6 @@
 -- may_derive_v1: whether an owner's work in a stage of a derivation may be done now.
 --
--- Never in a retired derivation. In one that is being filled, an owner's work may begin when all of it is due, so
+-- Never in a retired derivation, nor for an owner who was erased. In one that is being filled, an owner's work may begin when all of it is due, so
 -- that an ordered lane begins at the beginning; and facts are merged when every event flushed before the derivation
 -- began is extracted, so that they are merged in the order of the messages. If an owner is about to be switched, the
 -- serving derivation waits until the other one has caught up, for a minute at most (the clock may have stepped back).
@@ -19,6 +19,9 @@ BEGIN
             AND NOT (g.state = 'feeding' AND p_stage <> g.entry_stage AND EXISTS (
                 SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.stage = g.entry_stage
                     AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
+            AND NOT EXISTS (
+                SELECT FROM strandline.erasure_fence f
+                WHERE f.shard_key = p_shard_key AND f.scope_key = p_shard_key AND @stands(f))
             AND NOT EXISTS (
                 SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
                     AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id

@@ -5,8 +5,9 @@
 -- attempt wrote.  (As one CTE this is as fast and wrong: its snapshot is from before the wait.)
 --
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
--- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered).
--- 'sealed' (the session's content is to be sealed, and this is not).
+-- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered);
+-- 'erased' (detail is the erasure that keeps the owner or the session away); 'sealed' (the session's content is to be
+-- sealed, and this is not).
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
@@ -60,6 +61,12 @@ BEGIN
         END IF;
         IF NOT p_claimed THEN
             status := 'unclaimed';
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        detail := strandline.look_at_fence_v1(p_shard_key, p_session_key);
+        IF detail IS NOT NULL THEN
+            status := 'erased';
             RETURN NEXT;
             RETURN;
         END IF;

@@ -30,6 +30,11 @@ BEGIN
     touched := '{}';
     removed := 0;
     status := 'none';
+    -- First of all, since who sets a fence waits for lanes.
+    IF strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
     @lock_lanes(p_shard_key, p_session_key);
     SELECT * INTO step FROM strandline.retention_step t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key AND t.from_seq = p_from_seq

@@ -21,7 +21,11 @@ DECLARE
     this_user text;
     new_life CONSTANT uuid := gen_random_uuid();
 BEGIN
-    -- First of all, since whoever adds a run again holds its row before it takes the lanes.
+    -- Where the owner or the session was erased, there is no session, and no lane is to be made for one.
+    IF p_derived AND strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    -- Then first of all, since whoever adds a run again holds its row before it takes the lanes.
     PERFORM FROM strandline.session_run r
         WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key ORDER BY r.number FOR UPDATE;
     IF p_derived THEN

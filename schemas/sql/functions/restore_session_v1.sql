@@ -4,7 +4,7 @@
 -- feeds no pipeline, since what they gave is kept; each range is an event without work.  Numbers that no message has count as
 -- popped.  A range that is there already stays: an attempt can be repeated.
 -- p_rows: the messages, as the archive holds them, of the session p_old_key.
--- status: 'ok'; 'taken' (the session holds something else).
+-- status: 'ok'; 'taken' (the session holds something else); 'erased' (the owner or the session was erased).
 CREATE FUNCTION strandline.restore_session_v1(
     p_shard_key uuid, p_session_key uuid, p_old_key uuid, p_policy jsonb, p_event_id uuid, p_from_seq bigint,
     p_through_seq bigint, p_rows json
@@ -18,6 +18,11 @@ DECLARE
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
     messages := 0;
+    IF strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
+        status := 'erased';
+        RETURN NEXT;
+        RETURN;
+    END IF;
     INSERT INTO strandline.session (
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,

@@ -11,7 +11,7 @@ from agents.memory import OpenAIResponsesCompactionArgs
 from strandline.adapters.agents.compaction import COMPACTION, without_compacted
 from strandline.adapters.agents.items import Item, items_of, message_of
 from strandline.producers.memory import SessionMemory
-from strandline.schemas.values.message import HEAD_ROLES
+from strandline.schemas.values.message import HEAD_ROLES, Message
 
 
 class ItemSession:
@@ -60,13 +60,18 @@ class ItemSession:
 
         If it was delivered to the pipelines, what was derived from it goes with it.
         """
-        message = await self.memory.apop()
-        if message is None:
-            return None
-        *others, newest = items_of(message)
-        # Put by something else as one message, it is several items here: those before the newest stay.
-        await self.add_items(_typed_items(others))
-        return _typed_items([newest])[0]
+        items: list[Item] = []
+
+        def keep_others(message: Message) -> Sequence[Message]:
+            # Put by something else as one message, it is several items here: those before the newest stay.
+            items[:] = items_of(message)
+            return [message_of(item) for item in items[:-1]]
+
+        while await self.memory.apop(keep=keep_others) is not None:
+            if items:
+                return _typed_items(items[-1:])[0]
+            # An answer without text, of something else, is no item: no list of items shows it either.
+        return None
 
     async def clear_session(self) -> None:
         """Start the session over; facts of its user stay (``memory.areset(derived=True)`` deletes them)."""

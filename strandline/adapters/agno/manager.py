@@ -17,12 +17,14 @@ from strandline.adapters.agno.hooks import RunHooks
 from strandline.adapters.agno.memories import MemoryQuery, memories_of, user_or_default
 from strandline.adapters.agno.messages import plain_messages
 from strandline.adapters.agno.operations import (
+    Snapshot,
     agents_may_write,
     clear_user,
     delete_memories,
     exchange_memories,
     read_memories,
     read_memory,
+    snapshot,
     upsert_memory,
 )
 from strandline.adapters.agno.runs import MakeMemory
@@ -238,17 +240,21 @@ class FactManager(RunHooks, MemoryManager):
         """Say the user's memories in fewer sentences; returns all of them as they are then, or would be.
 
         All of it is done, or nothing.  A strategy of your own works on the memories with ``model``; those
-        that it leaves out are deleted once the others are stored.
+        that it leaves out are deleted once the others are stored.  What was added meanwhile stays.
 
-        Raises: as ``OwnerFacts.optimize`` and ``apply_optimization``.
+        Raises:
+            ConflictError: one of the memories was changed or deleted meanwhile; nothing was changed.
+
+            And as ``OwnerFacts.optimize`` and ``apply_optimization``.
         """
         user = user_or_default(user_id)
         before = self._runner.run(self._all(user))
         if not before:
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
+            compared = snapshot(self.namespace, user, before)
             after = strategy.optimize(memories=before, model=self.get_model())
-            return self._runner.run(self._exchange(before, after, user)) if apply else after
+            return self._runner.run(self._exchange(compared, after, user)) if apply else after
         facts = self.facts(user)
         proposal = facts.optimize()
         if not apply:
@@ -268,8 +274,9 @@ class FactManager(RunHooks, MemoryManager):
         if not before:
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
+            compared = snapshot(self.namespace, user, before)
             after = await strategy.aoptimize(memories=before, model=self.get_model())
-            return await self._runner.arun(self._exchange(before, after, user)) if apply else after
+            return await self._runner.arun(self._exchange(compared, after, user)) if apply else after
         facts = self.facts(user)
         proposal = await facts.aoptimize()
         if not apply:
@@ -290,7 +297,7 @@ class FactManager(RunHooks, MemoryManager):
         return stored.memory_id
 
     def _exchange(
-        self, before: Sequence[UserMemory], after: Sequence[UserMemory], user_id: str
+        self, before: Snapshot, after: Sequence[UserMemory], user_id: str
     ) -> Operation[list[UserMemory]]:
         return exchange_memories(
             self.namespace, user_id, before, after, self._actor, self._resources.redaction

@@ -10,7 +10,8 @@ from uuid import UUID, uuid5
 
 from agno.db.schemas import UserMemory
 
-from strandline.producers.facts.listing import Fact, as_fact_id, check_count
+from strandline.producers.arguments import check_count
+from strandline.producers.facts.listing import Fact, as_fact_id
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import Owner
 
@@ -90,14 +91,15 @@ class MemoryQuery:
         """Check the numbers of a caller.
 
         Raises:
-            InvalidMessageError: one is out of bounds, or ``page`` stands without ``limit``.
+            ConfigurationError: one is out of bounds.
+            InvalidMessageError: ``page`` stands without ``limit``.
         """
         if self.page is not None and self.limit is None:
             raise InvalidMessageError("page", "needs limit=, the number of memories of a page")
-        if self.page is not None and check_count("page", self.page, None) == 0:
-            raise InvalidMessageError("page", "must be above 0")
+        if self.page is not None:
+            check_count("page", self.page, least=1)
         if self.limit is not None:
-            check_count("limit", self.limit, MAX_MEMORIES_PER_READ)
+            check_count("limit", self.limit, most=MAX_MEMORIES_PER_READ)
         return self
 
     @property

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
@@ -32,7 +32,7 @@ from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
 from strandline.producers.facts.listing import Fact, FactFilter, FactPage, PageRequest, get_fact, list_facts
 from strandline.producers.search.facts import search_facts
 from strandline.producers.search.query import EmbedQuery
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import UsersPage
 from strandline.schemas.queries.work.limits import AgentsMayWrite
@@ -41,6 +41,10 @@ from strandline.schemas.values.identity import Owner, identify_user
 # A read without a user goes through at most so many.
 MAX_USERS_PER_READ = 1_000
 _USERS_PER_PAGE = 200
+
+
+# Text and topics of memories, by the fact's id.
+Snapshot = Mapping[UUID, tuple[str, tuple[str, ...]]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +56,7 @@ class MemoryPage:
 
 
 def owners_of(namespace: str, user_id: str | None) -> Operation[list[Owner]]:
-    """The user's facts; without a user, those of all users of the namespace that have a session.
+    """The user's facts; without a user, those of all users of the namespace.
 
     Raises:
         InvalidMessageError: there are too many users for one read, or ``user_id`` is not a valid name.
@@ -152,32 +156,52 @@ def delete_memories(
     return (yield from edit_facts(owner.shard_key, change)) if ids else 0
 
 
+def snapshot(namespace: str, user_id: str, memories: Sequence[UserMemory]) -> Snapshot:
+    """By which memories are known to be as they were, whatever a caller does with the objects."""
+    owner = identify_user(namespace, user_id)
+    return {
+        fact_id_of(owner, str(memory.memory_id)): (memory.memory, tuple(memory.topics or ()))
+        for memory in memories
+    }
+
+
 def exchange_memories(
     namespace: str,
     user_id: str,
-    before: Sequence[UserMemory],
+    before: Snapshot,
     after: Sequence[UserMemory],
     actor: str | None,
     redaction: Redaction | None,
 ) -> Operation[list[UserMemory]]:
-    """Put other memories in the place of a user's, all of it or nothing; returns them as they are then."""
+    """Put other memories in the place of a user's, all or none; returns all of them as they are then.
+
+    What was added since ``before`` stays.
+
+    Raises:
+        ConflictError: one of the memories of ``before`` was changed or deleted since.
+        InvalidMessageError: one of the others cannot be stored.
+    """
     owner = identify_user(namespace, user_id)
     wordings: list[_Words] = []
     for memory in after:
         wording = Wording.check(memory.memory, topics=memory.topics)
         wordings.append((yield from _redact_words(memory, wording, redaction)))
 
-    def change() -> Operation[list[Fact]]:
-        kept: dict[UUID, Fact] = {}
+    def change() -> Operation[list[UserMemory]]:
+        present = snapshot(namespace, user_id, (yield from _all_memories(owner, MemoryQuery())))
+        if not before.items() <= present.items():
+            raise ConflictError(
+                "A memory was changed or deleted while the strategy worked; nothing was changed. Optimize"
+                " again."
+            )
+        kept: set[UUID] = set()
         for words in wordings:
-            fact = yield from _upsert(owner, words, actor)
-            kept[fact.fact_id] = fact
-        for memory in before:
-            if (fact_id := fact_id_of(owner, str(memory.memory_id))) not in kept:
-                yield from delete_fact(owner.shard_key, fact_id, actor)
-        return list(kept.values())
+            kept.add((yield from _upsert(owner, words, actor)).fact_id)
+        for fact_id in before.keys() - kept:
+            yield from delete_fact(owner.shard_key, fact_id, actor)
+        return (yield from _all_memories(owner, MemoryQuery()))
 
-    return memories_of((yield from edit_facts(owner.shard_key, change)))
+    return (yield from edit_facts(owner.shard_key, change))
 
 
 def clear_user(namespace: str, user_id: str, actor: str | None) -> Operation[int]:

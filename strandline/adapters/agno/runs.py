@@ -6,9 +6,13 @@ Agno makes for the system message.  They pass by a context variable, so runs at 
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from itertools import count
+from threading import Lock
 from uuid import uuid4
 
 from agno.agent import Agent
@@ -19,9 +23,12 @@ from agno.session import AgentSession, TeamSession
 from agno.team import Team
 
 from strandline.adapters.agno.messages import Run, messages_of
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.producers.memory import SessionMemory
-from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
 from strandline.schemas.values.message import Message
+
+logger = logging.getLogger("strandline.adapters")
 
 # Makes the memory of a conversation: of a session, its user, and whether the agent edits facts itself.
 MakeMemory = Callable[[str, str, bool], SessionMemory]
@@ -33,6 +40,9 @@ MESSAGES_PER_PUT = 500
 MAX_RUN_MESSAGES = 1_000
 # So many messages are held for runs whose put failed; more are left to Agno's own database.
 MAX_HELD_MESSAGES = 10_000
+# Of so many agents and teams it is known that their runs are kept; one without a name is another for each
+# run.
+MAX_KNOWN_RUNNERS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,12 +52,14 @@ class _EndedRun:
     Attributes:
         run_id: under which it is kept; the same id again replaces it.
         agent_id, team_id: who ran.
+        place: counts the runs that ended in this process.
     """
 
     run_id: str
     messages: list[Message]
     agent_id: str | None
     team_id: str | None
+    place: int
 
     @property
     def is_long(self) -> bool:
@@ -91,14 +103,16 @@ class RunKeeper:
     def __init__(self, make_memory: MakeMemory, is_kept_by: Callable[[object], bool]) -> None:
         self._make_memory = make_memory
         self._is_kept_by = is_kept_by
-        self._kept: set[str] = set()
+        self._kept: RecentlyUsed[str, bool] = RecentlyUsed(MAX_KNOWN_RUNNERS)
         self._held: dict[tuple[str, str], list[_EndedRun]] = {}
+        self._lock = Lock()  # of the runs that are held
+        self._places = count()
 
     def begin(self, run_id: str, runner: Agent | Team) -> None:
         """Note that a run begins."""
         _recalled.set(None)
         if any(self._is_kept_by(hook) for hook in runner.post_hooks or ()):
-            self._kept.add(str(runner.id))
+            self._kept.put(str(runner.id), True)
         if isinstance(runner, Team):
             _team_runs.set((*_team_runs.get(), run_id)[-_MAX_TEAM_RUNS:])
 
@@ -116,28 +130,24 @@ class RunKeeper:
 
     def keeps_runs_of(self, runner_id: str | None) -> bool:
         """Whether the messages of this agent's or team's runs are kept when a run has ended."""
-        return runner_id in self._kept
+        return runner_id is not None and bool(self._kept.get(runner_id))
 
     def keep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
         """Store the messages of a run, in place of those that it had if it comes again.
 
         Raises:
             StrandlineError: they could not be stored.  If Postgres could not be reached, the next run of
-                this conversation puts them first.
+                this conversation puts them first, as far as they can be held.
         """
         team_runs = self._end(run, runner)
         if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
             return  # the team's run has the task and the answer in its own messages
         memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        runs = self._take_held(session.session_id, user_id, _ended_run(run, session))
-        try:
+        with self._runs_to_store((session.session_id, user_id), self._ended_run(run, session)) as runs:
             while runs:
                 _store(memory, runs[0])
                 if runs.pop(0).is_open:
                     memory.deliver()
-        except DatabaseUnavailableError:
-            self._hold((session.session_id, user_id), runs)
-            raise
 
     async def akeep(self, run: Run, session: AnySession, user_id: str, runner: Agent | Team) -> None:
         """Async twin of ``keep``."""
@@ -146,34 +156,69 @@ class RunKeeper:
             if run.run_id in await aget_member_run_ids(team_run):
                 return
         memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        runs = self._take_held(session.session_id, user_id, _ended_run(run, session))
-        try:
+        with self._runs_to_store((session.session_id, user_id), self._ended_run(run, session)) as runs:
             while runs:
                 await _astore(memory, runs[0])
                 if runs.pop(0).is_open:
                     await memory.adeliver()
-        except DatabaseUnavailableError:
-            self._hold((session.session_id, user_id), runs)
-            raise
 
     def _end(self, run: Run, runner: Agent | Team) -> tuple[str, ...]:
         """Note that a run ended; returns the runs of teams around it."""
-        self._kept.add(str(runner.id))
+        self._kept.put(str(runner.id), True)
         _recalled.set(None)
         around = tuple(team_run for team_run in _team_runs.get() if team_run != run.run_id)
         if isinstance(runner, Team):
             _team_runs.set(around)
         return around
 
-    def _take_held(self, session_id: str, user_id: str, run: _EndedRun) -> list[_EndedRun]:
-        """The runs that are to be stored: those held of the conversation, and this one."""
-        return [*self._held.pop((session_id, user_id), ()), run]
+    def _ended_run(self, run: Run, session: AnySession) -> _EndedRun:
+        return _EndedRun(
+            run_id=_stored_run_id(run, session),
+            messages=messages_of(run),
+            agent_id=getattr(run, "agent_id", None),
+            team_id=getattr(run, "team_id", None),
+            place=next(self._places),
+        )
 
-    def _hold(self, conversation: tuple[str, str], runs: list[_EndedRun]) -> None:
-        """Keep runs until the next one of their conversation, as far as there is room."""
-        held = sum(len(run.messages) for waiting in self._held.values() for run in waiting)
-        if held + sum(len(run.messages) for run in runs) <= MAX_HELD_MESSAGES:
-            self._held[conversation] = runs
+    @contextmanager
+    def _runs_to_store(self, conversation: tuple[str, str], run: _EndedRun) -> Iterator[list[_EndedRun]]:
+        """The runs held of a conversation, and this one; who stores one takes it from the list.
+
+        What is left of the list is held again, except a run that cannot be stored as it is.
+        """
+        with self._lock:
+            runs = [*self._held.pop(conversation, ()), run]
+        try:
+            yield runs
+        except StrandlineError as error:
+            self._hold(conversation, runs if isinstance(error, DatabaseUnavailableError) else runs[1:])
+            raise
+        except BaseException:
+            self._hold(conversation, runs)
+            raise
+
+    def _hold(self, conversation: tuple[str, str], runs: Sequence[_EndedRun]) -> None:
+        """Keep runs until the next one of their conversation, as far as there is room, the oldest first."""
+        with self._lock:
+            waiting = sorted([*self._held.pop(conversation, ()), *runs], key=lambda run: run.place)
+            room = MAX_HELD_MESSAGES - sum(len(run.messages) for held in self._held.values() for run in held)
+            kept: list[_EndedRun] = []
+            for run in waiting:
+                room -= len(run.messages)
+                if room < 0:
+                    break
+                kept.append(run)
+            if kept:
+                self._held[conversation] = kept
+        if dropped := waiting[len(kept) :]:
+            logger.warning(
+                "runs were not kept, since too many wait for Postgres",
+                extra={
+                    "action": "runs_dropped",
+                    "runs": len(dropped),
+                    "messages": sum(len(run.messages) for run in dropped),
+                },
+            )
 
 
 def _store(memory: SessionMemory, run: _EndedRun) -> None:
@@ -190,15 +235,6 @@ async def _astore(memory: SessionMemory, run: _EndedRun) -> None:
             await memory.aput_messages(part)
     elif run.messages:
         await memory.aadd_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
-
-
-def _ended_run(run: Run, session: AnySession) -> _EndedRun:
-    return _EndedRun(
-        run_id=_stored_run_id(run, session),
-        messages=messages_of(run),
-        agent_id=getattr(run, "agent_id", None),
-        team_id=getattr(run, "team_id", None),
-    )
 
 
 def _stored_run_id(run: Run, session: AnySession) -> str:

@@ -22,8 +22,8 @@ from strandline.adapters.agno_v1.team_context import SCOPE, keep_interaction, ke
 from strandline.adapters.agno_v1.user_memories import UserMemories
 from strandline.adapters.agno_v1.user_memory_methods import UserMemoryMethods
 from strandline.adapters.agno_v1.views import LiveView
-from strandline.producers.arguments import check_timeout
-from strandline.producers.facts.listing import MAX_LIMIT, check_count
+from strandline.producers.arguments import check_count, check_timeout
+from strandline.producers.facts.listing import MAX_LIMIT
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 
@@ -62,7 +62,7 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
         self._open = open_session
         self.user_memories = user_memories
         self._users = SessionUsers(user_id)
-        self._max_memories = check_count("max_memories", max_memories, MAX_LIMIT)
+        self._max_memories = check_count("max_memories", max_memories, most=MAX_LIMIT)
         self._wait_seconds = None if wait_seconds is None else check_timeout(wait_seconds)
         self._texts = RunTexts()
         self._questions = Questions()

@@ -9,7 +9,7 @@ from agno.memory.v2.db.schema import MemoryRow
 from agno.memory.v2.schema import UserMemory
 
 from strandline.adapters.agno_v1.user_memories import UserMemories
-from strandline.producers.facts.listing import check_count
+from strandline.producers.arguments import check_count
 from strandline.producers.namespace_facts import OWNERS_PER_PAGE, NamespaceFacts
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 
@@ -66,9 +66,9 @@ class FactDb(MemoryDb):
             sort: ``"asc"`` for the oldest first; default: the newest first.
 
         Raises:
-            InvalidMessageError: ``limit`` is not a number of rows.
+            ConfigurationError: ``limit`` is not a number of rows.
         """
-        most = None if limit is None else check_count("limit", limit, None)
+        most = None if limit is None else check_count("limit", limit)
         rows: list[MemoryRow] = []
         for user in self._users() if user_id is None else [user_id]:
             left = None if most is None else most - len(rows)

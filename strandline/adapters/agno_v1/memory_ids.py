@@ -7,14 +7,15 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.producers.execution import OperationRunner, Resources
-from strandline.producers.items.operations import StoredItem, answer_requests
+from strandline.producers.items.filters import ItemFilter
+from strandline.producers.items.operations import StoredItem, answer_requests, claim_item, items_by_key
 from strandline.producers.items.paths import path_of, range_below
 from strandline.producers.items.requests import ItemGet, ItemPut, ItemSearch, check_key, value_json
 from strandline.schemas.values.identity import adapter_items_key
 
 MAX_VALUE_BYTES = 8_000
 PAGE = 1_000
-ALL = "{}"
+ALL = ItemFilter()
 
 _BY_ID = ("ids",)
 _BY_FACT = ("facts",)
@@ -39,7 +40,7 @@ class MemoryIds:
         """Where the memory of an id is; None if no caller gave it."""
         get = ItemGet(path_of(_BY_ID), check_key(memory_id), False)
         (item,) = self._runner.run(answer_requests(self._key, [get]))
-        if not isinstance(item, StoredItem):
+        if not isinstance(item, StoredItem) or "fact_id" not in item.value:
             return None
         return Place(str(item.value["user_id"]), UUID(item.value["fact_id"]))
 
@@ -48,6 +49,18 @@ class MemoryIds:
         gets = [ItemGet(path_of(_BY_FACT), str(fact_id), False) for fact_id in fact_ids]
         items = self._runner.run(answer_requests(self._key, gets)) if gets else []
         return {UUID(item.key): str(item.value["id"]) for item in items if isinstance(item, StoredItem)}
+
+    def claim(self, memory_id: str, user_id: str) -> tuple[str, bool]:
+        """Reserve an id for a user, before there is a fact; returns whose it is, and whether it was free."""
+        value = value_json({"user_id": user_id}, MAX_VALUE_BYTES)
+        put = ItemPut(path_of(_BY_ID), check_key(memory_id), value)
+        known, is_new = self._runner.run(claim_item(self._key, put))
+        return str(known["user_id"]), is_new
+
+    def release(self, memory_id: str) -> None:
+        """Forget an id that was reserved, and is not used."""
+        put = ItemPut(path_of(_BY_ID), check_key(memory_id), None)
+        self._runner.run(answer_requests(self._key, [put]))
 
     def keep(self, memory_id: str, place: Place) -> None:
         """Keep an id; of several ids of one fact, the first one is shown."""
@@ -67,11 +80,15 @@ class MemoryIds:
         self._runner.run(answer_requests(self._key, puts))
 
     def users(self) -> list[str]:
-        """The users of the last thousand ids, by name."""
-        search = ItemSearch(range_below(_BY_ID), ALL, PAGE, 0, False)
-        (items,) = self._runner.run(answer_requests(self._key, [search]))
-        listed = items if isinstance(items, list) else []
-        return sorted({str(item.value["user_id"]) for item in listed if isinstance(item, StoredItem)})
+        """The users of all ids, by name."""
+        users: set[str] = set()
+        after = ""
+        while True:
+            page = self._runner.run(items_by_key(self._key, path_of(_BY_ID), after, PAGE))
+            users.update(str(value["user_id"]) for _key, value in page)
+            if len(page) < PAGE:
+                return sorted(users)
+            after = page[-1][0]
 
     def forget_all(self) -> None:
         """Forget all ids of the namespace."""

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
 from collections.abc import Callable
 
 from strandline.adapters.agno_v1.memory_db import NO_USER
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_name
@@ -24,12 +24,12 @@ class SessionUsers:
     def __init__(self, user_id: str | UserOf | None) -> None:
         self._user_of = user_id if callable(user_id) else None
         self._user_id = None if user_id is None or callable(user_id) else check_name("user_id", user_id)
-        self._sessions: OrderedDict[str, str] = OrderedDict()
+        self._sessions: RecentlyUsed[str, str] = RecentlyUsed(MAX_KNOWN_SESSIONS)
 
     @property
     def sessions(self) -> list[tuple[str, str]]:
         """The sessions used last, up to 1,024, each with its user."""
-        return list(self._sessions.items())
+        return self._sessions.items()
 
     def bind(self, user_id: str) -> None:
         """Serve this user from now on, if the memory serves none yet."""
@@ -52,10 +52,7 @@ class SessionUsers:
                 f"Whose session {quote(session_id)} is, was not said: make StrandlineMemory(user_id=…) for a"
                 " user, give a function of the session's id as user_id=, or call initialize(user_id=…)."
             )
-        self._sessions[session_id] = user
-        self._sessions.move_to_end(session_id)
-        if len(self._sessions) > MAX_KNOWN_SESSIONS:
-            self._sessions.popitem(last=False)
+        self._sessions.put(session_id, user)
         return user
 
     def of_call(self, user_id: str | None) -> str:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
 from uuid import UUID
 
 from agno.memory.v2.schema import UserMemory
 
 from strandline.adapters.agno_v1.memory_ids import MemoryIds, Place
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.producers.facts.listing import Fact, as_fact_id
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.display.shown_text import quote
@@ -31,7 +32,7 @@ class UserMemories:
     def __init__(self, facts_of: Callable[[str], OwnerFacts], ids: MemoryIds) -> None:
         self.facts_of = facts_of
         self._ids = ids
-        self._shown: OrderedDict[str, Place] = OrderedDict()
+        self._shown: RecentlyUsed[str, Place] = RecentlyUsed(MAX_KNOWN_IDS)
 
     def with_facts(self, facts_of: Callable[[str], OwnerFacts]) -> UserMemories:
         """The same memories, with the facts of users from elsewhere."""
@@ -55,7 +56,7 @@ class UserMemories:
         names = self._ids.of_facts([fact.fact_id for fact in facts])
         memories = [_memory(fact, names.get(fact.fact_id)) for fact in facts]
         for fact, memory in zip(facts, memories, strict=True):
-            self._remember(memory.memory_id, Place(user_id, fact.fact_id))
+            self._shown.put(memory.memory_id, Place(user_id, fact.fact_id))
         return memories
 
     def get(self, user_id: str, memory_id: str) -> UserMemory | None:
@@ -77,14 +78,15 @@ class UserMemories:
         place = None if memory_id is None else self._place(memory_id, user_id)
         fact = None if place is None else self._replace(user_id, place.fact_id, memory)
         if fact is None:
-            fact = self.facts_of(user_id).add(
-                memory.memory, topics=memory.topics, input=memory.input, actor=ACTOR
-            )
+            with nullcontext() if memory_id is None else self._claim(memory_id, user_id):
+                fact = self.facts_of(user_id).add(
+                    memory.memory, topics=memory.topics, input=memory.input, actor=ACTOR
+                )
         name = str(fact.fact_id) if memory_id is None else memory_id
         new_place = Place(user_id, fact.fact_id)
         if place != new_place and name != str(fact.fact_id):
             self._ids.keep(name, new_place)
-        self._remember(name, new_place)
+        self._shown.put(name, new_place)
         return name
 
     def delete(self, memory_id: str, user_id: str | None = None) -> bool:
@@ -102,7 +104,7 @@ class UserMemories:
             )
         is_gone = self.facts_of(place.user_id).delete(place.fact_id, actor=ACTOR)
         self._ids.forget(memory_id, place)
-        self._shown.pop(memory_id, None)
+        self._shown.remove(memory_id)
         return is_gone
 
     def users(self) -> list[str]:
@@ -117,9 +119,20 @@ class UserMemories:
     def _check_owner(self, memory_id: str, user_id: str) -> None:
         place = self._ids.find(memory_id) or self._shown.get(memory_id)
         if place is not None and place.user_id != user_id:
-            raise OwnerError(
-                f"Memory {quote(memory_id)} belongs to another user; give this user's memory another id."
-            )
+            raise _owner_error(memory_id)
+
+    @contextmanager
+    def _claim(self, memory_id: str, user_id: str) -> Iterator[None]:
+        """Have an id for this user alone, whoever else gives it at the same time."""
+        owner, is_new = self._ids.claim(memory_id, user_id)
+        if owner != user_id:
+            raise _owner_error(memory_id)
+        try:
+            yield
+        except BaseException:
+            if is_new:
+                self._ids.release(memory_id)
+            raise
 
     def _place(self, memory_id: str, user_id: str | None) -> Place | None:
         """Where the memory of an id is; None if it is unknown, or another user's."""
@@ -138,11 +151,11 @@ class UserMemories:
             return fact
         return facts.replace(fact_id, memory.memory, topics=memory.topics, actor=ACTOR)
 
-    def _remember(self, memory_id: str, place: Place) -> None:
-        self._shown[memory_id] = place
-        self._shown.move_to_end(memory_id)
-        while len(self._shown) > MAX_KNOWN_IDS:
-            self._shown.popitem(last=False)
+
+def _owner_error(memory_id: str) -> OwnerError:
+    return OwnerError(
+        f"Memory {quote(memory_id)} belongs to another user; give this user's memory another id."
+    )
 
 
 def check_memory(memory: object) -> UserMemory:

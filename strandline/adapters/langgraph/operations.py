@@ -20,7 +20,8 @@ from langgraph.store.base import (
 )
 
 from strandline.adapters.langgraph.vector_index import VectorIndex, Vectors
-from strandline.producers.items.filters import filter_json
+from strandline.producers.arguments import check_count
+from strandline.producers.items.filters import check_filter
 from strandline.producers.items.operations import Answer, Request, StoredItem
 from strandline.producers.items.paths import (
     MAX_LABELS,
@@ -36,7 +37,6 @@ from strandline.producers.items.requests import (
     ItemPut,
     ItemSearch,
     PathList,
-    check_count,
     check_key,
     check_ttl,
     value_json,
@@ -124,7 +124,7 @@ class Batch:
     def _search(self, op: SearchOp) -> ItemSearch:
         return ItemSearch(
             range_below(_labels(op.namespace_prefix)),
-            filter_json(op.filter),
+            check_filter(op.filter),
             check_count("limit", op.limit),
             check_count("offset", op.offset),
             bool(op.refresh_ttl),

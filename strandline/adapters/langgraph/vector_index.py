@@ -10,7 +10,8 @@ from langchain_core.embeddings import Embeddings
 from langgraph.store.base import ensure_embeddings, get_text_at_path, tokenize_path
 
 from strandline.pipelines.models.contract import Embedder
-from strandline.producers.items.requests import Distance, check_count, vector_text
+from strandline.producers.arguments import check_count
+from strandline.producers.items.requests import Distance, vector_text
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 

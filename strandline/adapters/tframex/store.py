@@ -26,6 +26,8 @@ from strandline.schemas.values.message import Message
 
 DEFAULT_SCOPE = "default"
 DEFAULT_CONTEXT_TOKENS = 4_000
+# Of a long log so many messages are read first, and four times as many where these are too few.
+FIRST_PAGE = 200
 
 
 @dataclass(frozen=True, slots=True)
@@ -164,12 +166,24 @@ class MessageStore(BaseMemoryStore):
             return await self.memory.ahistory(limit, offset, roles)
         most = check_count("limit", limit) if limit is not None else None
         first = check_count("offset", offset)
-        messages = await self.memory.ahistory(limit=self._bounds.messages)
-        if self._bounds.tokens is not None:
-            messages = _newest_within(messages, self._bounds.tokens)
+        messages = await self._bounded_messages()
         chosen = [message for message in messages if roles is None or message.role in roles]
         chosen = chosen[: max(0, len(chosen) - first)]
         return chosen if most is None else chosen[max(0, len(chosen) - most) :]
+
+    async def _bounded_messages(self) -> list[Message]:
+        """The newest messages within the bounds; of a long log no more is read than may fit."""
+        most, tokens = self._bounds.messages, self._bounds.tokens
+        if tokens is None:
+            return await self.memory.ahistory(limit=most)
+        size = FIRST_PAGE
+        while True:
+            limit = size if most is None else min(size, most)
+            messages = await self.memory.ahistory(limit=limit)
+            within = _newest_within(messages, tokens)
+            if len(within) < len(messages) or len(messages) < limit or limit == most:
+                return within
+            size *= 4
 
 
 def memory_text(context: MemoryContext) -> str:

@@ -96,7 +96,7 @@ def figures_command(
 def users_command(
     namespace: str, limit: int, after: str | None, as_json: bool, json_schema: bool, **target: Any
 ) -> int:
-    """List the users of a namespace who have a session, by name, page by page."""
+    """List the users of a namespace who have a session or were given facts, by name, page by page."""
     if json_schema:
         print_schema(UsersReport)
         return 0

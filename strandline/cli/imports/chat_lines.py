@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from strandline.chat_import.chat_import import ChatImport, Progress, Whose
 from strandline.chat_import.file_lines import longest_line
+from strandline.chat_import.lines_import import ChatImport, Progress, Whose
 from strandline.cli.imports.progress import LINE_EVERY_BYTES, shown_progress
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say

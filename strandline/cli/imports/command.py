@@ -10,8 +10,8 @@ from typing import Any, cast
 import click
 from click.core import ParameterSource
 
-from strandline.chat_import.chat_import import Whose, check_readable
 from strandline.chat_import.history_import import Target
+from strandline.chat_import.lines_import import Whose, check_readable
 from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.imports.chat_lines import import_lines
 from strandline.cli.imports.history import MAX_PRINTED_OMISSIONS, import_history
@@ -70,6 +70,11 @@ _OF_LINES = ("session", "session_field", "user_field")
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--token-limit", type=_TOKENS, default=DEFAULT_TOKEN_LIMIT, show_default=True, metavar="N")
 @click.option("--token-flush-size", type=_TOKENS, default=DEFAULT_FLUSH_SIZE, show_default=True, metavar="N")
+@click.option(
+    "--source-name",
+    metavar="NAME",
+    help="Tells SOURCE from another database whose rows have the same numbers; give it at each import of it.",
+)
 @click.option("--dry-run", "is_dry", is_flag=True, help="Read and check everything, and put nothing.")
 @click.option(
     "--left-out",
@@ -91,6 +96,7 @@ def command(
     namespace: str,
     token_limit: int,
     token_flush_size: int,
+    source_name: str | None,
     is_dry: bool,
     left_out: Path | None,
     as_json: bool,
@@ -113,7 +119,9 @@ def command(
     users = _read_mapped(mapped_users)
     settings = settings_from(database_url, broker_url, schema)
     # Before the servers, so that a wrong name or number does not make a database.
-    _check_names({"--session": session, "--user": user, "--namespace": namespace})
+    _check_names(
+        {"--session": session, "--user": user, "--namespace": namespace, "--source-name": source_name}
+    )
     limits = {"token_limit": token_limit, "token_flush_size": token_flush_size}
     if kind == _LINES:
         check_readable(Path(source))
@@ -126,7 +134,7 @@ def command(
         put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         with _servers(settings, is_dry=is_dry) as servers:
             options = limits | _urls(servers, settings)
-            target = Target(put_limits, namespace, user, users, options)
+            target = Target(put_limits, namespace, user, users, options, source_name or "")
             report = import_history(history, kind, target, is_dry=is_dry, omissions_file=left_out)
     if as_json:
         print_json(report)
@@ -167,7 +175,9 @@ def _refuse_unused(kind: str) -> None:
     """Refuse options that say nothing of this kind of source."""
     unused = [] if kind == _LINES else [name for name in _OF_LINES if _is_given(name)]
     unused += [] if kind in _TABLES else [name for name in ("tables",) if _is_given(name)]
-    unused += [name for name in ("left_out", "mapped_users") if kind == _LINES and _is_given(name)]
+    unused += [
+        name for name in ("left_out", "mapped_users", "source_name") if kind == _LINES and _is_given(name)
+    ]
     if unused:
         option = {"tables": "table", "mapped_users": "map-user"}.get(unused[0], unused[0]).replace("_", "-")
         raise click.UsageError(f"--{option} does not apply to --from {kind}.")

@@ -62,7 +62,9 @@ def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
         if printed <= MAX_PRINTED_OMISSIONS:
             say(_sentence(omission), err=True)
         if file is not None:
-            fields = asdict(omission.place) | {"reason": omission.reason}
+            place = asdict(omission.place)
+            fields = {name: place[name] for name in place if name != "name" or place[name]}
+            fields |= {"reason": omission.reason}
             with _name_unwritable(file.name):
                 file.write(json.dumps(fields) + "\n")
 

@@ -6,13 +6,23 @@ import json
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, fields
+from dataclasses import asdict
 from typing import Any
 
 import click
 
 from strandline import retention
-from strandline.cli.retention.durations import Duration, duration_text
+from strandline.cli.retention.durations import DURATIONS, Duration, duration_text
+from strandline.cli.retention.lines import (
+    act_report,
+    message_fields,
+    past_line,
+    policy_lines,
+    range_fields,
+    range_line,
+    run_lines,
+    status_lines,
+)
 from strandline.cli.retention.reports import (
     ArchivedRangeReport,
     ArchivedReport,
@@ -21,7 +31,6 @@ from strandline.cli.retention.reports import (
     PastReport,
     PlanReport,
     RestoredReport,
-    RetentionActReport,
     RetentionShownReport,
     RunReport,
     StatusReport,
@@ -30,24 +39,14 @@ from strandline.cli.servers.options import as_json, namespace_option, settings_f
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.output import print_json, say
-from strandline.retention import ArchivedRange, Past, Removal, Retention, RetentionAct
+from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.message import Message
 from strandline.schemas.values.retention import MAX_MESSAGES
 
 SAY_SECONDS = 2.0
 
 _DURATION = Duration()
-# What an act sets, by the option that names it.
-_DURATIONS = {
-    "ttl": ("ttl_seconds", "A session ends so long after its last put, with all that it holds."),
-    "max_age": ("max_age_seconds", "A message leaves so long after its time."),
-    "answers": ("answers_seconds", "Age of models' answers, once their batch has ended."),
-    "calls": ("calls_seconds", "Age of the ledger of model calls."),
-    "traces": ("traces_seconds", "How long what a person took away is recognised in replays."),
-    "ended_facts": ("ended_facts_seconds", "Age of facts that ended because of others."),
-}
 
 all_namespaces = click.option("--namespace", metavar="NAME", help="Only sessions of this namespace.")
 session_option = click.option("--session", metavar="ID", help="Only this session.")
@@ -57,8 +56,8 @@ session_option = click.option("--session", metavar="ID", help="Only this session
 def command() -> None:
     """Set how long things are kept; look at what leaves, and at what is archived.
 
-    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` keeps for ever. Nothing that is
-    past its time is shown by any read, also before workers have archived and removed it.
+    A number with a unit is a duration (s, m, h, d, w), such as 30d; `never` sets no bound. No read shows
+    anything that is past its time, also before workers have archived and removed it.
     """
 
 
@@ -69,13 +68,13 @@ def command() -> None:
 @target_options
 def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> int:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
-    with _opened(**target) as database:
+    with _database_of(**target) as database:
         _show(database, namespace, session, as_json=as_json)
     return 0
 
 
 def _policy_options(function: Any) -> Any:
-    for name, (_field, meaning) in reversed(_DURATIONS.items()):
+    for name, (_field, meaning) in reversed(DURATIONS.items()):
         option = f"--{name.replace('_', '-')}"
         function = click.option(option, name, type=_DURATION, metavar="DURATION", help=meaning)(function)
     return function
@@ -121,17 +120,17 @@ def set_command(
 ) -> int:
     """Record how long a namespace, or a session in it, keeps what it holds.
 
-    An act is the whole choice of its level: what is not given is left open, for a session to its namespace,
-    for a namespace to keeping everything. It applies at once. Messages whose metadata has `"important": true`
-    stay.
+    An act is the whole choice of its level. An option that is not given leaves its bound open: a session has
+    that of its namespace then, a namespace keeps everything. It applies at once. Messages whose metadata has
+    `"important": true` stay.
     """
     chosen = Retention(
         max_messages=max_messages,
         forget_facts=forget_facts,
         archive=archive,
-        **{_DURATIONS[name][0]: seconds for name, seconds in durations.items()},
+        **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )
-    with _opened(database_url, broker_url, schema) as database:
+    with _database_of(database_url, broker_url, schema) as database:
         retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
         _show(database, namespace, session, as_json=as_json)
     return 0
@@ -143,13 +142,13 @@ def set_command(
 @as_json
 @target_options
 def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> int:
-    """Show, session by session, what is past its time and would leave now: a dry run of `retention run`."""
-    with _opened(**target) as database:
+    """Show the messages of each session that are past their time: a dry run of `retention run`."""
+    with _database_of(**target) as database:
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
         print_json(PlanReport(sessions=[PastReport(**asdict(row)) for row in rows]))
         return 0
-    say(*map(_past_line, rows))
+    say(*map(past_line, rows))
     leaving = sum(row.expired + row.aged + row.surplus for row in rows)
     say(
         f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
@@ -172,15 +171,15 @@ def run_command(
 
     What workers still derive stays until they have. Ctrl-C stops it between two sessions.
     """
-    said = time.monotonic()
+    told_at = time.monotonic()
 
     def tell(done: Removal) -> None:
-        nonlocal said
-        if not as_json and time.monotonic() - said > SAY_SECONDS:
-            said = time.monotonic()
+        nonlocal told_at
+        if not as_json and time.monotonic() - told_at > SAY_SECONDS:
+            told_at = time.monotonic()
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
-    with _opened(**target) as database, stops_at_signals() as stop:
+    with _database_of(**target) as database, stops_at_signals() as stop:
         done = retention.run(
             database,
             namespace=namespace,
@@ -192,17 +191,17 @@ def run_command(
     if as_json:
         print_json(RunReport(**asdict(done)))
     else:
-        say(*_run_lines(done))
+        say(*run_lines(done))
     return stop.exit_code or int(bool(done.failed))
 
 
-@command.command("status", short_help="Show what has left, what is under way, and what fails.")
+@command.command("status", short_help="Show how much has left, the steps under way, and failures.")
 @all_namespaces
 @as_json
 @target_options
 def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
-    """Show what has left so far, the steps under way, why one fails, and the last passes of workers."""
-    with _opened(**target) as database:
+    """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
+    with _database_of(**target) as database:
         status = retention.status(database, namespace=namespace)
     report = StatusReport(
         **status.totals._asdict(),
@@ -224,7 +223,7 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
     if as_json:
         print_json(report)
     else:
-        say(*_status_lines(report))
+        say(*status_lines(report))
     return 0
 
 
@@ -236,17 +235,17 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
 @target_options
 def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> int:
     """List the ranges of SESSION's messages that left its log, and where they are; or print the messages."""
-    with _opened(**target) as database:
+    with _database_of(**target) as database:
         if messages:
             for message in retention.read_archived(database, session, namespace=namespace):
-                click.echo(json.dumps(_message(message), ensure_ascii=False))
+                click.echo(json.dumps(message_fields(message), ensure_ascii=False))
             return 0
         ranges = retention.archived_ranges(database, session, namespace=namespace)
     if as_json:
-        reports = [ArchivedRangeReport(**_range_fields(one)) for one in ranges]
+        reports = [ArchivedRangeReport(**range_fields(one)) for one in ranges]
         print_json(ArchivedReport(namespace=namespace, session_id=session, ranges=reports))
     else:
-        say(*(map(_range_line, ranges) if ranges else ["nothing of this session has left its log"]))
+        say(*(map(range_line, ranges) if ranges else ["nothing of this session has left its log"]))
     return 0
 
 
@@ -267,10 +266,10 @@ def archived_command(session: str, namespace: str, messages: bool, as_json: bool
 def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bool, **target: Any) -> int:
     """Bring the archived messages of SESSION back, as they were, into a session TO of the same user.
 
-    Nothing is derived from them again: what they gave is kept. A restore that was ended goes on when it is
-    called again.
+    Nothing is derived from them again, and all that they gave is kept. A restore that was ended goes on
+    when it is called again.
     """
-    with _opened(**target) as database:
+    with _database_of(**target) as database:
         restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
     if as_json:
         print_json(RestoredReport(**asdict(restored)))
@@ -283,7 +282,7 @@ def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bo
 
 
 @contextmanager
-def _opened(database_url: str | None, broker_url: str | None, schema: str | None) -> Iterator[Database]:
+def _database_of(database_url: str | None, broker_url: str | None, schema: str | None) -> Iterator[Database]:
     settings = settings_from(database_url, broker_url, schema)
     with (
         servers_for_once(settings) as servers,
@@ -301,101 +300,13 @@ def _show(database: Database, namespace: str, session: str | None, *, as_json: b
                 namespace=namespace,
                 session_id=session,
                 **asdict(applied),
-                acts=[_act_report(act) for act in acts],
+                acts=[act_report(act) for act in acts],
             )
         )
         return
     whose = f"namespace {quote(namespace)}" if session is None else f"session {quote(session)}"
-    lines = list(_policy_lines(applied))
+    lines = list(policy_lines(applied))
     say(f"{whose} keeps everything" if not lines else f"{whose}:", *lines)
     for act in acts:
         at = act.created_at.isoformat(sep=" ", timespec="seconds")
         say(f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.retention.to_json()}")
-
-
-def _act_report(act: RetentionAct) -> RetentionActReport:
-    return RetentionActReport(
-        number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.retention)
-    )
-
-
-def _policy_lines(applied: Retention) -> Iterator[str]:
-    names = {field: name.replace("_", " ") for name, (field, _meaning) in _DURATIONS.items()}
-    for field in fields(applied):
-        value = getattr(applied, field.name)
-        if not value:
-            continue
-        if field.name in names:
-            yield f"  {names[field.name]}: {duration_text(value)}"
-        elif field.name == "max_messages":
-            yield f"  max messages: {value:,}"
-        elif field.name == "archive":
-            yield f"  archive: {value}"
-        else:
-            yield "  facts lose what a message gave them when it leaves"
-
-
-def _past_line(row: Past) -> str:
-    parts = {
-        "expired": row.expired,
-        "past their age": row.aged,
-        "beyond the number": row.surplus,
-    }
-    said = ", ".join(f"{number:,} {why}" for why, number in parts.items() if number)
-    kept = f"; {row.important:,} important stay" if row.important else ""
-    return f"{row.namespace}/{row.session_id}: {said}{kept}"
-
-
-def _run_lines(done: Removal) -> Iterator[str]:
-    yield (
-        f"{quantity(done.removed, 'message')} removed in {quantity(done.steps, 'step')},"
-        f" {done.archived:,} archived, {done.kept:,} important kept"
-    )
-    if done.waiting:
-        yield f"{quantity(done.waiting, 'session')} waiting: workers still derive what is to leave"
-    if done.busy:
-        yield f"{quantity(done.busy, 'step')} left to another process"
-    if done.failed:
-        yield f"{quantity(done.failed, 'step')} failed; `strandline retention status` says why"
-
-
-def _status_lines(report: StatusReport) -> Iterator[str]:
-    yield (
-        f"{quantity(report.removed, 'message')} removed, {report.archived:,} archived,"
-        f" {report.kept:,} important kept"
-    )
-    yield f"{quantity(report.open_steps, 'step')} under way, {report.failing_steps:,} failing"
-    if report.waiting_lives:
-        yield f"{quantity(report.waiting_lives, 'session')} ended, and not removed yet"
-    for step in report.steps:
-        where = "without an archive" if step.archive is None else f"to {step.archive}"
-        error = f": {step.last_error}" if step.last_error else ""
-        yield (
-            f"{step.namespace}/{step.session_id}, messages {step.from_seq} to {step.through_seq},"
-            f" {where}: {step.state}, {quantity(step.attempts, 'attempt')}{error}"
-        )
-    for one in report.passes:
-        at = one.started_at.isoformat(sep=" ", timespec="seconds")
-        counts = ", ".join(f"{number:,} {name}" for name, number in sorted(one.counts.items()))
-        yield f"pass {one.run_id}, {at}: {one.state}{f' ({counts})' if counts else ''}"
-
-
-def _range_line(one: ArchivedRange) -> str:
-    where = "removed without an archive" if one.archive is None else f"{one.archive} {one.object_name or ''}"
-    kept = f", {len(one.kept_seqs)} important kept" if one.kept_seqs else ""
-    return f"messages {one.from_seq} to {one.through_seq} ({one.cause}), {one.state}{kept}: {where.strip()}"
-
-
-def _range_fields(one: ArchivedRange) -> dict[str, Any]:
-    values = {name: getattr(one, name) for name in ArchivedRangeReport.model_fields}
-    return values | {"step_id": str(one.step_id), "kept_seqs": list(one.kept_seqs)}
-
-
-def _message(message: Message) -> dict[str, Any]:
-    return {
-        "seq": message.seq,
-        "id": message.id,
-        "created_at": message.created_at.isoformat() if message.created_at else None,
-        **message.to_openai(),
-        **({"metadata": dict(message.metadata)} if message.metadata else {}),
-    }

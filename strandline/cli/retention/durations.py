@@ -13,6 +13,16 @@ _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _FORM = re.compile(r"(\d{1,12})([smhdw])")
 NEVER = "never"
 
+# What an act sets, by the option that names it.
+DURATIONS = {
+    "ttl": ("ttl_seconds", "A session ends so long after its last put, with all that it holds."),
+    "max_age": ("max_age_seconds", "A message leaves so long after its time."),
+    "answers": ("answers_seconds", "Age of models' answers, once their batch has ended."),
+    "calls": ("calls_seconds", "Age of the ledger of model calls."),
+    "traces": ("traces_seconds", "How long what a person took away is recognised in replays."),
+    "ended_facts": ("ended_facts_seconds", "Age of facts that ended because of others."),
+}
+
 
 class Duration(click.ParamType[int]):
     """A number with a unit (s, m, h, d, w), in seconds; ``never`` is 0."""

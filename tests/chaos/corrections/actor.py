@@ -6,8 +6,8 @@ import random
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from itertools import count
 from typing import Any
@@ -21,6 +21,8 @@ from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.chaos.corrections.blocks import BLOCKS
 from tests.chaos.corrections.book import Book, Session
 from tests.chaos.corrections.doomed import Moment, correct, kill_in_the_middle
+from tests.chaos.corrections.gate import Gate
+from tests.chaos.corrections.reruns import add_new_run, add_run_again
 from tests.conftest import rows_of
 
 THINGS = ("boat", "flat", "cat", "tea")
@@ -35,50 +37,20 @@ CORRECTIONS: Mapping[str, float] = {
     "regenerate": 4,
     "edit": 3,
     "pop": 4,
+    "pop_together": 2,
+    "rerun": 6,
     "fork": 4,
     "reset": 0.7,
     "delete": 0.4,
 }
-OTHERS: Mapping[str, float] = {"put": 16, "put_call": 1, "flush": 5, "deliver": 1, "await": 4}
+OTHERS: Mapping[str, float] = {"put": 16, "put_call": 1, "run": 5, "flush": 5, "deliver": 1, "await": 4}
+# Of these the threads of a session are alone: what stands behind a run is put again under other numbers.
+ALONE = ("rerun",)
+POPS_TOGETHER = 3
 # So long a thread waits for the workers at most, so that there is something derived to correct.
 AWAIT_SECONDS = 4.0
 DUE = "SELECT count(*) FROM strandline.due WHERE shard_key = %s AND session_key = %s AND ring_at < 'infinity'"
 MOMENTS: tuple[Moment, ...] = ("in the transaction", "before the copies go", "sometime")
-
-
-class Gate:
-    """Operations go through it; closed, it keeps them back."""
-
-    def __init__(self) -> None:
-        self._changed = threading.Condition()
-        self._inside = 0
-        self._is_closed = False
-
-    @contextmanager
-    def entered(self) -> Iterator[None]:
-        """One operation; it begins once the gate is open."""
-        with self._changed:
-            self._changed.wait_for(lambda: not self._is_closed)
-            self._inside += 1
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._inside -= 1
-                self._changed.notify_all()
-
-    @contextmanager
-    def closed(self) -> Iterator[None]:
-        """No operation is under way, and none begins."""
-        with self._changed:
-            self._is_closed = True
-            self._changed.wait_for(lambda: not self._inside)
-        try:
-            yield
-        finally:
-            with self._changed:
-                self._is_closed = False
-                self._changed.notify_all()
 
 
 @dataclass
@@ -145,9 +117,9 @@ class Actor:
         self._scene = scene
         self._book = scene.book
         self._chance = chance
-        self.thread = threading.Thread(target=self._run, name="actor")
+        self.thread = threading.Thread(target=self._act, name="actor")
 
-    def _run(self) -> None:
+    def _act(self) -> None:
         names = [*OTHERS, *CORRECTIONS]
         weights = [*OTHERS.values(), *CORRECTIONS.values()]
         while not self._scene.over.is_set():
@@ -155,7 +127,8 @@ class Actor:
             with self._scene.gate.entered():
                 session = self._chance.choice(self._book.open_sessions())
                 try:
-                    getattr(self, f"_{name}")(session)
+                    with session.gate.closed() if name in ALONE else session.gate.entered():
+                        getattr(self, f"_{name}")(session)
                 except Exception as error:  # noqa: BLE001 - the outermost edge of this thread: a finding
                     self._scene.wrong.append(f"{name} of {session.name}: {type(error).__name__}: {error}")
                 self._scene.note(self._scene.operations, name)
@@ -287,10 +260,41 @@ class Actor:
     def _pop(self, session: Session) -> None:
         if self._chance.random() < 0.6:
             session.memory.flush(all=True)
+        self._pop_one(session, "pop")
+
+    def _pop_together(self, session: Session) -> None:
+        """Several callers at once, often of the only message there is, which was delivered."""
+        seqs = list(self._book.lines(session))
+        if len(seqs) > 1 and self._chance.random() < 0.3:
+            self._take_back(session, "rewind", seqs[1])
+        session.memory.flush(all=True)
+        with ThreadPoolExecutor(POPS_TOGETHER) as threads:
+            pops = [
+                threads.submit(self._pop_one, session, "pop at once with others")
+                for _caller in range(POPS_TOGETHER)
+            ]
+        for pop in pops:
+            pop.result()
+
+    def _pop_one(self, session: Session, what: str) -> None:
         message = session.memory.pop()
-        if message is not None and message.seq is not None:
-            self._book.take(session, [message.seq])
-            self._scene.note(self._scene.corrections, "pop")
+        if message is None or message.seq is None:
+            return
+        if not self._book.pop(session, message.seq):
+            self._scene.wrong.append(f"message {message.seq} of {session.name} was popped twice")
+        self._scene.note(self._scene.corrections, what)
+
+    def _run(self, session: Session) -> None:
+        self._scene.note_messages(add_new_run(session, self._book, self._run_texts()))
+
+    def _rerun(self, session: Session) -> None:
+        """A run again, the last or an earlier one: as it was, with more, fewer or other messages."""
+        what = add_run_again(session, self._book, self._chance, self._run_texts(), self._scene.wrong.append)
+        if what is not None:
+            self._scene.note(self._scene.corrections, what)
+
+    def _run_texts(self) -> list[str]:
+        return [self._text(begins) for begins in ("my", "noted", "noted")[: self._chance.randint(2, 3)]]
 
     def _fork(self, session: Session) -> None:
         seqs = list(self._book.lines(session))

@@ -16,6 +16,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline import Memory
+from tests.chaos.corrections.gate import Gate
 
 WORD = re.compile(r"\bq\d+z\b")
 
@@ -36,6 +37,9 @@ class Session:
         gone: words that none of its messages has any more.
         numbers: of its corrections, each once.
         past_lives: the messages that resets left to what was derived from them, life by life.
+        popped: the numbers that pops returned.
+        runs: of each run the texts as they were given, with the numbers that they have.
+        gate: what needs the session alone closes it.
     """
 
     name: str
@@ -48,6 +52,9 @@ class Session:
     gone: set[str] = field(default_factory=set)
     past_lives: list[list[dict[str, Any]]] = field(default_factory=list)
     is_open: bool = True
+    popped: set[int] = field(default_factory=set)
+    runs: dict[str, list[tuple[str, int]]] = field(default_factory=dict)
+    gate: Gate = field(default_factory=Gate)
 
     def lines(self) -> dict[int, str]:
         """The messages as they stand."""
@@ -100,6 +107,44 @@ class Book:
             for seq in seqs:
                 session.taken.add(seq)
                 self._lose(session, session.versions.pop(seq, ()))
+
+    def pop(self, session: Session, seq: int) -> bool:
+        """A pop returned this message; False if another one had."""
+        with self._lock:
+            is_first = seq not in session.popped
+            session.popped.add(seq)
+            self.take(session, [seq])
+            return is_first
+
+    def renumber(
+        self, session: Session, lines: dict[int, str], moved: dict[int, int], numbers: dict[int, int]
+    ) -> None:
+        """The session, which nobody else writes, has these messages now.
+
+        Args:
+            moved: from old numbers to those under which the same messages were put again.
+            numbers: of the corrections that replaced messages, by message.
+        """
+        with self._lock:
+            before = session.lines()
+            for seq, text in lines.items():
+                if before.get(seq) != text:
+                    self._hold(session.name, [(0, text)])
+            kept = set().union(*map(words_of, lines.values()))
+            for seq, text in before.items():
+                if lines.get(seq) == text:
+                    continue
+                number = session.versions.pop(seq)[-1][0]
+                if seq not in lines:
+                    session.taken.add(seq)
+                if seq not in moved:
+                    lost = " ".join(words_of(text) - kept)
+                    self._lose(session, [(number, lost)])
+            for seq, text in lines.items():
+                if before.get(seq) != text:
+                    session.versions[seq] = [(numbers.get(seq, 0), text)]
+            for run in session.runs.values():
+                run[:] = [(text, moved.get(seq, seq)) for text, seq in run]
 
     def begin_anew(self, session: Session, begins_at: int) -> None:
         """A reset that forgets returned; the log begins there or later."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from pathlib import Path
 
 import pytest
@@ -41,7 +42,7 @@ def test_a_session_is_rewound_once_with_a_key(memory: Memory, command: Command) 
     assert command("sessions", "rewind", "chat-1", "5").out == "took back 1 message (correction 2)\n"
     shown = command("sessions", "show", "chat-1").out
     assert "by ops: took back 2 messages from 3 on" in shown
-    assert "by someone who gave no name: took back 1 message from 5 on" in shown
+    assert f"by cli:{getpass.getuser()}: took back 1 message from 5 on" in shown
 
 
 def test_a_message_is_replaced_by_the_text_of_a_file(

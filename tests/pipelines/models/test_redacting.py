@@ -146,8 +146,8 @@ def test_a_marked_address_never_reaches_the_server_and_is_stored_as_it_was_said(
     # A fact still names the messages that it comes from.
     (revision,) = rows_of(
         database_url,
-        "SELECT seqs FROM strandline.fact_revision WHERE text = %s AND operation = 'add'",
-        said[0].text,
+        "SELECT seqs FROM strandline.fact_revision WHERE fact_id = %s AND operation = 'add'",
+        said[0].fact_id,
     )
     assert revision == ([1],)
     assert verify(database, deep=True).violations == ()

@@ -222,6 +222,8 @@ COMMAND_ACTS = {
     "facts": "by Facts, and explain",
     "limits": "limits",
     "encryption": "encryption",
+    "keys": "key.create, key.revoke",
+    "serve": "by Memory, Facts and Audit, each with the key and the client's address",
     "retention": "retention, expire, restore, reveal",
     "audit": "audit.level, audit.prune, audit.read",
     "replay": "replay.start, replay.resume",

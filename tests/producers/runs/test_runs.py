@@ -238,6 +238,80 @@ def test_what_is_taken_back_is_no_runs_and_a_run_without_messages_is_not_counted
     )
 
 
+@pytest.mark.parametrize("is_last", [True, False], ids=["last", "middle"])
+def test_what_a_person_replaced_stays_replaced_when_its_run_comes_again(
+    memory: Memory, url: str, is_last: bool
+) -> None:
+    given = [user("my card is 4111"), assistant("noted")]
+    memory.add_run("r1", given)
+    if not is_last:
+        memory.add_run("r2", [user("later")])
+    memory.replace(1, "[redacted]")
+    behind = [] if is_last else ["later"]
+    assert memory.add_run("r1", given).corrections == ()
+    assert texts(memory.get_all()) == ["[redacted]", "noted", *behind]
+    # It goes on, begins with something else, has another answer: what is given as before is not brought back.
+    for messages, expected in (
+        ([*given, assistant("and")], ["[redacted]", "noted", "and"]),
+        ([user("hello"), *given], ["hello", "[redacted]", "noted"]),
+        ([given[0], assistant("other")], ["[redacted]", "other"]),
+    ):
+        memory.add_run("r1", messages)
+        assert texts(memory.get_all()) == [*expected, *behind]
+        assert texts(memory.run_history()) == [*expected, *behind]
+    # What is given in other words is another message.
+    memory.add_run("r1", [user("my card is blue"), assistant("other")])
+    assert texts(memory.get_all()) == ["my card is blue", "other", *behind]
+    assert_sound(url)
+
+
+def test_what_a_person_popped_stays_away_when_its_run_comes_again(memory: Memory, url: str) -> None:
+    given = [user("question"), assistant("secret")]
+    memory.add_run("r1", given)
+    memory.pop()
+    for _again in range(2):
+        assert memory.add_run("r1", given).seqs == (1,)
+        assert texts(memory.get_all()) == ["question"]
+    memory.add_run("r2", [user("later")])
+    memory.add_run("r1", [*given, assistant("more")])
+    memory.add_run("r1", [*given, assistant("more")])
+    assert texts(memory.get_all()) == texts(memory.run_history()) == ["question", "more", "later"]
+    memory.add_run("r1", [user("question"), assistant("answer")])
+    assert texts(memory.run_history()) == ["question", "answer", "later"]
+    assert_sound(url)
+
+
+def test_of_equal_messages_of_a_run_the_one_that_was_taken_stays_away(memory: Memory) -> None:
+    given = [user("again"), assistant("yes"), user("again"), assistant("yes")]
+    memory.add_run("r1", given)
+    memory.pop()
+    assert memory.add_run("r1", given).seqs == (1, 2, 3)
+    memory.replace(1, "[redacted]")
+    assert memory.add_run("r1", given).corrections == ()
+    assert texts(memory.get_all()) == ["[redacted]", "yes", "again"]
+
+
+def test_a_fork_holds_what_a_person_corrected_before_it(memory: Memory, url: str) -> None:
+    given = [user("my card is 4111"), assistant("noted"), assistant("secret")]
+    memory.add_run("r1", given)
+    memory.replace(1, "[redacted]")
+    memory.pop()
+    fork = memory.fork()
+    forked = Memory.from_defaults(fork.session_id, database_url=url, memory_blocks=[], user_id="ana")
+    forked.add_run("r1", given)
+    assert texts(forked.get_all()) == ["[redacted]", "noted"]
+    forked.close()
+
+
+def test_a_system_message_that_a_person_replaced_serves_later_runs_as_it_stands(memory: Memory) -> None:
+    memory.add_run("r0", [SYSTEM, user("one")])
+    memory.replace(1, "Answer politely.")
+    assert memory.add_run("r0", [SYSTEM, user("one")]).corrections == ()
+    assert memory.add_run("r1", [SYSTEM, user("two")]).seqs[0] == 1
+    assert memory.add_run("r1", [SYSTEM, user("three")]).seqs[0] == 1
+    assert texts(memory.get_all()) == ["Answer politely.", "one", "three"]
+
+
 def test_a_head_that_was_delivered_is_replaced_or_stays(memory: Memory) -> None:
     memory.add_run("r1", [SYSTEM, user("one"), assistant("two")])
     memory.deliver()

@@ -319,6 +319,22 @@ def test_an_async_engine_of_the_callers_own(make_memory: MakeMemory, database_ur
 def test_an_engine_on_another_driver_is_refused(make_memory: MakeMemory) -> None:
     engine = sa.create_engine("sqlite://")
     memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
-    with pytest.raises(ConfigurationError, match="psycopg"):
+    with pytest.raises(ConfigurationError, match=r"engine on 'pysqlite'.*psycopg 3"):
         memory.get()
     engine.dispose()
+
+
+def test_an_engine_on_asyncpg_is_refused(make_memory: MakeMemory) -> None:
+    pytest.importorskip("asyncpg")
+    sqlalchemy_asyncio = pytest.importorskip(
+        "sqlalchemy.ext.asyncio", reason="needs greenlet", exc_type=ImportError
+    )
+
+    async def main() -> None:
+        engine = sqlalchemy_asyncio.create_async_engine("postgresql+asyncpg://postgres@127.0.0.1/postgres")
+        memory = make_memory("s", database_url=None, pool=engine, memory_blocks=[])
+        with pytest.raises(ConfigurationError, match=r"engine on 'asyncpg'.*psycopg 3"):
+            await memory.aget()
+        await engine.dispose()
+
+    asyncio.run(main())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import getpass
 import io
 import json
 import threading
@@ -198,7 +199,10 @@ def test_the_command_changes_what_is_named_and_nothing_else(
     text = command(database_url, *change, "--never-idle", "--token-limit", "2000", "--actor", "ops")
     assert "changed the policy of session s" in text and "token limit 2,000, mark 1,400" in text
     assert "nothing changed" in command(database_url, *change, "--never-idle")
-    assert [c.actor for c in show_session(database, "s").policy_changes] == [None, "ops"]
+    assert [c.actor for c in show_session(database, "s").policy_changes] == [
+        f"cli:{getpass.getuser()}",
+        "ops",
+    ]
     assert "policy change 2" in command(database_url, "sessions", "show", "s")
     assert json.loads(command(database_url, *change, "--no-pipelines", "--json"))["pipelines"] == []
     command(database_url, *change, "--pipelines", "nothing", code=1)

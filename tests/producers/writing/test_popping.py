@@ -19,7 +19,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, rows_of, wait_until
 
 SYSTEM = {"role": "system", "content": "Answer in short sentences."}
 
@@ -99,6 +99,42 @@ def test_a_message_that_a_reset_took_meanwhile_is_not_popped(
     memory.reset()
     assert not database.run(take_back(identity, 2, uuid4(), Act.here("pop")))
     assert memory.pop() is None
+    assert_sound(database)
+
+
+def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: Database) -> None:
+    """Where nothing is left, another message is not the newest either."""
+    memory = make_memory("once", memory_blocks=[])
+    memory.put(user("the only one"))
+    memory.flush(all=True)
+    identity = identify_session("default", "once", None)
+    assert [database.run(take_back(identity, 1, uuid4(), Act.here("pop"))) for _ in range(2)] == [True, False]
+    assert_sound(database)
+
+
+WAITING = (
+    "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'"
+)
+
+
+def test_several_callers_at_once_get_the_only_message_once(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """All of them have read it as the newest, and found it delivered, when the first takes it back."""
+    memory = make_memory("raced", memory_blocks=["summary"])
+    memory.put(user("its correction opens the lanes"))
+    memory.flush(all=True)
+    assert memory.pop() is not None
+    memory.put(user("the only one"))
+    memory.flush(all=True)
+    with ThreadPoolExecutor(4) as threads, psycopg.connect(database_url) as holder:
+        holder.execute("SELECT FROM strandline.lane FOR UPDATE")
+        pops = [threads.submit(memory.pop) for _ in range(4)]
+        wait_until(lambda: rows_of(database_url, WAITING) == [(4,)], timeout=60, what="four pops to wait")
+        holder.rollback()
+        popped = [pop.result() for pop in pops]
+    assert [message.text for message in popped if message] == ["the only one"]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.correction") == [(2,)]
     assert_sound(database)
 
 

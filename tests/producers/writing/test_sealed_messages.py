@@ -182,3 +182,34 @@ def test_what_was_moved_or_changed_does_not_open(memory: Memory, database_url: s
     )
     with pytest.raises(SealedContentError, match="changed, or moved"):
         memory.history()
+
+
+DIGESTS = "SELECT DISTINCT octet_length(d) FROM strandline.session_run r, unnest(r.digests) AS given (d)"
+
+
+def test_a_run_holds_what_a_person_corrected_before_and_after_its_session_was_sealed(
+    make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+) -> None:
+    """What a run was given is recorded by keyed digests, too."""
+    given = [{"role": "user", "content": "my card is 4111"}, {"role": "assistant", "content": "secret"}]
+    memory = make_memory("s", user_id="u", memory_blocks=[])
+    memory.add_run("r1", given)
+    memory.replace(1, "[redacted]")
+    memory.pop()
+    assert enable(opened, content, "default", "first", "clear")
+    assert seal_all(opened, content).rows == 3, "a message, a correction and a run"
+    assert rows_of(database_url, DIGESTS) == [(17,)]
+    memory.add_run("r1", [*given, {"role": "assistant", "content": "more"}])
+    assert [message.text for message in memory.history()] == ["[redacted]", "more"]
+    memory.add_run("r2", given)
+    memory.replace(memory.history()[-2].seq or 0, "[redacted too]")
+    memory.add_run("r2", given)
+    assert [message.text for message in memory.history()][-2:] == ["[redacted too]", "secret"]
+    assert rows_of(database_url, DIGESTS) == [(17,)]
+
+
+def test_what_an_import_finds_with_other_content_is_named_where_it_is_sealed(memory: Memory) -> None:
+    lines = [{"role": "user", "content": text, "id": text} for text in ("one", "two")]
+    assert memory.import_messages(lines).added == 2
+    assert memory.import_messages(lines).differing == ()
+    assert memory.import_messages([lines[0], {**lines[1], "content": "three"}]).differing == ("two",)

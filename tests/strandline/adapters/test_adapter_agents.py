@@ -16,7 +16,7 @@ pytest.importorskip("agents", reason="needs the extra agents")
 from agents import Agent, RunConfig, Runner, Session, SessionSettings, function_tool
 from agents.testing import ModelStep, ScriptedModel, assistant_message, function_call
 
-from strandline import FactExtractionMemoryBlock, Message, StaticMemoryBlock
+from strandline import FactExtractionMemoryBlock, InvalidMessageError, Message, StaticMemoryBlock
 from strandline.adapters.agents import StrandlineSession
 from strandline.adapters.agents.items import items_of, message_of
 from strandline.producers.tokens import count_default, count_message
@@ -200,6 +200,49 @@ def test_popping_a_message_of_several_items_takes_the_last(with_session: With) -
         assert popped is not None
         assert popped.get("call_id") == "c1"
         assert await session.get_items() == [{"role": "assistant", "content": "Let me look."}]
+
+    with_session(use)
+
+
+def test_popping_goes_past_a_message_that_is_no_item(with_session: With) -> None:
+    """An answer of something else, without any text."""
+    content = [{"type": "image_url", "image_url": {"url": "https://x/y.png"}}]
+
+    async def use(session: StrandlineSession) -> None:
+        await session.add_items([user("one")])
+        await session.memory.aput({"role": "assistant", "content": content})
+        assert await session.get_items() == [user("one")]
+        assert await session.pop_item() == user("one")
+        assert await session.pop_item() is None
+        assert await session.memory.aget_all() == []
+
+    with_session(use)
+
+
+def test_a_message_whose_other_items_cannot_stay_is_not_popped(
+    with_session: With, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_MAX_MESSAGES_PER_PUT", "1")
+    function = {"name": "look", "arguments": "{}"}
+    calls = [{"id": call_id, "type": "function", "function": function} for call_id in ("c1", "c2")]
+
+    async def use(session: StrandlineSession) -> None:
+        await session.memory.aput(Message("assistant", "Let me look.", tool_calls=calls))
+        items = await session.get_items()
+        with pytest.raises(InvalidMessageError, match="over the limit of 1"):
+            await session.pop_item()
+        assert await session.get_items() == items
+
+    with_session(use)
+
+
+def test_callers_at_once_get_an_item_each(with_session: With) -> None:
+    async def use(session: StrandlineSession) -> None:
+        await session.add_items([user(str(number)) for number in range(6)])
+        await session.memory.aflush(all=True)
+        popped = await asyncio.gather(*(session.pop_item() for _caller in range(8)))
+        assert sorted(str(item) for item in popped if item) == [str(user(str(n))) for n in range(6)]
+        assert popped.count(None) == 2
 
     with_session(use)
 

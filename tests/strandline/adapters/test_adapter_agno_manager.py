@@ -19,7 +19,7 @@ from agno.memory.strategies import MemoryOptimizationStrategy
 from agno.models.base import Model
 from agno.models.message import Message as AgnoMessage
 
-from strandline import ConfigurationError, InvalidMessageError
+from strandline import ConfigurationError, ConflictError, InvalidMessageError
 from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, operations
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -117,8 +117,10 @@ def test_what_it_does_not_take_is_refused_with_what_to_do(option: dict[str, Any]
 
 def test_names_and_numbers_are_checked_when_it_is_made() -> None:
     wrong: Any
-    for wrong in ({"namespace": ""}, {"max_memories": -1}, {"max_memories": 1_001}):
-        with pytest.raises(InvalidMessageError):
+    with pytest.raises(InvalidMessageError):
+        StrandlineMemoryManager(namespace="")
+    for wrong in ({"max_memories": -1}, {"max_memories": 1_001}):
+        with pytest.raises(ConfigurationError):
             StrandlineMemoryManager(**wrong)
     for wrong in ({"wait": "soon"}, {"token_limit": -1}):
         with pytest.raises(ConfigurationError):
@@ -482,6 +484,34 @@ def test_a_strategy_of_ones_own(make_manager: MakeManager, is_async: bool) -> No
         applied = manager.optimize_memories("ana", Shortest())
     assert set(texts(applied)) == {BEES, "Ana drinks."} == set(texts(manager.get_user_memories("ana")))
     assert texts(manager.get_user_memories("rui")) == [TEA]
+
+
+@pytest.mark.parametrize("act", ["replaced", "deleted", "added"])
+def test_a_strategy_overwrites_nothing_that_a_person_did_while_it_worked(
+    make_manager: MakeManager, act: str
+) -> None:
+    manager = make_manager(model=ScriptedModel())
+    add(manager, "ana", TEA, COFFEE)
+    facts = manager.facts("ana")
+
+    class Slow(Shortest):
+        def optimize(self, memories: list[UserMemory], model: Model) -> list[UserMemory]:
+            fact = next(fact for fact in facts.list() if fact.text == TEA)
+            if act == "replaced":
+                facts.replace(fact.fact_id, BEES, actor="ana")
+            elif act == "deleted":
+                facts.delete(fact.fact_id, actor="ana")
+            else:
+                facts.add(BEES, actor="ana")
+            memories[0].memory = "Ana drinks."
+            return [memories[0]]
+
+    if act == "added":
+        assert set(texts(manager.optimize_memories("ana", Slow()))) == {BEES, "Ana drinks."}
+        return
+    with pytest.raises(ConflictError, match="nothing was changed"):
+        manager.optimize_memories("ana", Slow())
+    assert {fact.text for fact in facts.list()} == ({BEES, COFFEE} if act == "replaced" else {COFFEE})
 
 
 def test_a_strategy_whose_result_cannot_be_stored_loses_nothing(make_manager: MakeManager) -> None:

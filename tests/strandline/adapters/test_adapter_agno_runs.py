@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from copy import deepcopy
 from typing import Any
 from uuid import uuid4
@@ -29,8 +30,10 @@ from agno.tools import Function
 
 from strandline import Memory
 from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of, runs
+from strandline.adapters.recently_used import RecentlyUsed
 from strandline.cli.entry import run
 from strandline.producers.execution import OperationRunner
+from strandline.schemas.errors import DatabaseUnavailableError
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
 from tests.support.agents.scripted_agno import UNSEEN, ScriptedModel, call, text, texts_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
@@ -368,6 +371,75 @@ def test_a_run_whose_put_failed_is_put_with_the_next(
     assert stored(make_memory, "s", "ana")[::2] == ["user: One?", "user: Two?", "user: Three?"]
 
 
+def test_runs_of_one_conversation_whose_puts_failed_at_once_are_all_put_with_the_next(
+    make_manager: MakeManager, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_STATEMENT_TIMEOUT_SECONDS", "2")
+    manager = make_manager()
+
+    def ask(question: str) -> None:
+        model = ScriptedModel(answer=lambda *_: text("Yes."))
+        Agent(model=model, **hooks_of(manager)).run(question, user_id="ana", session_id="s")
+
+    ask("One?")
+    with psycopg.connect(database_url) as other, ThreadPoolExecutor(3) as threads:
+        other.execute("LOCK TABLE strandline.fact, strandline.session")
+        list(threads.map(ask, ["Two?", "Three?", "Four?"]))
+    ask("Five?")
+    questions = stored(make_memory, "s", "ana")[::2]
+    assert questions[0] == "user: One?" and questions[-1] == "user: Five?"
+    assert sorted(questions[1:-1]) == ["user: Four?", "user: Three?", "user: Two?"]
+
+
+def test_runs_that_cannot_be_held_are_named_in_the_log(
+    make_memory: MakeMemory, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of each conversation the oldest are held."""
+    monkeypatch.setattr(runs, "MAX_HELD_MESSAGES", 5)
+    away = Memory.from_defaults("s", user_id="ana", database_url="postgresql://x@127.0.0.1:1/x")
+    memories = [away]
+    keeper = runs.RunKeeper(lambda *_: memories[-1], lambda _hook: True)
+
+    def keep(run_id: str, *texts: str) -> None:
+        messages = [AgnoMessage(role="user", content=text) for text in texts]
+        output = RunOutput(run_id=run_id, messages=messages)
+        keeper.keep(output, AgentSession(session_id="s"), "ana", Agent(model=ScriptedModel(), id="helper"))
+
+    for number in range(3):
+        with pytest.raises(DatabaseUnavailableError):
+            keep(f"r{number}", f"{number} one", f"{number} two")
+    (dropped,) = [record for record in caplog.records if record.name == "strandline.adapters"]
+    fields = [dropped.__dict__[name] for name in ("action", "runs", "messages")]
+    assert fields == ["runs_dropped", 1, 2]
+    memories.append(make_memory("s", user_id="ana", memory_blocks=[]))
+    keep("last", "last")
+    texts = [message.text for message in memories[-1].get_all()]
+    assert texts == ["0 one", "0 two", "1 one", "1 two", "last"]
+    away.close()
+
+
+def test_agents_without_a_name_fill_no_memory(
+    monkeypatch: pytest.MonkeyPatch, make_memory: MakeMemory
+) -> None:
+    monkeypatch.setattr(runs, "MAX_KNOWN_RUNNERS", 3)
+    keeper = runs.RunKeeper(lambda *_: make_memory("s"), lambda _hook: True)
+    for number in range(5):
+        keeper.begin("r", Agent(id=f"a{number}", post_hooks=[print]))
+    assert [keeper.keeps_runs_of(f"a{number}") for number in range(5)] == [False, False, True, True, True]
+
+
+def test_a_run_that_is_kept_again_does_not_bring_back_what_a_person_corrected(
+    make_manager: MakeManager, make_memory: MakeMemory
+) -> None:
+    """As when the answer to a put was lost, and the run is put once more with the next."""
+    manager = make_manager()
+    agent = Agent(model=ScriptedModel(answer=lambda *_: text("Noted.")), **hooks_of(manager))
+    run = agent.run("My card is 4111.", user_id="ana", session_id="s")
+    make_memory("s", user_id="ana", memory_blocks=[]).replace(1, "[redacted]")
+    manager.keep(run, AgentSession(session_id="s"), "ana", agent=agent)
+    assert stored(make_memory, "s", "ana") == ["user: [redacted]", "assistant: Noted."]
+
+
 def test_each_turn_is_delivered_at_its_end_and_stays_in_the_window(
     make_manager: MakeManager, make_memory: MakeMemory, database_url: str
 ) -> None:
@@ -611,3 +683,29 @@ def test_whatever_a_run_holds_can_be_put(messages: list[AgnoMessage]) -> None:
     assert [stored_form(message).role for message in made] == [message.role for message in made]
     calls = [call["id"] for message in made for call in message.tool_calls or ()]
     assert {message.tool_call_id for message in made if message.role == "tool"} <= set(calls)
+
+
+STEPS = st.lists(st.tuples(st.sampled_from(["put", "get", "remove"]), st.integers(0, 5)), max_size=40)
+
+
+@given(steps=STEPS, size=st.integers(1, 4))
+def test_what_was_used_longest_ago_leaves_first(steps: list[tuple[str, int]], size: int) -> None:
+    mapping: RecentlyUsed[int, int] = RecentlyUsed(size)
+    model: dict[int, int] = {}
+    for number, (step, key) in enumerate(steps):
+        if step == "put":
+            model.pop(key, None)
+            model[key] = number
+            mapping.put(key, number)
+            if len(model) > size:
+                del model[next(iter(model))]
+        elif step == "get":
+            assert mapping.get(key) == model.get(key)
+            if key in model:
+                model[key] = model.pop(key)
+        else:
+            model.pop(key, None)
+            mapping.remove(key)
+        assert mapping.items() == list(model.items())
+    mapping.clear()
+    assert mapping.items() == []

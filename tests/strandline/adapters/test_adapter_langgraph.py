@@ -37,7 +37,7 @@ from strandline import ConfigurationError, InvalidMessageError
 from strandline.adapters.langgraph import StrandlineStore
 from strandline.schemas.postgres.database import Database
 from strandline.workers.sweep import Sweep
-from tests.conftest import rows_of
+from tests.conftest import lock_is_awaited, rows_of, wait_until
 from tests.support.agents.letter_vectors import DIMENSIONS, LetterEmbeddings, letter_vector, letter_vectors
 from tests.support.stored_form import JSON_VALUES, NAMES
 
@@ -927,6 +927,27 @@ def test_many_threads(database_url: str) -> None:
             for ops in (six_operations(number), *([op] for op in six_operations(number)))
         ]
         assert sum(len(one.result()) for one in done) == 60 * 12
+    store.close()
+
+
+@pytest.mark.parametrize("deleted", [("b",), ("a", "b"), ()], ids=["one", "both", "none"])
+def test_a_batch_holds_nothing_while_it_waits_for_what_comes_first(
+    database_url: str, deleted: tuple[str, ...]
+) -> None:
+    """So two batches that delete and store the same items in any order do not wait for each other."""
+    store = StrandlineStore(database_url=database_url)
+    for key in ("a", "b"):
+        store.put(("t",), key, {"v": 1})
+    row = "SELECT FROM strandline.store_item WHERE key = %s FOR UPDATE"
+    with psycopg.connect(database_url) as holder, ThreadPoolExecutor(1) as threads:
+        holder.execute(row, ["a"])
+        ops = [PutOp(("t",), key, None if key in deleted else {"v": 2}) for key in ("b", "a")]
+        batch = threads.submit(store.batch, ops)
+        wait_until(lambda: lock_is_awaited(database_url), timeout=30, what="the batch to wait")
+        holder.execute(row + " NOWAIT", ["b"])
+        holder.rollback()
+        batch.result()
+    assert sorted(keys(store.search(("t",)))) == [key for key in ("a", "b") if key not in deleted]
     store.close()
 
 

@@ -31,6 +31,7 @@ from llama_index.core.memory import Memory as LlamaIndexMemory
 from llama_index.core.storage.chat_store.sql import SQLAlchemyChatStore
 
 from strandline.adapters.llamaindex.messages import chat_message_of, message_of
+from strandline.chat_import.records import HistorySource
 from strandline.chat_import.sources import open_source
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
@@ -196,8 +197,31 @@ def test_a_row_that_was_changed_stays_as_it_was_imported_and_new_ones_are_added(
             [said(9)[1]],
         )
     done = import_all(open_source("llamaindex", str(file)), database_url)
-    assert (done.progress.added, done.progress.known, done.omissions) == (1, 9, [])
+    assert (done.progress.added, done.progress.known, list(done.reasons)) == (1, 8, [("3", "")])
+    assert "is here with other content, which stays" in done.reasons["3", ""]
     assert [json.loads(row[4])["content"] for row in stored_log(database_url)] == [str(n) for n in range(10)]
+
+
+def test_rows_of_another_database_with_the_same_numbers_are_reported_or_told_apart(
+    database_url: str, tmp_path: Path
+) -> None:
+    def source(name: str) -> HistorySource:
+        file = tmp_path / f"{name}.sqlite"
+        if not file.exists():
+            rows(file, *(("s", json.dumps({"role": "user", "content": f"{name}{n}"})) for n in range(3)))
+        return open_source("llamaindex", str(file))
+
+    import_all(source("a"), database_url)
+    other = import_all(source("b"), database_url)
+    assert (other.progress.added, other.progress.known, other.progress.left_out) == (0, 0, 3)
+    assert {"--source-name tells two apart" in reason for reason in other.reasons.values()} == {True}
+    for added, known in ((3, 0), (0, 3)):
+        named = import_all(source("b"), database_url, source_name="b")
+        assert (named.progress.added, named.progress.known, named.omissions) == (added, known, [])
+    texts = [json.loads(row[4])["content"] for row in stored_log(database_url)]
+    assert texts == ["a0", "a1", "a2", "b0", "b1", "b2"]
+    names = [json.loads(row[5]).get("import_name") for row in stored_log(database_url)]
+    assert names == [None] * 3 + ["b"] * 3
 
 
 def test_a_session_of_another_user_here_stays_untouched(

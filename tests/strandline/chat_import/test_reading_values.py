@@ -105,6 +105,6 @@ def test_what_is_no_moment_is_none(value: object) -> None:
 
 
 @settings(max_examples=40)
-@given(some.lists(some.tuples(some.text(), some.text(), some.text(), some.text()), unique=True, max_size=6))
-def test_each_place_has_an_id_of_its_own(places: list[tuple[str, str, str, str]]) -> None:
+@given(some.lists(some.tuples(*[some.text() for _field in range(5)]), unique=True, max_size=6))
+def test_each_place_has_an_id_of_its_own(places: list[tuple[str, str, str, str, str]]) -> None:
     assert len({Place(*fields).message_id for fields in places}) == len(places)

@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 
 from strandline import ConfigurationError
-from strandline.chat_import.chat_import import ChatImport, Whose
 from strandline.chat_import.file_lines import PIECE_BYTES
+from strandline.chat_import.lines_import import ChatImport, Whose
 from strandline.cli.entry import run
 
 Capture = pytest.CaptureFixture[str]
@@ -131,8 +131,8 @@ def test_long_messages_wait_in_memory_by_their_bytes(
     file = tmp_path / "chats.jsonl"
     lines = [{"role": "user", "content": "a" * 100, "session_id": f"s{n}"} for n in (1, 2, 3, 3, 3)]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    monkeypatch.setattr("strandline.chat_import.chat_import.MAX_BYTES_IN_MEMORY", 300)
-    monkeypatch.setattr("strandline.chat_import.chat_import.MAX_BYTES_PER_CHUNK", 250)
+    monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_IN_MEMORY", 300)
+    monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_PER_CHUNK", 250)
     added: list[int] = []
     chats = ChatImport(
         file,

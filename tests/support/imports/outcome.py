@@ -31,12 +31,14 @@ def import_all(
     *,
     user: str | None = None,
     users: Mapping[str, str] | None = None,
+    source_name: str = "",
     is_dry: bool = False,
     check: Callable[[], None] = lambda: None,
     **limits: Any,
 ) -> Outcome:
     omissions: list[Omission] = []
-    target = Target(LIMITS, user=user, users=users or {}, options={"database_url": database_url, **limits})
+    options = {"database_url": database_url, **limits}
+    target = Target(LIMITS, user=user, users=users or {}, options=options, source_name=source_name)
     chats = HistoryImport(source, target, is_dry=is_dry, omit=omissions.append, check=check)
     return Outcome(chats.run(), omissions)
 

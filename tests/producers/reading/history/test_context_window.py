@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
+from itertools import count
 from typing import Any
 
 import pytest
@@ -11,8 +13,16 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory
-from strandline.producers.reading.history import context_window
-from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS, with_calls
+from strandline.producers.reading.history import context_window, newest
+from strandline.producers.reading.history.context_window import (
+    DEFAULT_CONTEXT_TOKENS,
+    newest_that_fit,
+    with_calls,
+)
+from strandline.producers.reading.history.filters import HistoryFilter
+from strandline.producers.reading.history.newest import HistoryRequest, newest_history
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
 MakeMemory = Callable[..., Memory]
@@ -48,6 +58,55 @@ def test_a_long_log_is_read_page_by_page(make_memory: MakeMemory, monkeypatch: p
         size = sum(one.tokens or 0 for one in messages[first:])
         assert memory.context_window(size) == messages[first:]
         assert memory.context_window(size - 1) == messages[first + 1 :]
+
+
+def test_four_thousand_tokens_are_given_unless_another_number_is(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[], token_limit=100_000)
+    memory.put_messages([{"role": "user", "content": "word " * 45} for _number in range(100)])
+    messages = memory.get_all()
+    size = messages[0].tokens or 0
+    shown = memory.context_window()
+    assert shown == memory.context_window(4_000) == messages[-(4_000 // size) :]
+    assert len(shown) < len(messages)
+
+
+def read_with(database: Database, operation: Any, step: int, act: Callable[[], object]) -> list[Message]:
+    """Carry an operation out, with something else done before its statement of this number."""
+    answer = None
+    for number in count():
+        try:
+            statement = operation.send(answer)
+        except StopIteration as end:
+            found: list[Message] = end.value
+            return found
+        if number == step:
+            act()
+        answer = database.fetch(statement)
+    raise AssertionError("an operation ends")
+
+
+@pytest.mark.parametrize("way", ["window", "history"])
+def test_a_correction_between_two_pages_shows_one_state(
+    make_memory: MakeMemory, database: Database, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    """What stood behind the run is put again under other numbers, which a later page would miss."""
+    for module in (context_window, newest):
+        monkeypatch.setattr(module, "PAGE_MESSAGES", 4)
+    identity = identify_session("default", "s", None)
+    memory = make_memory("s", memory_blocks=[])
+    memory.put({"role": "user", "content": "first"})
+    memory.add_run("r1", [{"role": "user", "content": "0"}])
+    memory.put_messages([{"role": "user", "content": f"message {number}"} for number in range(10)])
+    for step in range(12):
+        before = memory.get_all()
+        said = [{"role": "user", "content": f"{step} {n}"} for n in range(step % 2 + 1)]
+        operation: Any
+        if way == "window":
+            operation = newest_that_fit(identity, 10_000)
+        else:
+            operation = newest_history(HistoryRequest(identity, HistoryFilter(), None, 0))
+        shown = read_with(database, operation, step, partial(memory.add_run, "r1", said))
+        assert shown in (before, memory.get_all())
 
 
 def test_the_pinned_head_comes_first_and_takes_its_room_first(make_memory: MakeMemory) -> None:

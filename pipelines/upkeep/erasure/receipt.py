@@ -1,0 +1,150 @@
+"""The receipt of an erasure: what was done, when, what was found afterwards, and what it does not cover.
+
+It names the owner by the key alone.  What is signed are its bytes in one form (keys in order, no spaces),
+after a line that says what kind of document it is: no other signature by the same key can pass for one.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from datetime import datetime
+from typing import Any, Protocol
+from uuid import UUID
+
+from strandline.schemas.errors import ConfigurationError
+
+VERSION = 1
+_HEADING = b"strandline erasure receipt v1\n"
+
+# What an erasure cannot reach, in every receipt.
+NOT_COVERED = (
+    "Backups, dumps and base backups made before the fence; write-ahead log, archived or not, of before it;"
+    " replicas that lag behind, until they have replayed it. Repeat the erasure after a restore:"
+    " strandline erasures reapply.",
+    "Freed space of the tables and indexes until Postgres uses it again; file systems and disks below it.",
+    "Prompts that the providers of models and embeddings were sent, and have kept.",
+    "Acts in the sealed audit trail in which this user, as an actor, changed the data of others.",
+    "Logs of Postgres, of the application and of the operator, and files that commands were redirected to.",
+    "Memory of running processes until their next read, or their end.",
+)
+
+
+class Signer(Protocol):
+    """Signs receipts; ``pipelines.upkeep.erasure.signing`` has the one by Ed25519."""
+
+    @property
+    def key_id(self) -> str: ...
+
+    def sign(self, message: bytes) -> str:
+        """The signature of a message, as text."""
+        ...
+
+
+class Verifier(Protocol):
+    """Verifies signatures by a public key."""
+
+    @property
+    def key_id(self) -> str: ...
+
+    def verify(self, message: bytes, signature: str) -> bool: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ReaderCheck:
+    """What one reader found of the target after the erasure.
+
+    Attributes:
+        reader: ``history``, ``get``, ``search``, ``explain``, ``facts``, ``export``, ``directory`` or
+            ``catalog``; or the name of a place outside.
+        looked_at: how many sessions, queries or tables it was asked for.
+        remaining: how much it still gave; 0, or the erasure is not finished.
+    """
+
+    reader: str
+    looked_at: int
+    remaining: int
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureReceipt:
+    """An erasure, or a readmission (``kind``), as it is proved to others.
+
+    Attributes:
+        owner_key: the digest of namespace and user (or session), by which the owner is kept away.
+        scope_key: the same again, or the digest of the one session.
+        fence: where the fence stands: its table, and its key.
+        counts: rows that were deleted, by table.
+        kept: what stays, and under what.
+        checks: what each reader found afterwards.
+        not_covered: what it cannot reach.
+        signature: of the rest, by the key ``key_id``; None where no key was given.
+    """
+
+    kind: str
+    erasure_id: UUID
+    number: int
+    namespace: str
+    owner_key: UUID
+    scope_key: UUID
+    requested_at: datetime
+    finished_at: datetime
+    release: str
+    fence: Mapping[str, str] = field(default_factory=dict)
+    counts: Mapping[str, int] = field(default_factory=dict)
+    kept: Mapping[str, str] = field(default_factory=dict)
+    checks: Sequence[ReaderCheck] = ()
+    not_covered: Sequence[str] = NOT_COVERED
+    version: int = VERSION
+    key_id: str | None = None
+    signature: str | None = None
+
+    @property
+    def is_signed(self) -> bool:
+        return self.signature is not None
+
+    def signed_bytes(self) -> bytes:
+        """What the signature is of: everything but itself."""
+        fields = {name: value for name, value in _plain(self).items() if name != "signature"}
+        return _HEADING + json.dumps(fields, sort_keys=True, separators=(",", ":")).encode()
+
+    def to_json(self) -> str:
+        """One line, as it is stored and written to files."""
+        return json.dumps(_plain(self), sort_keys=True, separators=(",", ":"))
+
+    @classmethod
+    def from_json(cls, text: str) -> ErasureReceipt:
+        """Read a receipt.
+
+        Raises:
+            ConfigurationError: it is not one, or of a later version.
+        """
+        try:
+            fields: dict[str, Any] = json.loads(text)
+            if fields["version"] != VERSION:
+                raise ConfigurationError(
+                    f"The receipt is of version {fields['version']}; this release reads version {VERSION}."
+                )
+            for name in ("erasure_id", "owner_key", "scope_key"):
+                fields[name] = UUID(fields[name])
+            for name in ("requested_at", "finished_at"):
+                fields[name] = datetime.fromisoformat(fields[name])
+            fields["checks"] = tuple(ReaderCheck(**check) for check in fields["checks"])
+            fields["not_covered"] = tuple(fields["not_covered"])
+            return cls(**fields)
+        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            if isinstance(error, ConfigurationError):
+                raise
+            raise ConfigurationError("This is not the receipt of an erasure.") from error
+
+
+def _plain(receipt: ErasureReceipt) -> dict[str, Any]:
+    fields = asdict(receipt)
+    for name in ("erasure_id", "owner_key", "scope_key"):
+        fields[name] = str(fields[name])
+    for name in ("requested_at", "finished_at"):
+        fields[name] = fields[name].isoformat()
+    fields["checks"] = list(fields["checks"])
+    fields["not_covered"] = list(fields["not_covered"])
+    return fields

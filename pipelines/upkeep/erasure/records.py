@@ -1,0 +1,240 @@
+"""The records of erasures: listed, shown, finished with a receipt, and readmissions."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime
+from functools import partial
+from typing import Literal
+from uuid import UUID, uuid4
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.upkeep.erasure.receipt import NOT_COVERED, ErasureReceipt, ReaderCheck, Signer
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget
+from strandline.schemas.errors import ConflictError, NotFoundError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.upkeep.erasures import (
+    FindErasure,
+    FindErasureRow,
+    FindFence,
+    FinishErasure,
+    KeepReceipt,
+    ListErasures,
+    Readmit,
+)
+from strandline.schemas.version import VERSION
+
+MAX_LISTED = 1_000
+_NEWEST = 2**31 - 1
+# What is counted with an erasure and was not deleted.
+_NOT_DELETED = {"model_call", "audit_entry", "replay_names", "actor_names"}
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureRecord:
+    """One erasure, or readmission, as it is recorded.
+
+    Attributes:
+        kind: ``user``, ``session`` or ``readmission``.
+        state: ``running`` until there is a receipt; whoever runs the same erasure again goes on with it.
+        counts: rows so far, by table.
+        actor: who asked for it, if that was given.
+    """
+
+    number: int
+    erasure_id: UUID
+    kind: str
+    namespace: str
+    owner_key: UUID
+    scope_key: UUID
+    state: Literal["running", "done"]
+    counts: Mapping[str, int]
+    rows_erased: int
+    actor: str | None
+    requested_at: datetime
+    finished_at: datetime | None
+    receipt: ErasureReceipt | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureSummary:
+    """One erasure in a list."""
+
+    number: int
+    erasure_id: UUID
+    kind: str
+    namespace: str
+    owner_key: UUID
+    scope_key: UUID
+    state: str
+    rows_erased: int
+    actor: str | None
+    requested_at: datetime
+    finished_at: datetime | None
+    is_signed: bool
+
+
+def list_erasures(namespace: str | None, limit: int, before: int | None) -> Operation[list[ErasureSummary]]:
+    """Erasures and readmissions of a namespace, or of all, newest first."""
+    rows = yield from fetch(
+        ListErasures(namespace=namespace, before=_NEWEST if before is None else before, limit=limit)
+    )
+    return [ErasureSummary(**row._asdict()) for row in rows]
+
+
+def find_erasure(
+    number: int | None = None, erasure_id: UUID | None = None
+) -> Operation[ErasureRecord | None]:
+    """One erasure by its number or its id; None if there is none."""
+    rows = yield from fetch(FindErasure(number=number, erasure_id=erasure_id))
+    return _record(rows[0]) if rows else None
+
+
+def show_erasure(number: int, namespace: str | None = None) -> Operation[ErasureRecord]:
+    """One erasure, of any namespace or of the one given.
+
+    Raises:
+        NotFoundError: there is none of this number.
+    """
+    record = yield from find_erasure(number)
+    if record is None or namespace not in (None, record.namespace):
+        raise NotFoundError(f"There is no erasure {number}; `strandline erasures list` shows them.")
+    return record
+
+
+def finish(
+    record: ErasureRecord, checks: Sequence[ReaderCheck], signer: Signer | None, missed: Sequence[str] = ()
+) -> Operation[ErasureReceipt]:
+    """Record the receipt; if another process was first, return its receipt.
+
+    ``missed``: what could not be reached this time.
+    """
+    receipt = signed(
+        ErasureReceipt(
+            kind=record.kind,
+            erasure_id=record.erasure_id,
+            number=record.number,
+            namespace=record.namespace,
+            owner_key=record.owner_key,
+            scope_key=record.scope_key,
+            requested_at=record.requested_at,
+            finished_at=datetime.now(UTC),
+            release=VERSION,
+            fence=_fence(record.owner_key, record.scope_key),
+            counts={name: rows for name, rows in record.counts.items() if name not in _NOT_DELETED and rows},
+            kept=_describe_kept(record.counts),
+            checks=tuple(checks),
+            not_covered=(*NOT_COVERED, *missed),
+        ),
+        signer,
+    )
+    if (yield from fetch(FinishErasure(number=record.number, receipt=receipt.to_json()))):
+        return receipt
+    stored = yield from show_erasure(record.number)
+    return stored.receipt or receipt
+
+
+def readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) -> Operation[ErasureReceipt]:
+    """Lift the fence; returns the record of that, as a receipt of the kind ``readmission``.
+
+    Raises:
+        NotFoundError: no fence stands.
+        ConflictError: the erasure is not finished.
+    """
+    receipt: ErasureReceipt = yield Atomic(partial(_readmit, target, actor, signer))
+    return receipt
+
+
+def fence_of(owner_key: UUID, scope_key: UUID) -> Operation[int | None]:
+    """The number of the erasure or of its owner's, whose fence stands; None if there is none."""
+    rows = yield from fetch(FindFence(shard_key=owner_key, scope_key=scope_key))
+    return rows[0].number if rows else None
+
+
+def signed(receipt: ErasureReceipt, signer: Signer | None) -> ErasureReceipt:
+    """The receipt with its signature; as it is where there is no key."""
+    if signer is None:
+        return receipt
+    receipt = replace(receipt, key_id=signer.key_id)
+    return replace(receipt, signature=signer.sign(receipt.signed_bytes()))
+
+
+def _readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) -> Operation[ErasureReceipt]:
+    erasure_id = uuid4()
+    (row,) = yield from fetch(
+        Readmit(
+            erasure_id=erasure_id,
+            namespace=target.namespace,
+            shard_key=target.owner_key,
+            scope_key=target.scope_key,
+            actor=actor,
+            user_id=target.user_id,
+            act=Act.here("readmit", actor=actor).as_json(),
+        )
+    )
+    if row.status == "missing" or row.number is None:
+        raise NotFoundError("No fence keeps this user or session away, so there is nothing to readmit.")
+    if row.status == "running":
+        raise ConflictError(
+            f"Erasure {row.number} is not finished: run the same erasure again, and readmit after it."
+        )
+    receipt = signed(
+        ErasureReceipt(
+            kind="readmission",
+            erasure_id=erasure_id,
+            number=row.number,
+            namespace=target.namespace,
+            owner_key=target.owner_key,
+            scope_key=target.scope_key,
+            requested_at=row.readmitted_at,
+            finished_at=row.readmitted_at,
+            release=VERSION,
+            fence=_fence(target.owner_key, target.scope_key),
+            not_covered=(),
+        ),
+        signer,
+    )
+    yield from fetch(KeepReceipt(number=row.number, receipt=receipt.to_json()))
+    return receipt
+
+
+def _record(row: FindErasureRow) -> ErasureRecord:
+    return ErasureRecord(
+        number=row.number,
+        erasure_id=row.erasure_id,
+        kind=row.kind,
+        namespace=row.namespace,
+        owner_key=row.owner_key,
+        scope_key=row.scope_key,
+        state="done" if row.state == "done" else "running",
+        counts=json.loads(row.steps),
+        rows_erased=row.rows_erased,
+        actor=row.actor,
+        requested_at=row.requested_at,
+        finished_at=row.finished_at,
+        receipt=None if row.receipt is None else ErasureReceipt.from_json(row.receipt),
+    )
+
+
+def _fence(owner_key: UUID, scope_key: UUID) -> dict[str, str]:
+    return {"table": "erasure_fence", "shard_key": str(owner_key), "scope_key": str(scope_key)}
+
+
+def _describe_kept(counts: Mapping[str, int]) -> dict[str, str]:
+    kept = {
+        "erasure_fence": "one row, with the owner's key, which keeps the owner away",
+        "erasure": "the record of this erasure, without a name",
+    }
+    if counts.get("model_call"):
+        kept["model_call"] = f"{counts['model_call']} calls in the ledger, under a random key"
+    if counts.get("audit_entry"):
+        kept["audit_entry"] = (
+            f"{counts['audit_entry']} acts of the audit trail, without their pseudonym's name"
+        )
+    if counts.get("replay_names"):
+        kept["replay"] = f"{counts['replay_names']} selections, with random marks for names"
+    if counts.get("actor_names"):
+        kept["actor"] = f"{counts['actor_names']} acts on others' data, with a random mark for the actor"
+    return kept

@@ -1,0 +1,248 @@
+"""The work of an erasure: the fence in one transaction, and then what is left, a page a transaction.
+
+Each page is counted in the transaction that deletes it, so an erasure that ends at any point is simply begun
+again: it finds its number, and goes on.  Two that run at once share the work.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from functools import partial
+from typing import Literal, Protocol
+from uuid import UUID, uuid4
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget
+from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
+from strandline.schemas.errors import ConflictError, NotFoundError
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.upkeep.erasures import (
+    EraseDirectory,
+    ErasedRows,
+    EraseItems,
+    EraseNames,
+    EraseRows,
+    EraseSession,
+    EraseShared,
+    FenceOwner,
+    MoveCalls,
+    MoveEntries,
+)
+from strandline.schemas.values.identity import adapter_items_key, item_store_key
+
+ROWS_PER_PAGE = 2_000
+# Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
+MAX_PASSES = 5
+
+Step = Literal["fence", "names", "shared", "rows", "calls", "directory", "items", "check", "receipt"]
+OnProgress = Callable[[Step, str, int], None]
+
+
+class _Page(Protocol):
+    @property
+    def rows(self) -> int: ...
+
+
+@dataclass(frozen=True, slots=True)
+class ItemRange:
+    """Items of the namespace below a path, which the application says are the user's."""
+
+    path_from: str
+    path_before: str
+
+
+@dataclass(frozen=True, slots=True)
+class ErasureOrder:
+    """What is to be done.
+
+    Attributes:
+        act: for the audit trail.
+        is_forced: also if it was done before, because rows came back by a restore.
+        on_progress: is told the step, the table, and how many rows have gone in it.
+    """
+
+    target: ErasureTarget
+    actor: str | None = None
+    items: Sequence[ItemRange] = ()
+    is_forced: bool = False
+    erasure_id: UUID = field(default_factory=uuid4)
+    act: Act = field(default_factory=partial(Act.here, "erasure"))
+    on_progress: OnProgress = lambda _step, _table, _rows: None
+
+
+@dataclass(frozen=True, slots=True)
+class Fenced:
+    """An erasure whose fence stands; ``is_done`` if an earlier one was finished and nothing was begun."""
+
+    number: int
+    ledger_key: UUID
+    requested_at: datetime | None
+    is_done: bool = False
+
+
+def set_fence(order: ErasureOrder) -> Operation[Fenced]:
+    """The decisive transaction: from its commit on, nothing can be written for the target.
+
+    Raises:
+        NotFoundError: there is no such session.
+    """
+    order.on_progress("fence", "erasure_fence", 0)
+    fenced: Fenced = yield Atomic(
+        partial(_fence_session if order.target.session_key else _fence_owner, order)
+    )
+    return fenced
+
+
+def _fence_owner(order: ErasureOrder) -> Operation[Fenced]:
+    target = order.target
+    (row,) = yield from fetch(
+        FenceOwner(
+            erasure_id=order.erasure_id,
+            kind=target.kind,
+            namespace=target.namespace,
+            shard_key=target.owner_key,
+            ledger_key=uuid4(),
+            actor=order.actor,
+            is_forced=order.is_forced,
+            user_id=target.user_id,
+            act=order.act.as_json(),
+        )
+    )
+    return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
+
+
+def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
+    target = order.target
+    (row,) = yield from fetch(
+        EraseSession(
+            erasure_id=order.erasure_id,
+            namespace=target.namespace,
+            shard_key=target.owner_key,
+            session_key=target.scope_key,
+            directory_key=target.directory_key or target.scope_key,
+            ledger_key=uuid4(),
+            actor=order.actor,
+            is_forced=order.is_forced,
+            user_id=target.user_id,
+            act=order.act.as_json(),
+        )
+    )
+    if row.number is None:
+        raise NotFoundError("There is no such session: nothing was put to it, or it was erased.")
+    yield from take_away_again(target.owner_key, row.touched)
+    return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
+
+
+def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
+    """Delete everything behind the fence, until the catalog shows that nothing is left.
+
+    Raises:
+        ConflictError: rows came back each time, which no process of this release writes.
+    """
+    yield from _erase_names(order, fenced)
+    yield from _erase_items(order, fenced)
+    for _pass in range(MAX_PASSES):
+        yield from _erase_once(order, fenced)
+        left = yield from rows_left(order.target)
+        if not left:
+            return
+    raise ConflictError(
+        f"Rows of an erased owner kept coming back ({', '.join(sorted(left))}): a process of an earlier"
+        " release may be running. Stop it, and run the same erasure again."
+    )
+
+
+def rows_left(target: ErasureTarget) -> Operation[dict[str, int]]:
+    """The tables, from the catalog, that still hold rows of the target, with their number."""
+    rows = yield from fetch(ErasedRows(shard_key=target.owner_key, scope_key=target.scope_key))
+    return {row.table_name: row.rows for row in rows if row.rows}
+
+
+def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
+    """Before the directory goes, by which the sessions in selections of replays are recognised."""
+    target = order.target
+    keys = [adapter_items_key(target.namespace, adapter) for adapter in ADAPTERS_WITH_ITEMS]
+    (done,) = yield from fetch(
+        EraseNames(
+            number=fenced.number,
+            owner_key=target.owner_key,
+            namespace=target.namespace,
+            user_id=target.user_id if target.is_whole_owner else None,
+            session_id=None if target.is_whole_owner else target.session_id,
+            mark=f"erased-{uuid4().hex}",
+            adapter_keys=keys,
+        )
+    )
+    order.on_progress("names", "names", done.rows)
+
+
+def _erase_items(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
+    for one in order.items:
+        page = EraseItems(
+            number=fenced.number,
+            shard_key=item_store_key(order.target.namespace),
+            path_from=one.path_from,
+            path_before=one.path_before,
+            limit=ROWS_PER_PAGE,
+        )
+        yield from _erase_pages(order, "items", "store_item", page, until=1)
+
+
+def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
+    target, number = order.target, fenced.number
+    shared = EraseShared(
+        number=number, owner_key=target.owner_key, session_key=target.session_key, limit=ROWS_PER_PAGE
+    )
+    yield from _erase_pages(order, "shared", "shared_message", shared, until=1)
+    tables = [(table, None) for table in ERASED] if target.is_whole_owner else list(SCOPED.items())
+    for table, column in tables:
+        page = EraseRows(
+            number=number,
+            table=table,
+            shard_key=target.owner_key,
+            column=column,
+            key=target.session_key,
+            limit=ROWS_PER_PAGE,
+        )
+        yield from _erase_pages(order, "rows", table, page)
+    if target.is_whole_owner:
+        calls = MoveCalls(
+            number=number,
+            shard_key=target.owner_key,
+            ledger_key=fenced.ledger_key,
+            limit=ROWS_PER_PAGE,
+        )
+        yield from _erase_pages(order, "calls", "model_call", calls)
+        acts = MoveEntries(
+            number=number,
+            shard_key=target.owner_key,
+            ledger_key=fenced.ledger_key,
+            limit=ROWS_PER_PAGE,
+        )
+        yield from _erase_pages(order, "calls", "audit_entry", acts)
+    directory = EraseDirectory(
+        number=number,
+        owner_key=target.owner_key,
+        directory_key=target.directory_key,
+        namespace=target.namespace,
+        user_id=target.user_id,
+        limit=ROWS_PER_PAGE,
+    )
+    yield from _erase_pages(order, "directory", "session_owner", directory)
+
+
+def _erase_pages(
+    order: ErasureOrder, step: Step, table: str, page: Query[_Page], until: int = ROWS_PER_PAGE
+) -> Operation[None]:
+    """Run the statement, each in a transaction of its own, until a page has fewer than ``until`` rows."""
+    gone = 0
+    while True:
+        (done,) = yield from fetch(page)
+        gone += done.rows
+        order.on_progress(step, table, gone)
+        if done.rows < until:
+            return

@@ -1,0 +1,149 @@
+"""Erasing, from the fence to the receipt."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+from uuid import uuid4
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
+from strandline.pipelines.upkeep.erasure.records import (
+    ErasureRecord,
+    fence_of,
+    find_erasure,
+    finish,
+    readmit,
+    show_erasure,
+)
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
+from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
+from strandline.producers.erasing.readers import check_readers, gather_traces
+from strandline.schemas.errors import ConflictError
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.upkeep.erasures import ErasedRows
+
+Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
+Reapplied = Literal["erased", "known", "readmitted"]
+
+
+@dataclass(frozen=True, slots=True)
+class ReceiptVerdict:
+    """What is to be said of a receipt.
+
+    Attributes:
+        signature: ``valid``; ``changed`` (the receipt is not what was signed); ``unsigned``; ``other_key``
+            (it names another key than the one given); ``unchecked`` (no key was given).
+        fence: the number of the erasure whose fence stands; None if there is none, as after a restore.
+        rows: by table, what there is of the owner again; None if the database was not asked.
+    """
+
+    signature: Verdict
+    fence: int | None = None
+    rows: dict[str, int] | None = None
+
+    @property
+    def is_good(self) -> bool:
+        """Whether the signature is valid, and nothing of the owner is there."""
+        return self.signature == "valid" and not self.rows
+
+
+def erase(
+    order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
+) -> Operation[ErasureReceipt]:
+    """Erase the target, check it through the readers, and record the receipt.
+
+    Raises:
+        NotFoundError: there is no such session.
+        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+    """
+    target = yield from with_names(order.target)
+    order = replace(order, target=target)
+    traces = yield from gather_traces(target)
+    fenced = yield from set_fence(order)
+    if fenced.is_done:
+        done = yield from show_erasure(fenced.number)
+        if done.receipt is not None:
+            return done.receipt
+    # First, since the rows say where they are.
+    archives, unreached = yield from erase_archives(beside, target)
+    yield from erase_what_is_left(order, fenced)
+    erased, missed = yield from erase_outside(beside, target)
+    order.on_progress("check", "readers", 0)
+    checks = yield from check_readers(target, traces)
+    _refuse_remaining(checks)
+    record = yield from show_erasure(fenced.number)
+    order.on_progress("receipt", "erasure", 1)
+    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unreached, *missed]))
+
+
+def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
+    remaining = [f"{check.reader} ({check.remaining})" for check in checks if check.remaining]
+    if remaining:
+        raise ConflictError(
+            f"After the erasure readers still find something: {', '.join(remaining)}. It is not finished; run"
+            " the same erasure again."
+        )
+
+
+def reapply(
+    receipts: Sequence[ErasureReceipt],
+    signer: Signer | None,
+    order_of: ErasureOrder,
+    beside: Beside = NOTHING_BESIDE,
+) -> Iterator[tuple[ErasureReceipt, Operation[Reapplied]]]:
+    """For each receipt, in the order of their numbers, the operation that repeats it where it is not known.
+
+    ``order_of`` holds what all have in common: the actor, and who is told of the progress.
+    """
+    for receipt in sorted(receipts, key=lambda one: one.number):
+        yield receipt, _reapply(receipt, signer, order_of, beside)
+
+
+def _reapply(
+    receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrder, beside: Beside
+) -> Operation[Reapplied]:
+    target = ErasureTarget(
+        "session" if receipt.kind == "session" else "user",
+        receipt.namespace,
+        receipt.owner_key,
+        receipt.scope_key,
+    )
+    known = yield from find_erasure(erasure_id=receipt.erasure_id)
+    if receipt.kind == "readmission":
+        return (yield from _readmit_again(target, known, signer, common.actor))
+    if known is not None and known.state == "done" and not (yield from rows_left(target)):
+        return "known"
+    erasure_id = receipt.erasure_id if known is None else uuid4()
+    order = replace(common, target=target, erasure_id=erasure_id, act=Act.here("erasure"), is_forced=True)
+    yield from erase(order, signer, beside)
+    return "erased"
+
+
+def _readmit_again(
+    target: ErasureTarget, known: ErasureRecord | None, signer: Signer | None, actor: str | None
+) -> Operation[Reapplied]:
+    if known is not None or (yield from fence_of(target.owner_key, target.scope_key)) is None:
+        return "known"
+    yield from readmit(target, actor, signer)
+    return "readmitted"
+
+
+def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
+    """Whether a receipt is as it was signed; needs no database."""
+    if receipt.signature is None:
+        return ReceiptVerdict("unsigned")
+    if verifier is None:
+        return ReceiptVerdict("unchecked")
+    is_valid = verifier.verify(receipt.signed_bytes(), receipt.signature)
+    if not is_valid and receipt.key_id != verifier.key_id:
+        return ReceiptVerdict("other_key")
+    return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def erased_rows() -> Operation[dict[str, int]]:
+    """By table, what there is of all owners and sessions that were erased; empty if nothing came back."""
+    rows = yield from fetch(ErasedRows(shard_key=None, scope_key=None))
+    return {row.table_name: row.rows for row in rows if row.rows}

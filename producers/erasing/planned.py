@@ -1,0 +1,35 @@
+"""What an erasure would delete: counted, by table, and nothing changed."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from strandline.pipelines.upkeep.erasure.records import fence_of
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.upkeep.erasures import OwnerRows
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedErasure:
+    """The extent of an erasure.
+
+    Attributes:
+        rows: by table, how many rows there are now; tables without any are left out.
+        erased_by: the erasure that was done before, or is under way; None if there is none.
+    """
+
+    rows: Mapping[str, int]
+    erased_by: int | None
+
+    @property
+    def total(self) -> int:
+        return sum(self.rows.values())
+
+
+def plan_erasure(target: ErasureTarget) -> Operation[PlannedErasure]:
+    """Count the rows of a user or of a session, in the tables that the catalog has."""
+    rows = yield from fetch(OwnerRows(shard_key=target.owner_key, scope_key=target.scope_key))
+    erased_by = yield from fence_of(target.owner_key, target.scope_key)
+    return PlannedErasure({row.table_name: row.rows for row in rows if row.rows}, erased_by)

@@ -1,0 +1,106 @@
+"""From stored rows to the lines of an export: the one place where an export reads content."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+from uuid import UUID
+
+from strandline.producers.exports.lines import (
+    AnswerLine,
+    CandidateLine,
+    CaptureActLine,
+    CorrectionLine,
+    EditLine,
+    FactLine,
+    FlushLine,
+    MessageLine,
+    PolicyChangeLine,
+    RevisionLine,
+    SessionLine,
+    StateLine,
+)
+from strandline.schemas.queries.upkeep.export import (
+    ExportAnswersRow,
+    ExportCandidatesRow,
+    ExportCaptureActsRow,
+    ExportCorrectionsRow,
+    ExportEditsRow,
+    ExportFactsRow,
+    ExportFlushesRow,
+    ExportMessagesRow,
+    ExportPolicyChangesRow,
+    ExportRevisionsRow,
+    ExportSessionsRow,
+    ExportStatesRow,
+)
+from strandline.schemas.values.message import read_rows
+
+
+def session_line(row: ExportSessionsRow) -> SessionLine:
+    fields = row._asdict()
+    return SessionLine(last_seq=fields.pop("next_seq") - 1, **fields)
+
+
+def message_line(row: ExportMessagesRow) -> MessageLine:
+    (message,) = read_rows([row])
+    whole = message.to_openai() | {"id": row.id, "created_at": row.created_at.isoformat()}
+    if message.metadata:
+        whole["metadata"] = dict(message.metadata)
+    return MessageLine(session_key=row.session_key, seq=row.seq, tokens=row.tokens, message=whole)
+
+
+def correction_line(row: ExportCorrectionsRow) -> CorrectionLine:
+    fields = row._asdict()
+    return CorrectionLine(correction=fields.pop("correction_kind"), **fields)
+
+
+def policy_change_line(row: ExportPolicyChangesRow) -> PolicyChangeLine:
+    return PolicyChangeLine(
+        **row._asdict() | {"before": json.loads(row.before), "after": json.loads(row.after)}
+    )
+
+
+def flush_line(row: ExportFlushesRow) -> FlushLine:
+    fields = row._asdict() | {"receipts": json.loads(row.receipts)}
+    return FlushLine(messages=fields.pop("message_count"), **fields)
+
+
+def fact_line(row: ExportFactsRow) -> FactLine:
+    return FactLine(**row._asdict())
+
+
+def revision_line(row: ExportRevisionsRow) -> RevisionLine:
+    fields = row._asdict()
+    return RevisionLine(edit=fields.pop("fact_event"), **fields)
+
+
+def edit_line(row: ExportEditsRow) -> EditLine:
+    return EditLine(**row._asdict() | {"payload": None if row.payload is None else json.loads(row.payload)})
+
+
+def candidate_line(row: ExportCandidatesRow) -> CandidateLine:
+    return CandidateLine(**row._asdict())
+
+
+def state_line(row: ExportStatesRow, owner_key: UUID) -> StateLine:
+    fields: dict[str, Any] = row._asdict() | {"state": json.loads(row.state)}
+    scope = fields.pop("scope_key")
+    return StateLine(session_key=None if scope == owner_key else scope, **fields)
+
+
+def answer_line(row: ExportAnswersRow) -> AnswerLine:
+    fields: dict[str, Any] = row._asdict()
+    del fields["scope_key"]
+    return AnswerLine(text=_text(fields.pop("body")), **fields)
+
+
+def capture_act_line(row: ExportCaptureActsRow) -> CaptureActLine:
+    return CaptureActLine(**row._asdict() | {"capture": json.loads(row.capture)})
+
+
+def _text(body: bytes | None) -> str | None:
+    try:
+        return None if body is None else body.decode()
+    except UnicodeDecodeError:
+        return None

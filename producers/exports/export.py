@@ -1,0 +1,82 @@
+"""Exporting: the lines of everything that is kept about an owner or a session, in bounded memory.
+
+Each page is a statement of its own, so what is written meanwhile may be in it or not; the trailer counts what
+was given.  Content goes through ``decoding`` alone.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import AsyncIterator, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+from strandline.producers.execution import OperationRunner
+from strandline.producers.exports.lines import HeaderLine, Line, TrailerLine
+from strandline.producers.exports.pages import ExportTarget, Section, is_last, sections
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.version import VERSION
+
+
+def export_lines(runner: OperationRunner, target: ExportTarget, session_id: str | None) -> Iterator[str]:
+    """Every line, as JSON without the end of the line."""
+    counts: Counter[str] = Counter()
+    yield _write_line(_header(target, session_id), counts)
+    for section in sections(target):
+        last: Any | None = None
+        while True:
+            page = runner.run(_page(section, last))
+            for row in page:
+                yield _write_line(section.line(row), counts)
+            if is_last(page, section):
+                break
+            last = page[-1]
+    yield _write_line(TrailerLine(lines=dict(counts)), counts)
+
+
+async def aexport_lines(
+    runner: OperationRunner, target: ExportTarget, session_id: str | None
+) -> AsyncIterator[str]:
+    """Async twin of ``export_lines``."""
+    counts: Counter[str] = Counter()
+    yield _write_line(_header(target, session_id), counts)
+    for section in sections(target):
+        last: Any | None = None
+        while True:
+            page = await runner.arun(_page(section, last))
+            for row in page:
+                yield _write_line(section.line(row), counts)
+            if is_last(page, section):
+                break
+            last = page[-1]
+    yield _write_line(TrailerLine(lines=dict(counts)), counts)
+
+
+def count_lines(target: ExportTarget) -> Operation[int]:
+    """How many rows an export would give: of an owner who was erased, none."""
+    rows = 0
+    for section in sections(target):
+        rows += len((yield from _page(section, None)))
+    return rows
+
+
+def _page(section: Section, last: Any | None) -> Operation[list[Any]]:
+    rows = yield from fetch(section.page(last))
+    return rows
+
+
+def _header(target: ExportTarget, session_id: str | None) -> HeaderLine:
+    return HeaderLine(
+        of="user" if session_id is None else "session",
+        namespace=target.namespace,
+        user_id=target.user_id,
+        session_id=session_id,
+        owner_key=target.owner_key,
+        release=VERSION,
+        exported_at=datetime.now(UTC),
+    )
+
+
+def _write_line(line: Line, counts: Counter[str]) -> str:
+    counts[line.kind] += 1
+    return line.model_dump_json()

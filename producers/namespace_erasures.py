@@ -1,0 +1,336 @@
+"""The erasures of a namespace, for its operators: erase, export, readmit, and the receipts."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from uuid import UUID
+
+from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, Signer, Verifier
+from strandline.pipelines.upkeep.erasure.records import (
+    MAX_LISTED,
+    ErasureRecord,
+    ErasureSummary,
+    fence_of,
+    list_erasures,
+    readmit,
+    show_erasure,
+)
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, ItemRange, OnProgress, rows_left
+from strandline.pipelines.upkeep.erasure.target import ErasureTarget, session_target, user_target
+from strandline.producers.arguments import check_count
+from strandline.producers.erasing.beside import Beside, OpenArchive, Outside
+from strandline.producers.erasing.erase import (
+    Reapplied,
+    ReceiptVerdict,
+    erase,
+    erased_rows,
+    judge,
+    reapply,
+)
+from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
+from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.exports.export import aexport_lines, export_lines
+from strandline.producers.exports.pages import ExportTarget
+from strandline.producers.items.paths import range_below
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.queries.upkeep.erasures import VacuumErased
+from strandline.schemas.values.identity import check_name
+
+# In the place of the target, which each receipt names.
+_EACH = ErasureTarget("user", "", UUID(int=0), UUID(int=0))
+
+
+def _silent(_step: str, _table: str, _rows: int) -> None:
+    """Told of the progress of an erasure where the caller does not ask for it."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReappliedReceipt:
+    """A receipt, and what became of it."""
+
+    receipt: ErasureReceipt
+    outcome: Reapplied
+
+
+class NamespaceErasures:
+    """The erasures of a namespace; get it from ``Erasures.of_namespace``.
+
+    An erasure begins with one transaction that sets the fence; from its commit on nothing can be written for
+    the user: not by puts, imports, workers, edits of facts, replays or forks, whatever they had begun.  The
+    rest is deleted in short transactions.  If the process ends in between, call the method again: it goes on
+    where it was.  Two calls at once share the work, and return the same receipt.
+
+    All methods raise DatabaseUnavailableError when Postgres cannot be reached, and InvalidMessageError if a
+    name is not valid.
+    """
+
+    def __init__(
+        self,
+        resources: Resources,
+        namespace: str,
+        *,
+        signer: Signer | None = None,
+        outside: Sequence[Outside] = (),
+        open_archive: OpenArchive | None = None,
+    ) -> None:
+        self._resources = resources
+        self._runner = OperationRunner(resources)
+        self._namespace = check_name("namespace", namespace)
+        self._signer = signer
+        self._beside = Beside(tuple(outside), open_archive)
+
+    @property
+    def namespace(self) -> str:
+        return self._namespace
+
+    @property
+    def has_key(self) -> bool:
+        """Whether receipts are signed: whether a key was given."""
+        return self._signer is not None
+
+    def close(self) -> None:
+        """Close the resources that this process shares: pools, threads, the embedded servers."""
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used it."""
+        await self._resources.aclose()
+
+    def plan_user(self, user_id: str) -> PlannedErasure:
+        """Count what ``erase_user`` would delete now, by table; changes nothing."""
+        return self._runner.run(plan_erasure(self._user(user_id)))
+
+    async def aplan_user(self, user_id: str) -> PlannedErasure:
+        """Async twin of ``plan_user``."""
+        return await self._runner.arun(plan_erasure(self._user(user_id)))
+
+    def plan_session(self, session_id: str) -> PlannedErasure:
+        """Count what ``erase_session`` would delete now, by table; changes nothing."""
+        return self._runner.run(self._plan_session(session_id))
+
+    async def aplan_session(self, session_id: str) -> PlannedErasure:
+        """Async twin of ``plan_session``."""
+        return await self._runner.arun(self._plan_session(session_id))
+
+    def erase_user(
+        self,
+        user_id: str,
+        *,
+        actor: str | None = None,
+        items_below: Iterable[Sequence[str]] = (),
+        on_progress: OnProgress = _silent,
+    ) -> ErasureReceipt:
+        """Erase a user: every session, message, fact, summary, vector, answer and name, in all derivations.
+
+        A user of whom nothing is known is fenced as well, so that nothing comes later.  For one who was
+        erased before, the receipt of that is returned.
+
+        Args:
+            actor: the name of the person who asks for it, kept with the record.
+            items_below: paths of items of the namespace (LangGraph's store) that are this user's, each as its
+                labels; Strandline does not know whose items are.
+            on_progress: is told the step, the table and the rows gone so far, after each transaction.
+
+        Raises:
+            ConflictError: a reader still finds something, as while a process of an earlier release writes.
+        """
+        order = self._order(self._user(user_id), actor, items_below, on_progress)
+        return self._runner.run(erase(order, self._signer, self._beside))
+
+    async def aerase_user(
+        self,
+        user_id: str,
+        *,
+        actor: str | None = None,
+        items_below: Iterable[Sequence[str]] = (),
+        on_progress: OnProgress = _silent,
+    ) -> ErasureReceipt:
+        """Async twin of ``erase_user``."""
+        order = self._order(self._user(user_id), actor, items_below, on_progress)
+        return await self._runner.arun(erase(order, self._signer, self._beside))
+
+    def erase_session(
+        self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
+    ) -> ErasureReceipt:
+        """Erase one session, and of its user what only this session gave.
+
+        A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
+
+        Raises:
+            NotFoundError: the session does not exist.
+            ConflictError: as for ``erase_user``.
+        """
+        return self._runner.run(self._erase_session(session_id, actor, on_progress))
+
+    async def aerase_session(
+        self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
+    ) -> ErasureReceipt:
+        """Async twin of ``erase_session``."""
+        return await self._runner.arun(self._erase_session(session_id, actor, on_progress))
+
+    def readmit_user(self, user_id: str, *, actor: str | None = None) -> ErasureReceipt:
+        """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
+
+        Raises:
+            NotFoundError: the user was not erased, or was readmitted.
+            ConflictError: the erasure is not finished.
+        """
+        return self._runner.run(readmit(self._user(user_id), actor, self._signer))
+
+    async def areadmit_user(self, user_id: str, *, actor: str | None = None) -> ErasureReceipt:
+        """Async twin of ``readmit_user``."""
+        return await self._runner.arun(readmit(self._user(user_id), actor, self._signer))
+
+    def readmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
+        """Let the id of an erased session be used again by its owner; raises as ``readmit_user``."""
+        return self._runner.run(self._readmit_session(session_id, actor))
+
+    async def areadmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
+        """Async twin of ``readmit_session``."""
+        return await self._runner.arun(self._readmit_session(session_id, actor))
+
+    def list(self, *, limit: int = 50, before: int | None = None) -> Sequence[ErasureSummary]:
+        """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
+        return self._runner.run(list_erasures(self._namespace, _limit(limit), before))
+
+    async def alist(self, *, limit: int = 50, before: int | None = None) -> Sequence[ErasureSummary]:
+        """Async twin of ``list``."""
+        return await self._runner.arun(list_erasures(self._namespace, _limit(limit), before))
+
+    def show(self, number: int) -> ErasureRecord:
+        """One erasure, with its receipt if it is done.
+
+        Raises:
+            NotFoundError: the namespace has none of this number.
+        """
+        return self._runner.run(show_erasure(number, self._namespace))
+
+    async def ashow(self, number: int) -> ErasureRecord:
+        """Async twin of ``show``."""
+        return await self._runner.arun(show_erasure(number, self._namespace))
+
+    def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
+        """Whether a receipt is as it was signed, whether its fence stands, and what there is of the owner."""
+        return self._runner.run(self._verify(receipt, verifier))
+
+    async def averify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
+        """Async twin of ``verify``."""
+        return await self._runner.arun(self._verify(receipt, verifier))
+
+    def find_erased_rows(self) -> dict[str, int]:
+        """By table, the rows of any owner or session, of any namespace, that was erased."""
+        return self._runner.run(erased_rows())
+
+    async def afind_erased_rows(self) -> dict[str, int]:
+        """Async twin of ``find_erased_rows``."""
+        return await self._runner.arun(erased_rows())
+
+    def vacuum(self) -> None:
+        """Make the space of what was deleted free to be used again, in tables and indexes; may take long.
+
+        Postgres does it by itself in time; dead rows stay on disk until then.
+
+        Raises:
+            DatabaseTimeoutError: it took longer than two hours; tables that were done are done.
+        """
+        self._resources.database().fetch_within(MAINTENANCE_SECONDS, VacuumErased())
+
+    def reapply(
+        self,
+        receipts: Sequence[ErasureReceipt],
+        *,
+        actor: str | None = None,
+        on_progress: OnProgress = _silent,
+    ) -> Iterator[ReappliedReceipt]:
+        """Repeat erasures after a restore of an older backup, before producers write; yields each outcome.
+
+        ``receipts`` are all that were kept outside, readmissions included, of any namespace.  What the
+        database knows already, and what nothing came back of, is left.
+        """
+        common = ErasureOrder(_EACH, actor, on_progress=on_progress)
+        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
+            yield ReappliedReceipt(receipt, self._runner.run(operation))
+
+    async def areapply(
+        self,
+        receipts: Sequence[ErasureReceipt],
+        *,
+        actor: str | None = None,
+        on_progress: OnProgress = _silent,
+    ) -> AsyncIterator[ReappliedReceipt]:
+        """Async twin of ``reapply``."""
+        common = ErasureOrder(_EACH, actor, on_progress=on_progress)
+        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
+            yield ReappliedReceipt(receipt, await self._runner.arun(operation))
+
+    def export_user(self, user_id: str) -> Iterator[str]:
+        """Everything that is kept about a user, as lines of JSON (docs/export.md), in bounded memory."""
+        return export_lines(self._runner, self._export_of(self._user(user_id)), None)
+
+    def aexport_user(self, user_id: str) -> AsyncIterator[str]:
+        """Async twin of ``export_user``."""
+        return aexport_lines(self._runner, self._export_of(self._user(user_id)), None)
+
+    def export_session(self, session_id: str) -> Iterator[str]:
+        """Everything that is kept about a session, in the same form."""
+        target = self._runner.run(session_target(self._namespace, check_name("session_id", session_id)))
+        return export_lines(self._runner, self._export_of(target), session_id)
+
+    async def aexport_session(self, session_id: str) -> AsyncIterator[str]:
+        """Async twin of ``export_session``."""
+        target = await self._runner.arun(
+            session_target(self._namespace, check_name("session_id", session_id))
+        )
+        async for line in aexport_lines(self._runner, self._export_of(target), session_id):
+            yield line
+
+    def _user(self, user_id: str) -> ErasureTarget:
+        return user_target(self._namespace, check_name("user_id", user_id))
+
+    def _order(
+        self,
+        target: ErasureTarget,
+        actor: str | None,
+        items_below: Iterable[Sequence[str]],
+        on_progress: OnProgress,
+    ) -> ErasureOrder:
+        ranges = []
+        for labels in items_below:
+            if isinstance(labels, str) or not labels:
+                raise ConfigurationError("items_below must be paths, each a list of at least one label.")
+            below = range_below(labels)
+            ranges.append(ItemRange(below.start, below.end))
+        act = Act.here("erasure", actor=actor)
+        return ErasureOrder(target, act.actor, tuple(ranges), act=act, on_progress=on_progress)
+
+    def _erase_session(
+        self, session_id: str, actor: str | None, on_progress: OnProgress
+    ) -> Operation[ErasureReceipt]:
+        target = yield from session_target(self._namespace, check_name("session_id", session_id))
+        return (yield from erase(self._order(target, actor, (), on_progress), self._signer, self._beside))
+
+    def _plan_session(self, session_id: str) -> Operation[PlannedErasure]:
+        target = yield from session_target(self._namespace, check_name("session_id", session_id))
+        return (yield from plan_erasure(target))
+
+    def _readmit_session(self, session_id: str, actor: str | None) -> Operation[ErasureReceipt]:
+        target = yield from session_target(self._namespace, check_name("session_id", session_id))
+        return (yield from readmit(target, actor, self._signer))
+
+    def _verify(self, receipt: ErasureReceipt, verifier: Verifier | None) -> Operation[ReceiptVerdict]:
+        target = ErasureTarget("user", receipt.namespace, receipt.owner_key, receipt.scope_key)
+        left = yield from rows_left(target)
+        fence = yield from fence_of(receipt.owner_key, receipt.scope_key)
+        return ReceiptVerdict(judge(receipt, verifier).signature, fence, left)
+
+    @staticmethod
+    def _export_of(target: ErasureTarget) -> ExportTarget:
+        return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
+
+
+def _limit(limit: int) -> int:
+    return check_count("limit", limit, most=MAX_LISTED)

@@ -1,0 +1,1 @@
+"""Statements about upkeep; written by `make queries`."""

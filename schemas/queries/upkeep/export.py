@@ -1,0 +1,435 @@
+"""The statements of ``schemas/sql/export.sql``.  Written by `make queries`."""
+
+from __future__ import annotations
+
+from datetime import date, datetime
+from decimal import Decimal
+from typing import NamedTuple
+from uuid import UUID
+
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
+
+
+class ExportSessionsRow(NamedTuple):
+    session_key: UUID
+    session_id: str
+    created_at: datetime
+    last_put_at: datetime
+    log_start_seq: int
+    next_seq: int
+    corrections: int
+    tokenizer: str
+    pipelines: list[str]
+    shared_scope: str | None
+    token_limit: int
+    flush_at_tokens: int
+
+
+class ExportSessions(Query[ExportSessionsRow]):
+    """Sessions of an owner, with their marks and policy."""
+
+    __slots__ = ()
+    name = "export_sessions"
+    row = ExportSessionsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, limit: int) -> None:
+        self.values = (shard_key, session_key, after_session, limit)
+
+
+class ExportMessagesRow(NamedTuple):
+    session_key: UUID
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class ExportMessages(Query[ExportMessagesRow]):
+    """Messages, those from before a reset included."""
+
+    __slots__ = ()
+    name = "export_messages"
+    row = ExportMessagesRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_seq, limit)
+
+
+class ExportCorrectionsRow(NamedTuple):
+    session_key: UUID
+    number: int
+    correction_kind: str
+    from_seq: int
+    through_seq: int
+    actor: str | None
+    created_at: datetime
+
+
+class ExportCorrections(Query[ExportCorrectionsRow]):
+    """How logs were corrected."""
+
+    __slots__ = ()
+    name = "export_corrections"
+    row = ExportCorrectionsRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_number, limit)
+
+
+class ExportPolicyChangesRow(NamedTuple):
+    session_key: UUID
+    number: int
+    before: str
+    after: str
+    actor: str | None
+    created_at: datetime
+
+
+class ExportPolicyChanges(Query[ExportPolicyChangesRow]):
+    """How the policies of sessions were changed."""
+
+    __slots__ = ()
+    name = "export_policy_changes"
+    row = ExportPolicyChangesRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_number, limit)
+
+
+class ExportRunsRow(NamedTuple):
+    session_key: UUID
+    run_id: str
+    number: int
+    status: str
+    agent_id: str | None
+    team_id: str | None
+    seqs: list[int]
+    created_at: datetime
+    changed_at: datetime
+
+
+class ExportRuns(Query[ExportRunsRow]):
+    """Runs of agents."""
+
+    __slots__ = ()
+    name = "export_runs"
+    row = ExportRunsRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_run: str, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_run, limit)
+
+
+class ExportFlushesRow(NamedTuple):
+    session_key: UUID
+    event_id: UUID
+    cause: str
+    from_seq: int
+    through_seq: int
+    message_count: int
+    tokens: int
+    created_at: datetime
+    receipts: str
+
+
+class ExportFlushes(Query[ExportFlushesRow]):
+    """What was delivered to the pipelines, with what became of it in each stage."""
+
+    __slots__ = ()
+    name = "export_flushes"
+    row = ExportFlushesRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_seq, limit)
+
+
+class ExportFactsRow(NamedTuple):
+    generation_id: int
+    fact_id: UUID
+    text: str
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    valid_from: datetime
+    valid_until: datetime | None
+    live: bool
+    invalidated_at: datetime | None
+    invalidated_by: UUID | None
+    condensed_into: UUID | None
+    input: str | None
+    agent_id: str | None
+    team_id: str | None
+    feedback: str | None
+    created_at: datetime
+    updated_at: datetime
+
+
+class ExportFacts(Query[ExportFactsRow]):
+    """Facts of every derivation, ended ones included; of a session, those that some revision got from it."""
+
+    __slots__ = ()
+    name = "export_facts"
+    row = ExportFactsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        after_generation: int,
+        after_fact: UUID,
+        session_key: UUID | None,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, after_generation, after_fact, session_key, limit)
+
+
+class ExportRevisionsRow(NamedTuple):
+    generation_id: int
+    fact_id: UUID
+    revision: int
+    operation: str
+    text: str
+    own_text: str | None
+    event_id: UUID | None
+    session_key: UUID | None
+    seqs: list[int]
+    extract_batch_id: UUID | None
+    merge_batch_id: UUID | None
+    condense_batch_id: UUID | None
+    fact_event: int | None
+    model: str | None
+    prompt_hash: str | None
+    created_at: datetime
+
+
+class ExportRevisions(Query[ExportRevisionsRow]):
+    """The histories of facts: which messages, prompt and model, or which edit, did what."""
+
+    __slots__ = ()
+    name = "export_revisions"
+    row = ExportRevisionsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID | None,
+        after_generation: int,
+        after_fact: UUID,
+        after_revision: int,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, session_key, after_generation, after_fact, after_revision, limit)
+
+
+class ExportEditsRow(NamedTuple):
+    number: int
+    edit: str
+    fact_id: UUID | None
+    payload: str | None
+    actor: str | None
+    instruction: UUID | None
+    created_at: datetime
+
+
+class ExportEdits(Query[ExportEditsRow]):
+    """What people and agents did to facts."""
+
+    __slots__ = ()
+    name = "export_edits"
+    row = ExportEditsRow
+
+    def __init__(self, *, shard_key: UUID, after_number: int, limit: int) -> None:
+        self.values = (shard_key, after_number, limit)
+
+
+class ExportCandidatesRow(NamedTuple):
+    generation_id: int
+    event_id: UUID
+    ordinal: int
+    session_key: UUID
+    batch_id: UUID
+    text: str
+    seqs: list[int]
+    topics: list[str]
+    said_by: str | None
+    about_date: date | None
+    said_at: datetime
+    model: str
+    prompt_hash: str
+    dropped_by: int | None
+    withheld_by: int | None
+
+
+class ExportCandidates(Query[ExportCandidatesRow]):
+    """What was found in messages as possible facts."""
+
+    __slots__ = ()
+    name = "export_candidates"
+    row = ExportCandidatesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID | None,
+        after_generation: int,
+        after_event: UUID,
+        after_ordinal: int,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, session_key, after_generation, after_event, after_ordinal, limit)
+
+
+class ExportStatesRow(NamedTuple):
+    scope_key: UUID
+    generation_id: int
+    pipeline: str
+    ordinal: int
+    through_seq: int
+    state: str
+    batch_id: UUID
+    created_at: datetime
+
+
+class ExportStates(Query[ExportStatesRow]):
+    """Summaries and the states of custom blocks, each after each batch."""
+
+    __slots__ = ()
+    name = "export_states"
+    row = ExportStatesRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID | None,
+        after_scope: UUID,
+        after_generation: int,
+        after_ordinal: int,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, scope_key, after_scope, after_generation, after_ordinal, limit)
+
+
+class ExportAnswersRow(NamedTuple):
+    batch_id: UUID
+    step: str
+    stage: str | None
+    scope_key: UUID | None
+    model: str
+    prompt_hash: str
+    body: bytes | None
+    bytes: int
+    created_at: datetime
+
+
+class ExportAnswers(Query[ExportAnswersRow]):
+    """The raw answers of models; of vectors, which are numbers, the size alone."""
+
+    __slots__ = ()
+    name = "export_answers"
+    row = ExportAnswersRow
+
+    def __init__(
+        self, *, shard_key: UUID, scope_key: UUID | None, after_batch: UUID, after_step: str, limit: int
+    ) -> None:
+        self.values = (shard_key, scope_key, after_batch, after_step, limit)
+
+
+class ExportDeadLettersRow(NamedTuple):
+    session_key: UUID
+    generation_id: int
+    stage: str
+    from_seq: int
+    through_seq: int
+    event_id: UUID
+    reason: str
+    created_at: datetime
+    dropped_at: datetime | None
+
+
+class ExportDeadLetters(Query[ExportDeadLettersRow]):
+    """Events that a lane went past, and why."""
+
+    __slots__ = ()
+    name = "export_dead_letters"
+    row = ExportDeadLettersRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID | None,
+        after_session: UUID,
+        after_generation: int,
+        after_stage: str,
+        after_seq: int,
+        limit: int,
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_generation, after_stage, after_seq, limit)
+
+
+class ExportCallsRow(NamedTuple):
+    call_id: UUID
+    generation_id: int | None
+    stage: str
+    batch_id: UUID
+    step: str
+    model: str
+    prompt_hash: str
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+    cost_usd: Decimal | None
+    created_at: datetime
+
+
+class ExportCalls(Query[ExportCallsRow]):
+    """The ledger of model calls; of a session, those of its batches."""
+
+    __slots__ = ()
+    name = "export_calls"
+    row = ExportCallsRow
+
+    def __init__(self, *, shard_key: UUID, after_call: UUID, scope_key: UUID | None, limit: int) -> None:
+        self.values = (shard_key, after_call, scope_key, limit)
+
+
+class ExportCaptureActsRow(NamedTuple):
+    number: int
+    capture: str
+    actor: str | None
+    created_at: datetime
+
+
+class ExportCaptureActs(Query[ExportCaptureActsRow]):
+    """The choices on capturing of one owner."""
+
+    __slots__ = ()
+    name = "export_capture_acts"
+    row = ExportCaptureActsRow
+
+    def __init__(self, *, namespace: str, owner_key: UUID, after_number: int, limit: int) -> None:
+        self.values = (namespace, owner_key, after_number, limit)

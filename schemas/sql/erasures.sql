@@ -1,0 +1,189 @@
+-- Erasures: the fence of an owner or a session, the steps that follow it, what is left, and the records.
+
+-- name: look_at_fence
+-- The erasure that keeps an owner or a session away (look_at_fence_v1); until the transaction ends, none is begun.
+-- params: shard_key uuid, scope_key uuid
+-- row: erasure integer?
+-- repeatable
+SELECT strandline.look_at_fence_v1(%(shard_key)s, %(scope_key)s) AS erasure
+
+-- name: fence_owner
+-- Set the fence of an owner, and end all that can write for it (fence_v1).
+-- params: erasure_id uuid, kind text, namespace text, shard_key uuid, ledger_key uuid, actor text?, is_forced boolean,
+--     user_id text?, act jsonb
+-- row: status text, number integer, ledger_key uuid?, requested_at timestamptz?
+SELECT status, number, ledger_key, requested_at FROM strandline.fence_v1(
+    %(erasure_id)s, %(kind)s, %(namespace)s, %(shard_key)s, %(ledger_key)s, %(actor)s, %(is_forced)s,
+    %(user_id)s, %(act)s::jsonb)
+
+-- name: erase_session
+-- Set the fence of a session, and forget it (erase_session_v1).
+-- params: erasure_id uuid, namespace text, shard_key uuid, session_key uuid, directory_key uuid, ledger_key uuid, actor
+--     text?, is_forced boolean, user_id text?, act jsonb
+-- row: status text, number integer?, ledger_key uuid?, requested_at timestamptz?, touched uuid[]
+SELECT status, number, ledger_key, requested_at, touched FROM strandline.erase_session_v1(
+    %(erasure_id)s, %(namespace)s, %(shard_key)s, %(session_key)s, %(directory_key)s, %(ledger_key)s, %(actor)s,
+    %(is_forced)s, %(user_id)s, %(act)s::jsonb)
+
+-- name: readmit
+-- Lift the fence of an owner or a session (readmit_v1).
+-- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb
+-- row: status text, number integer?, readmitted_at timestamptz
+SELECT status, number, readmitted_at FROM strandline.readmit_v1(
+    %(erasure_id)s, %(namespace)s, %(shard_key)s, %(scope_key)s, %(actor)s, %(user_id)s,
+    %(act)s::jsonb)
+
+-- name: erase_rows
+-- Delete a page of a table's rows of an owner, or of one of its sessions or scopes (erase_rows_v1).
+-- params: number integer, table text, shard_key uuid, column text?, key uuid?, limit integer
+-- row: rows bigint
+SELECT strandline.erase_rows_v1(
+    %(number)s, %(table)s, %(shard_key)s, %(column)s, %(key)s, %(limit)s) AS rows
+
+-- name: erase_shared
+-- Delete a page of what an owner, or one of its sessions, shared with scopes (erase_shared_v1).
+-- params: number integer, owner_key uuid, session_key uuid?, limit integer
+-- row: rows bigint
+SELECT strandline.erase_shared_v1(%(number)s, %(owner_key)s, %(session_key)s, %(limit)s) AS rows
+
+-- name: move_calls
+-- Give a page of an owner's model calls the key of the erasure (move_calls_v1).
+-- params: number integer, shard_key uuid, ledger_key uuid, limit integer
+-- row: rows bigint
+SELECT strandline.move_calls_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
+
+-- name: move_entries
+-- Give a page of an owner's acts in the audit trail the key of the erasure (move_entries_v1).
+-- params: number integer, shard_key uuid, ledger_key uuid, limit integer
+-- row: rows bigint
+SELECT strandline.move_entries_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(limit)s) AS rows
+
+-- name: erased_objects
+-- The objects in archives that hold messages of an owner, or of one of its sessions; each that is named may be there.
+-- params: shard_key uuid, session_key uuid?
+-- row: archive text, object_name text?
+SELECT o.archive, o.object_name FROM strandline.retention_step o
+WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
+    AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
+ORDER BY o.session_key, o.from_seq
+
+-- name: erase_directory
+-- Delete a page of an owner's directory entries (erase_directory_v1).
+-- params: number integer, owner_key uuid, directory_key uuid?, namespace text, user_id text?, limit integer
+-- row: rows bigint
+SELECT strandline.erase_directory_v1(
+    %(number)s, %(owner_key)s, %(directory_key)s, %(namespace)s, %(user_id)s, %(limit)s) AS rows
+
+-- name: erase_names
+-- Replace an owner's names where the rows of others hold them (erase_names_v1).
+-- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text, adapter_keys uuid[]
+-- row: rows bigint
+SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s,
+    %(adapter_keys)s::uuid[]) AS rows
+
+-- name: erase_items
+-- Delete a page of a namespace's items below a path (erase_items_v1).
+-- params: number integer, shard_key uuid, path_from text, path_before text, limit integer
+-- row: rows bigint
+SELECT strandline.erase_items_v1(
+    %(number)s, %(shard_key)s, %(path_from)s, %(path_before)s, %(limit)s) AS rows
+
+-- name: erased_rows
+-- What there is of owners and sessions that were erased, by table (erased_rows_v1).
+-- params: shard_key uuid?, scope_key uuid?
+-- row: table_name text, rows bigint
+SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_key)s)
+
+-- name: owner_rows
+-- What there is of an owner, or of one of its sessions, by table (owner_rows_v1).
+-- params: shard_key uuid, scope_key uuid
+-- row: table_name text, rows bigint
+SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
+
+-- name: erased_owner_names
+-- The names of an owner whose key alone is known, as the directory has them: a session, and the user if there is one.
+-- params: owner_key uuid
+-- row: namespace text, session_id text, user_id text?
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.owner_key = %(owner_key)s LIMIT 1
+
+-- name: owner_directory
+-- The next sessions of a user, of every kind.
+-- params: namespace text, user_id text, after_session text, limit bigint
+-- row: session_id text, kind text, created_at timestamptz
+-- repeatable
+SELECT o.session_id, o.kind, o.created_at FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
+ORDER BY o.session_id LIMIT %(limit)s
+
+-- name: finish_erasure
+-- Record the receipt of an erasure; no row if another process has done so.
+-- params: number integer, receipt text
+-- row: number integer
+UPDATE strandline.erasure SET state = 'done', receipt = %(receipt)s, finished_at = statement_timestamp(),
+    updated_at = statement_timestamp()
+WHERE number = %(number)s AND state = 'running'
+RETURNING number
+
+-- name: keep_receipt
+-- Record the receipt of a readmission, which is done in the moment that it is recorded.
+-- params: number integer, receipt text
+UPDATE strandline.erasure SET receipt = %(receipt)s WHERE number = %(number)s AND receipt IS NULL
+
+-- name: find_erasure
+-- One erasure or readmission, by its number or its id.
+-- params: number integer?, erasure_id uuid?
+-- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, ledger_key uuid,
+--     state text, steps text, actor text?, receipt text?, rows_erased bigint, requested_at timestamptz, fenced_at
+--     timestamptz?, updated_at timestamptz, finished_at timestamptz?
+-- repeatable
+SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.ledger_key, e.state, e.steps::text,
+    e.actor, e.receipt, e.rows_erased, e.requested_at, e.fenced_at, e.updated_at, e.finished_at
+FROM strandline.erasure e WHERE e.number = %(number)s OR e.erasure_id = %(erasure_id)s
+
+-- name: list_erasures
+-- Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number.
+-- params: namespace text?, before integer, limit bigint
+-- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, state text, actor
+--     text?, rows_erased bigint, requested_at timestamptz, finished_at timestamptz?, is_signed boolean
+-- repeatable
+SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.state, e.actor, e.rows_erased,
+    e.requested_at, e.finished_at, coalesce(e.receipt::json ->> 'signature' IS NOT NULL, false) AS is_signed
+FROM strandline.erasure e
+WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s) AND e.number < %(before)s
+ORDER BY e.number DESC LIMIT %(limit)s
+
+-- name: find_fence
+-- The fence of an owner, or of a session, that stands.
+-- params: shard_key uuid, scope_key uuid
+-- row: number integer, scope_key uuid, fenced_at timestamptz
+-- repeatable
+SELECT f.number, f.scope_key, f.fenced_at FROM strandline.erasure_fence f
+WHERE f.shard_key = %(shard_key)s AND f.scope_key IN (%(shard_key)s, %(scope_key)s) AND @stands(f)
+ORDER BY f.number DESC LIMIT 1
+
+-- name: erased_since
+-- The owners and sessions that were erased after an erasure, of which a process may have something in its caches.
+-- params: number integer
+-- row: shard_key uuid, scope_key uuid, number integer
+-- repeatable
+SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE f.number > %(number)s
+
+-- name: find_erased
+-- The fence, that stands, of an owner or a session of which only the scope is known.
+-- params: scope_keys uuid[]
+-- row: number integer, fenced_at timestamptz, shard_key uuid, scope_key uuid
+-- repeatable
+SELECT f.number, f.fenced_at, f.shard_key, f.scope_key FROM strandline.erasure_fence f
+WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
+ORDER BY f.number DESC LIMIT 1
+
+-- name: vacuum_erased
+-- Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after the other;
+-- and take new samples. A table that another vacuum works on is passed over.
+VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) strandline.answer, strandline.batch, strandline.block_state,
+    strandline.chunk, strandline.correction, strandline.dead_letter, strandline.due, strandline.fact,
+    strandline.fact_candidate, strandline.fact_event, strandline.fact_revision, strandline.flush_event, strandline.lane,
+    strandline.message, strandline.model_call, strandline.policy_change, strandline.receipt, strandline.session,
+    strandline.session_owner, strandline.session_run, strandline.shared_message, strandline.shared_session,
+    strandline.store_item, strandline.watch

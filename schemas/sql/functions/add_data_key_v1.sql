@@ -1,0 +1,26 @@
+-- add_data_key_v1: give an owner its first keys, or a further one, unless another process has, or the owner was erased.
+--
+-- With its first keys an owner without any rows has nothing to be sealed.
+CREATE FUNCTION strandline.add_data_key_v1(
+    p_shard_key uuid, p_number integer, p_namespace text, p_kek_id text, p_wrapped bytea
+) RETURNS void
+LANGUAGE plpgsql AS $function$
+DECLARE
+    moment CONSTANT timestamptz := clock_timestamp();
+BEGIN
+    IF strandline.look_at_fence_v1(p_shard_key, p_shard_key) IS NOT NULL THEN
+        RETURN;
+    END IF;
+    INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped, settled_at)
+        SELECT p_shard_key, p_number, p_namespace, p_kek_id, p_wrapped, CASE WHEN p_number = 1 AND NOT EXISTS (
+                SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
+            ) AND NOT EXISTS (
+                SELECT FROM strandline.fact_event v WHERE v.shard_key = p_shard_key
+            ) AND NOT EXISTS (
+                SELECT FROM strandline.store_item i WHERE i.shard_key = p_shard_key
+            ) AND NOT EXISTS (
+                SELECT FROM strandline.shared_session h WHERE h.shard_key = p_shard_key
+            ) THEN moment END
+        ON CONFLICT (shard_key, number) DO NOTHING;
+END
+$function$;

@@ -1,0 +1,72 @@
+-- erase_session_v1: set the fence of one session of an owner, and in the same transaction forget it as a forgetting
+-- reset does (reset_v1), and delete its row.
+--
+-- As in fence_v1 the owner's lock is held alone, so nothing that began before is still to come, and what begins later
+-- sees the fence.  What remains of the session is deleted in steps.
+-- status: as in fence_v1; 'missing' (there is no such session: nothing was done, unless p_is_forced).  touched: the facts
+-- that forgetting gave other words, or revived, as reset_v1 returns them.
+CREATE FUNCTION strandline.erase_session_v1(
+    p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_session_key uuid, p_directory_key uuid, p_ledger_key uuid,
+    p_actor text, p_is_forced boolean, p_user_id text, p_act jsonb
+) RETURNS TABLE (status text, number integer, ledger_key uuid, requested_at timestamptz, touched uuid[])
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    lanes bigint;
+    sessions bigint;
+    messages bigint;
+    moment CONSTANT timestamptz := clock_timestamp();
+    given integer;
+    fenced timestamptz;
+BEGIN
+    PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
+    touched := '{}';
+    SELECT 'running', e.number, e.ledger_key, e.requested_at INTO status, number, ledger_key, requested_at
+        FROM strandline.erasure e
+        WHERE e.owner_key = p_shard_key AND e.scope_key = p_session_key AND e.state = 'running'
+        ORDER BY e.number DESC LIMIT 1;
+    IF FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF NOT p_is_forced THEN
+        SELECT 'erased', max(f.number) INTO status, number FROM strandline.erasure_fence f
+            WHERE f.shard_key = p_shard_key AND f.scope_key IN (p_shard_key, p_session_key) AND @stands(f);
+        IF number IS NULL AND NOT EXISTS (
+            SELECT FROM strandline.session_owner o WHERE o.shard_key = p_directory_key AND o.owner_key = p_shard_key)
+        THEN
+            status := 'missing';
+        END IF;
+        IF number IS NOT NULL OR status = 'missing' THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+    END IF;
+    -- The reset looks at it, too.
+    DELETE FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND f.scope_key = p_session_key;
+    SELECT r.messages, r.touched INTO messages, touched
+        FROM strandline.reset_v1(p_shard_key, p_session_key, true) AS r;
+    touched := coalesce(touched, '{}');
+    DELETE FROM strandline.lane l WHERE l.shard_key = p_shard_key AND l.scope_key = p_session_key;
+    GET DIAGNOSTICS lanes = ROW_COUNT;
+    DELETE FROM strandline.session s WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key;
+    GET DIAGNOSTICS sessions = ROW_COUNT;
+    PERFORM pg_advisory_xact_lock(hashtextextended('erasures', 0));
+    fenced := clock_timestamp();
+    SELECT 1 + coalesce(max(e.number), 0) INTO given FROM strandline.erasure e;
+    status := 'ok';
+    number := given;
+    ledger_key := p_ledger_key;
+    requested_at := moment;
+    INSERT INTO strandline.erasure (
+            number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, actor, requested_at, fenced_at,
+            rows_erased, steps)
+        VALUES (given, p_erasure_id, 'session', p_namespace, p_shard_key, p_session_key, p_ledger_key, p_actor, moment,
+            fenced, lanes + sessions + coalesce(messages, 0),
+            jsonb_build_object('lane', lanes, 'session', sessions, 'message', coalesce(messages, 0)));
+    PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, p_session_key, p_act, false);
+    INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
+        VALUES (p_shard_key, p_session_key, given, fenced);
+    RETURN NEXT;
+END
+$function$;

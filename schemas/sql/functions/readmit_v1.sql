@@ -1,0 +1,38 @@
+-- readmit_v1: lift the fence of an owner or of a session: what is written from now on is of a new life.
+--
+-- status: 'ok'; 'missing' (there is no fence); 'running' (its erasure, of this number, is not finished).
+CREATE FUNCTION strandline.readmit_v1(
+    p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_scope_key uuid, p_actor text,
+    p_user_id text, p_act jsonb
+) RETURNS TABLE (status text, number integer, readmitted_at timestamptz)
+LANGUAGE plpgsql AS $function$
+#variable_conflict use_column
+DECLARE
+    known strandline.erasure%ROWTYPE;
+    moment CONSTANT timestamptz := clock_timestamp();
+    given integer;
+BEGIN
+    PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
+    SELECT e.* INTO known FROM strandline.erasure e
+        JOIN strandline.erasure_fence f ON f.shard_key = p_shard_key AND f.scope_key = p_scope_key
+            AND f.number = e.number AND @stands(f);
+    status := CASE WHEN known.number IS NULL THEN 'missing' WHEN known.state = 'running' THEN 'running' ELSE 'ok' END;
+    number := known.number;
+    readmitted_at := moment;
+    IF status = 'ok' THEN
+        PERFORM pg_advisory_xact_lock(hashtextextended('erasures', 0));
+        SELECT 1 + max(e.number) INTO given FROM strandline.erasure e;
+        number := given;
+        INSERT INTO strandline.erasure (
+                number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, state, actor, requested_at,
+                updated_at, finished_at)
+            VALUES (given, p_erasure_id, 'readmission', p_namespace, p_shard_key, p_scope_key, known.ledger_key, 'done',
+                p_actor, moment, moment, moment);
+        UPDATE strandline.erasure_fence f SET readmitted_at = moment, number = given
+            WHERE f.shard_key = p_shard_key AND f.scope_key = p_scope_key;
+        PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id,
+            nullif(p_scope_key, p_shard_key), p_act, false);
+    END IF;
+    RETURN NEXT;
+END
+$function$;

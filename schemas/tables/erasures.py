@@ -1,0 +1,49 @@
+"""Erasures: the fences that keep an erased owner away, and the record and receipt of each erasure."""
+
+from __future__ import annotations
+
+from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, text
+from sqlalchemy.dialects.postgresql import JSONB
+
+from strandline.schemas.tables.base import key, metadata, moment, personal
+
+erasure_fence = Table(
+    "erasure_fence",
+    metadata,
+    key("shard_key"),
+    # The owner's key again: all of the owner; else the key of one session.
+    key("scope_key"),
+    Column("number", Integer, nullable=False),
+    moment("fenced_at", default=True),
+    moment("readmitted_at", nullable=True),
+    Index("erasure_fence_by_number", "number"),
+    comment="Owners and sessions that were erased: nothing is written for them until they are readmitted",
+)
+
+erasure = Table(
+    "erasure",
+    metadata,
+    # Numbered one after the other, in the order of their commits: readers compare the newest one.
+    Column("number", Integer, primary_key=True, autoincrement=False),
+    Column("erasure_id", Uuid, nullable=False, unique=True),
+    Column("kind", Text, nullable=False),
+    Column("namespace", Text, nullable=False),
+    Column("owner_key", Uuid, nullable=False),
+    Column("scope_key", Uuid, nullable=False),
+    # The model calls of an owner are kept under this random key.
+    Column("ledger_key", Uuid, nullable=False),
+    Column("state", Text, nullable=False, server_default="running"),
+    Column("steps", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
+    personal("actor", Text),
+    Column("receipt", Text),
+    Column("rows_erased", BigInteger, nullable=False, server_default="0"),
+    moment("requested_at", default=True),
+    moment("fenced_at", nullable=True),
+    moment("updated_at", default=True),
+    moment("finished_at", nullable=True),
+    Index("erasure_by_owner", "owner_key", "scope_key", "number"),
+    CheckConstraint("kind IN ('user', 'session', 'readmission')", name="kind"),
+    CheckConstraint("state IN ('running', 'done')", name="state"),
+    CheckConstraint("(finished_at IS NULL) = (state = 'running')", name="finished_at"),
+    comment="Each erasure, with its steps and its receipt, and each readmission; none of them holds a name",
+)

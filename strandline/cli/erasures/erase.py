@@ -1,0 +1,193 @@
+"""``strandline erasures erase`` and ``readmit``."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from strandline.cli.erasures.opening import (
+    actor_option,
+    check_one,
+    key_option,
+    opened_erasures,
+    session_option,
+    shown_steps,
+    user_option,
+)
+from strandline.cli.erasures.reports import EraseReport, receipt_report
+from strandline.cli.servers.options import as_json, json_schema_option, namespace_option, settings_from
+from strandline.cli.servers.options import target_options as targets
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError
+
+
+@click.command("erase", short_help="Erase a user, or one session, for good.")
+@user_option
+@session_option
+@namespace_option
+@click.option("--yes", is_flag=True, help="Erase; without --yes, only count what would be erased.")
+@actor_option
+@key_option
+@click.option(
+    "--receipt",
+    "receipt_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append the receipt to this file, one line; keep it outside of the database.",
+)
+@click.option(
+    "--items-below",
+    metavar="PATH",
+    multiple=True,
+    help="Also items of LangGraph's store below this path (labels with full stops); repeatable.",
+)
+@click.option("--vacuum", is_flag=True, help="Then vacuum the tables, which may take long.")
+@as_json
+@json_schema_option
+@targets
+def erase_command(
+    user: str | None,
+    session: str | None,
+    namespace: str,
+    yes: bool,
+    actor: str | None,
+    key: Path | None,
+    receipt_file: Path | None,
+    items_below: tuple[str, ...],
+    vacuum: bool,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Erase everything of a user, or of one session, and keep it away.
+
+    From its first moment nothing can be written for the user any more. It may be interrupted at any time:
+    the same command goes on where it was. In the end each reader is asked, and there is a receipt.
+    """
+    if json_schema:
+        print_schema(EraseReport)
+        return 0
+    check_one(user, session)
+    if items_below and user is None:
+        raise click.UsageError("--items-below goes with --user: items belong to no session.")
+    with opened_erasures(settings_from(**target), namespace, key) as erasures:
+        planned = erasures.plan_user(user) if user is not None else erasures.plan_session(session or "")
+        if not yes:
+            _show_plan(planned, as_json=as_json)
+            return 0
+        receipt = _erase(erasures, user, session, actor, items_below)
+        if receipt_file is not None:
+            _append(receipt_file, receipt)
+        if vacuum:
+            with shown_steps() as show:
+                show("vacuum", "all tables", 0)
+                erasures.vacuum()
+    if as_json:
+        print_json(
+            EraseReport(
+                dry_run=False,
+                rows=dict(planned.rows),
+                erased_by=receipt.number,
+                receipt=receipt_report(receipt),
+            )
+        )
+    else:
+        say(*receipt_lines(receipt))
+    return 0
+
+
+@click.command("readmit", short_help="Accept an erased user, or session, again.")
+@user_option
+@session_option
+@namespace_option
+@actor_option
+@key_option
+@as_json
+@json_schema_option
+@targets
+def readmit_command(
+    user: str | None,
+    session: str | None,
+    namespace: str,
+    actor: str | None,
+    key: Path | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty."""
+    if json_schema:
+        print_schema(EraseReport)
+        return 0
+    check_one(user, session)
+    with opened_erasures(settings_from(**target), namespace, key) as erasures:
+        if session is not None:
+            receipt = erasures.readmit_session(session, actor=actor)
+        else:
+            receipt = erasures.readmit_user(user or "", actor=actor)
+    if as_json:
+        print_json(EraseReport(dry_run=False, rows={}, receipt=receipt_report(receipt)))
+    else:
+        say(f"readmitted (number {receipt.number}); puts are accepted again")
+    return 0
+
+
+def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
+    """A receipt for people."""
+    rows = quantity(sum(receipt.counts.values()), "row")
+    at = f"{receipt.finished_at:%F %T} UTC"
+    yield f"{receipt.kind} {receipt.number} of owner {receipt.owner_key}: {rows} erased, {at}"
+    for table, number in sorted(receipt.counts.items()):
+        yield f"  {table}: {number:,}"
+    remaining = sum(check.remaining for check in receipt.checks)
+    if receipt.checks:
+        yield f"checked by {', '.join(check.reader for check in receipt.checks)}: {remaining} found"
+    for name, kept in receipt.kept.items():
+        yield f"kept, {name}: {kept}"
+    for sentence in receipt.not_covered:
+        yield f"not covered: {sentence}"
+    yield (
+        f"signed by key {receipt.key_id}"
+        if receipt.is_signed
+        else "not signed: `strandline erasures key` makes a key for STRANDLINE_RECEIPT_KEY_FILE"
+    )
+
+
+def _erase(
+    erasures: Erasures, user: str | None, session: str | None, actor: str | None, items_below: tuple[str, ...]
+) -> ErasureReceipt:
+    with shown_steps() as show:
+        if user is not None:
+            paths = [path.split(".") for path in items_below]
+            return erasures.erase_user(user, actor=actor, items_below=paths, on_progress=show)
+        return erasures.erase_session(session or "", actor=actor, on_progress=show)
+
+
+def _show_plan(planned: PlannedErasure, *, as_json: bool) -> None:
+    if as_json:
+        print_json(EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by))
+        return
+    for table, number in sorted(planned.rows.items()):
+        say(f"  {table}: {number:,}")
+    if planned.erased_by is not None and not planned.total:
+        say(f"erased already (erasure {planned.erased_by})")
+    elif planned.erased_by is not None:
+        say(f"erasure {planned.erased_by} is not finished: add --yes to go on with it")
+    else:
+        say(f"would erase {quantity(planned.total, 'row')}: add --yes to do it")
+
+
+def _append(path: Path, receipt: ErasureReceipt) -> None:
+    try:
+        with path.open("a", encoding="utf-8") as file:
+            file.write(receipt.to_json() + "\n")
+    except OSError as error:
+        raise ConfigurationError(
+            f"The receipt cannot be written to {path}: {error.strerror}. It is stored:"
+            f" `strandline erasures show {receipt.number} --json` prints it."
+        ) from None

@@ -1,0 +1,70 @@
+"""The face that the commands use, and how they show what an erasure does."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import click
+
+from strandline.cli.servers.targets import servers_for_once
+from strandline.cli.terminal.output import console, is_rich, say
+from strandline.erasure import Erasures
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.settings import Settings
+
+LINE_EVERY_ROWS = 100_000
+
+user_option = click.option("--user", metavar="ID", help="The user.")
+session_option = click.option("--session", metavar="ID", help="One session, in place of a user.")
+actor_option = click.option("--actor", metavar="NAME", help="The name stored with the record.")
+key_option = click.option(
+    "--key",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="The private key that signs the receipt; default: STRANDLINE_RECEIPT_KEY_FILE.",
+)
+
+Show = Callable[[str, str, int], None]
+
+
+@contextmanager
+def opened_erasures(settings: Settings, namespace: str, key: Path | None = None) -> Iterator[Erasures]:
+    """The erasures of a namespace, on the servers of the settings."""
+    with servers_for_once(settings) as servers:
+        erasures = Erasures.of_namespace(
+            namespace,
+            key_file=key if key is not None else settings.receipt_key_file,
+            database_url=servers.database_url,
+            schema=settings.database_schema,
+        )
+        try:
+            yield erasures
+        finally:
+            erasures.close()
+
+
+def check_one(user: str | None, session: str | None) -> None:
+    """Check that exactly one of the two options is given."""
+    if (user is None) == (session is None):
+        raise click.UsageError("Name a user (--user ID) or a session (--session ID), and not both.")
+
+
+@contextmanager
+def shown_steps() -> Iterator[Show]:
+    """A line on a terminal that says what is done, gone in the end; elsewhere a line now and then."""
+    if is_rich(stderr=True):
+        with console(stderr=True).status("erasing") as status:
+            yield lambda step, table, rows: status.update(
+                f"erasing, {step}: {table}, {quantity(rows, 'row')}"
+            )
+        return
+    reported: dict[str, int] = {}
+
+    def tell(step: str, table: str, rows: int) -> None:
+        if rows >= reported.get(table, 0) + LINE_EVERY_ROWS:
+            reported[table] = rows
+            say(f"erasing, {step}: {table}, {quantity(rows, 'row')}", err=True)
+
+    yield tell

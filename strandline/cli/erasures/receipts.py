@@ -1,0 +1,217 @@
+"""``strandline erasures verify``, ``reapply`` and ``key``: what is done with receipts, and their key."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from strandline.cli.erasures.opening import actor_option, key_option, opened_erasures, shown_steps
+from strandline.cli.erasures.reports import (
+    ReappliedReport,
+    ReapplyReport,
+    ReceiptKeyReport,
+    VerdictReport,
+    VerifyReceiptsReport,
+)
+from strandline.cli.servers.options import as_json, json_schema_option, settings_from
+from strandline.cli.servers.options import target_options as targets
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.erasure import (
+    ErasureReceipt,
+    ReceiptVerdict,
+    Verifier,
+    make_receipt_key,
+    read_receipts,
+    verifier_of,
+)
+from strandline.producers.erasing.erase import judge
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+
+_file = click.Path(exists=True, dir_okay=False, path_type=Path)
+
+
+@click.command("verify", short_help="Verify receipts, and that nothing of them is there.")
+@click.argument("receipts", type=_file, nargs=-1)
+@click.option(
+    "--public-key", type=_file, metavar="FILE", help="The public key, to verify the signatures with."
+)
+@click.option("--offline", is_flag=True, help="Verify the signatures alone; needs no database.")
+@as_json
+@json_schema_option
+@targets
+def verify_command(
+    receipts: tuple[Path, ...],
+    public_key: Path | None,
+    offline: bool,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Verify the receipts in the files RECEIPTS, and look for rows of anything that was erased.
+
+    Ends with 1 if a receipt was changed, is not signed by this key, or anything erased is there again.
+    """
+    if json_schema:
+        print_schema(VerifyReceiptsReport)
+        return 0
+    if offline and (public_key is None or not receipts):
+        raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
+    verifier = None if public_key is None else verifier_of(public_key)
+    read = [receipt for path in receipts for receipt in read_receipts(path)]
+    verdicts, erased = _judge(read, verifier, offline=offline, target=target)
+    if as_json:
+        print_json(_verify_report(read, verdicts, erased))
+    else:
+        for receipt, verdict in zip(read, verdicts, strict=True):
+            say(_verdict_line(receipt, verdict))
+        if erased is not None:
+            say(*_erased_lines(erased))
+    is_bad = any(
+        verdict.signature in ("changed", "other_key", "unsigned") or verdict.rows for verdict in verdicts
+    )
+    return 1 if is_bad or erased else 0
+
+
+@click.command("reapply", short_help="Repeat erasures after a restore, by their receipts.")
+@click.option(
+    "--from", "files", type=_file, metavar="FILE", multiple=True, required=True, help="Receipts; repeatable."
+)
+@click.option("--yes", is_flag=True, help="Erase; without --yes, only count the receipts.")
+@click.option("--public-key", type=_file, metavar="FILE", help="Refuse receipts that this key did not sign.")
+@actor_option
+@key_option
+@as_json
+@json_schema_option
+@targets
+def reapply_command(
+    files: tuple[Path, ...],
+    yes: bool,
+    public_key: Path | None,
+    actor: str | None,
+    key: Path | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
+    """Repeat the erasures of the receipts after an older backup was restored.
+
+    Run it before producers write. Erasures that the database knows are left; it may be run again.
+    """
+    if json_schema:
+        print_schema(ReapplyReport)
+        return 0
+    receipts = [receipt for path in files for receipt in read_receipts(path)]
+    _refuse_changed(receipts, public_key)
+    outcomes: list[ReappliedReport] = []
+    if yes:
+        with (
+            opened_erasures(settings_from(**target), DEFAULT_NAMESPACE, key) as erasures,
+            shown_steps() as show,
+        ):
+            for one in erasures.reapply(receipts, actor=actor, on_progress=show):
+                outcomes.append(
+                    ReappliedReport(
+                        number=one.receipt.number,
+                        kind=one.receipt.kind,
+                        owner_key=one.receipt.owner_key,
+                        outcome=one.outcome,
+                        rows=sum(one.receipt.counts.values()),
+                    )
+                )
+    report = ReapplyReport(dry_run=not yes, in_file=len(receipts), receipts=outcomes)
+    if as_json:
+        print_json(report)
+    elif not yes:
+        say(f"would reapply {quantity(len(receipts), 'receipt')}: add --yes to do it")
+    else:
+        for outcome in outcomes:
+            say(f"{outcome.kind} {outcome.number} of owner {outcome.owner_key}: {outcome.outcome}")
+    return 0
+
+
+@click.command("key", short_help="Make the key that signs receipts.")
+@click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
+@as_json
+@json_schema_option
+def key_command(file: Path, as_json: bool, json_schema: bool) -> int:
+    """Write a new private key to FILE, readable for its owner alone, and the public key to FILE.pub."""
+    if json_schema:
+        print_schema(ReceiptKeyReport)
+        return 0
+    report = ReceiptKeyReport(key_id=make_receipt_key(file), private_key=str(file), public_key=f"{file}.pub")
+    if as_json:
+        print_json(report)
+    else:
+        say(
+            f"key {report.key_id}: {report.private_key} signs, {report.public_key} verifies",
+            f"set STRANDLINE_RECEIPT_KEY_FILE={report.private_key}",
+        )
+    return 0
+
+
+def _judge(
+    receipts: list[ErasureReceipt], verifier: Verifier | None, *, offline: bool, target: dict[str, Any]
+) -> tuple[list[ReceiptVerdict], dict[str, int] | None]:
+    if offline:
+        return [judge(receipt, verifier) for receipt in receipts], None
+    with opened_erasures(settings_from(**target), DEFAULT_NAMESPACE) as erasures:
+        return [erasures.verify(one, verifier) for one in receipts], erasures.find_erased_rows()
+
+
+def _refuse_changed(receipts: list[ErasureReceipt], public_key: Path | None) -> None:
+    if public_key is None:
+        return
+    verifier = verifier_of(public_key)
+    wrong = [str(one.number) for one in receipts if judge(one, verifier).signature != "valid"]
+    if wrong:
+        raise click.UsageError(
+            f"Receipts {', '.join(wrong)} are not signed by that key, or were changed; nothing was done."
+        )
+
+
+def _verify_report(
+    receipts: list[ErasureReceipt], verdicts: list[ReceiptVerdict], erased: dict[str, int] | None
+) -> VerifyReceiptsReport:
+    return VerifyReceiptsReport(
+        receipts=[
+            VerdictReport(
+                number=receipt.number,
+                kind=receipt.kind,
+                owner_key=receipt.owner_key,
+                signature=verdict.signature,
+                fence=verdict.fence,
+                rows=verdict.rows,
+            )
+            for receipt, verdict in zip(receipts, verdicts, strict=True)
+        ],
+        erased_rows=erased,
+    )
+
+
+_SIGNATURES = {
+    "valid": "the signature is valid",
+    "changed": "the receipt was changed since it was signed",
+    "unsigned": "it is not signed",
+    "other_key": "it is signed by another key",
+    "unchecked": "the signature was not checked (--public-key FILE)",
+}
+
+
+def _verdict_line(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> str:
+    line = f"{receipt.kind} {receipt.number} of owner {receipt.owner_key}: {_SIGNATURES[verdict.signature]}"
+    if verdict.rows is None:
+        return line
+    fence = f"the fence stands (erasure {verdict.fence})" if verdict.fence else "no fence stands"
+    rows = quantity(sum(verdict.rows.values()), "row")
+    return f"{line}; {fence}; {rows} of the owner" + (
+        f" in {', '.join(sorted(verdict.rows))}" if verdict.rows else ""
+    )
+
+
+def _erased_lines(erased: dict[str, int]) -> list[str]:
+    if not erased:
+        return ["nothing that was erased is there"]
+    return [f"erased, and there again: {rows:,} rows in {table}" for table, rows in sorted(erased.items())]

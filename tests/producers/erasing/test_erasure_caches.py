@@ -1,0 +1,91 @@
+"""What a process has cached of a user who is erased by another process."""
+
+from __future__ import annotations
+
+import sys
+from uuid import uuid4
+
+from strandline.producers.reading.window_cache import WindowCache
+from strandline.producers.search.index.index_cache import Beginning, IndexCache
+from strandline.producers.search.index.scope_index import ScopeKey
+from strandline.schemas.values.identity import identify_session
+from tests.conftest import MakeMemory
+from tests.producers.erasing.conftest import LIMITS
+from tests.support.processes.forking import run
+
+
+def erase(url: str, *arguments: str) -> None:
+    """``strandline erasures erase``, in a process of its own."""
+    command = ["-m", "strandline", "erasures", "erase", *arguments, "--yes", "--database-url", url]
+    ended = run([sys.executable, *command], capture_output=True)
+    assert ended.returncode == 0, ended.stderr
+
+
+def test_a_process_drops_what_it_has_of_an_erased_user_at_its_next_read(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    anns = make_memory("zanzibarq-one", user_id="ann", **LIMITS)
+    bobs = make_memory("bobsword-one", user_id="bob", **LIMITS)
+    assert anns.get() and bobs.get()
+    windows: WindowCache = anns._resources.windows
+    names = {"ann": "zanzibarq-one", "bob": "bobsword-one"}
+
+    def cached(user: str) -> tuple[int, ...]:
+        session = identify_session("default", names[user], user)
+        return windows.find_window((session.shard_key, session.session_key)).seqs
+
+    assert cached("ann") and cached("bob")
+    erase(database_url, "--user", "ann")
+    assert list(anns.get()) == []
+    assert not cached("ann")
+    bobs.get()
+    assert cached("bob")
+    assert windows.erasures == 1
+
+
+def test_a_read_of_somebody_else_suffices(make_memory: MakeMemory, database_url: str) -> None:
+    anns = make_memory("zanzibarq-one", user_id="ann", **LIMITS)
+    assert anns.get()
+    # Known, so that the owners who were erased since are asked for.
+    erase(database_url, "--user", "somebody")
+    make_memory("bobsword-one", user_id="bob", **LIMITS).get()
+    assert anns.get()
+    windows: WindowCache = anns._resources.windows
+    session = identify_session("default", "zanzibarq-one", "ann")
+    assert windows.find_window((session.shard_key, session.session_key)).seqs
+    erase(database_url, "--user", "ann")
+    make_memory("bobsword-one", user_id="bob", **LIMITS).get()
+    assert not windows.find_window((session.shard_key, session.session_key)).seqs
+
+
+def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(
+    make_memory: MakeMemory, database_url: str
+) -> None:
+    anns = make_memory("zanzibarq-one", user_id="ann", **LIMITS)
+    assert anns.get()
+    windows: WindowCache = anns._resources.windows
+    session = identify_session("default", "zanzibarq-one", "ann")
+    place = (session.shard_key, session.session_key)
+    window = windows.find_window(place)
+    windows.forget_erased({session.shard_key}, 7)
+    windows.keep(place, window, 6)
+    assert not windows.find_window(place).seqs
+    windows.keep(place, window, 7)
+    assert windows.find_window(place).seqs
+
+
+def test_indexes_of_erased_owners_are_dropped() -> None:
+    class Parts:
+        size = 1
+
+    indexes = IndexCache(1_000, Parts)  # type: ignore[arg-type]
+    gone, other = (ScopeKey(uuid4(), 1, None) for _ in range(2))
+    for scope in (gone, other):
+        indexes.note_search(scope)
+        indexes.keep_beginning(scope, Beginning("1", Parts()))  # type: ignore[arg-type]
+    indexes.forget_owners({gone.shard_key})
+    assert indexes.take_beginning(gone, "1") is None
+    assert indexes.take_beginning(other, "1") is not None
+    # As if it had never been searched.
+    assert not indexes.note_search(gone)
+    assert indexes.note_search(other)

@@ -1,0 +1,133 @@
+"""Export of everything that is kept about a user or a session."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from strandline.erasure import Erasures
+from strandline.producers.exports import export
+from strandline.producers.exports.lines import ExportLine
+from strandline.producers.exports.pages import ExportTarget, Section, sections
+from strandline.schemas.erasure_plan import ERASED
+from strandline.schemas.values.identity import identify_session
+from tests.conftest import rows_of
+
+WORD = "zanzibarq"
+PUBLISHED = Path(__file__).parent.parent.parent.parent / "docs" / "export.schema.json"
+# What a row of an owner's table is in an export; the others hold no more than numbers, keys and digests.
+TABLES = {
+    "message": "message", "fact": "fact", "fact_revision": "fact_revision", "fact_event": "fact_edit",
+    "fact_candidate": "fact_candidate", "block_state": "state", "answer": "answer",
+    "correction": "correction", "policy_change": "policy_change", "session_run": "run",
+    "flush_event": "flush", "model_call": "model_call", "session": "session", "dead_letter": "dead_letter",
+}  # fmt: skip
+WITHOUT_LINES = {
+    "batch", "chunk", "chunk_change", "condensation", "due", "fact_owner", "popped", "receipt",
+    "scope_generation", "superseded", "watch",
+}  # fmt: skip
+
+
+@pytest.fixture
+def lines(erasures: Erasures) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in erasures.export_user("ann")]
+
+
+def test_the_published_schema_is_that_of_the_code() -> None:
+    assert json.loads(PUBLISHED.read_text(encoding="utf-8")) == ExportLine.model_json_schema()
+
+
+def test_each_line_is_as_the_schema_says(lines: list[dict[str, Any]]) -> None:
+    validator = jsonschema.Draft202012Validator(ExportLine.model_json_schema())
+    for line in lines:
+        validator.validate({"line": line})
+    assert (lines[0]["kind"], lines[-1]["kind"]) == ("header", "trailer")
+    assert lines[-1]["lines"] == Counter(line["kind"] for line in lines[:-1])
+
+
+def test_every_row_of_a_user_is_a_line(lines: list[dict[str, Any]], database_url: str) -> None:
+    """And no other: none of the other user's words, names and keys is in it."""
+    owner = lines[0]["owner_key"]
+    kinds = Counter(line["kind"] for line in lines)
+    for table, kind in TABLES.items():
+        ((rows,),) = rows_of(
+            database_url, f"SELECT count(*) FROM strandline.{table} WHERE shard_key = %s", owner
+        )
+        assert kinds[kind] == rows, table
+    assert {*ERASED} <= {*TABLES, *WITHOUT_LINES}
+    assert kinds["directory"] == 3
+    assert kinds["capture_act"] == 1
+    assert "bob" not in json.dumps(lines)
+
+
+def test_a_message_comes_as_it_was_put(lines: list[dict[str, Any]]) -> None:
+    said = [line for line in lines if line["kind"] == "message"]
+    first = next(line["message"] for line in said if f"{WORD}two0 is" in str(line["message"]["content"]))
+    assert first["role"] == "user"
+    assert first["name"] == WORD
+    assert first["metadata"] == {"mark": WORD}
+    assert first["id"] and first["created_at"]
+    # A fact leads to its messages.
+    revision = next(one for one in lines if one["kind"] == "fact_revision" and one["seqs"])
+    places = {(line["session_key"], line["seq"]) for line in said}
+    assert {(revision["session_key"], seq) for seq in revision["seqs"]} & places
+
+
+def test_pages_join_without_gap_or_repetition(
+    erasures: Erasures, lines: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With two rows a page the lines are the same, in the same order."""
+
+    def small(target: ExportTarget) -> list[Section]:
+        return [replace(one, page=_pages_of_two(one.page), limit=2) for one in sections(target)]
+
+    monkeypatch.setattr(export, "sections", small)
+    again = [json.loads(line) for line in erasures.export_user("ann")]
+    assert again[1:] == lines[1:]
+
+
+def _pages_of_two(page: Callable[[Any | None], Any]) -> Callable[[Any | None], Any]:
+    def small(last: Any | None) -> Any:
+        query = page(last)
+        return type(query)(**{**query.params, "limit": 2})
+
+    return small
+
+
+def test_the_async_twin_gives_the_same(erasures: Erasures, lines: list[dict[str, Any]]) -> None:
+    async def all_lines() -> list[dict[str, Any]]:
+        given = [json.loads(line) async for line in erasures.aexport_user("ann")]
+        await erasures.aclose()
+        return given
+
+    assert asyncio.run(all_lines())[1:] == lines[1:]
+
+
+def test_a_session_is_exported_alone(erasures: Erasures) -> None:
+    lines = [json.loads(line) for line in erasures.export_session(f"{WORD}-two")]
+    key = str(identify_session("default", f"{WORD}-two", "ann").session_key)
+    assert lines[0]["session_id"] == f"{WORD}-two"
+    assert {line["session_key"] for line in lines if line["kind"] in ("message", "flush", "session")} == {key}
+    assert {line["kind"] for line in lines} >= {
+        "message",
+        "flush",
+        "fact",
+        "fact_revision",
+        "state",
+        "answer",
+    }
+    assert f"{WORD}one" not in json.dumps([line for line in lines if line["kind"] != "fact"])
+
+
+def test_nothing_is_exported_of_who_was_erased(erasures: Erasures) -> None:
+    erasures.erase_user("ann")
+    kinds = [json.loads(line)["kind"] for line in erasures.export_user("ann")]
+    assert kinds == ["header", "trailer"]

@@ -1,0 +1,84 @@
+"""Keyrings: what they take from settings, and say where a key is missing; how long keys are kept."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from pathlib import Path
+from uuid import uuid4
+
+import pytest
+
+from strandline.schemas.errors import ConfigurationError, KeyUnavailableError
+from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS, KeyCache
+from strandline.schemas.sealed.opening import open_keyring, sealed_content
+from strandline.schemas.sealing.owner_keys import make_owner_keys, make_secret
+from strandline.schemas.settings import load_settings
+
+KEY = b64encode(b"k" * 32).decode()
+
+
+def test_a_file_holds_a_key_a_line(tmp_path: Path) -> None:
+    file = tmp_path / "keyring"
+    file.write_text(f"# keys of 2026\nfirst {KEY}\n\nsecond {KEY}\n", encoding="utf-8")
+    keyring = open_keyring(load_settings(keyring_file=file))
+    assert list(keyring.key_ids()) == ["first", "second"]
+    wrapped = keyring.wrap("first", b"secret", b"whose")
+    assert keyring.unwrap("first", wrapped, b"whose") == b"secret"
+    with pytest.raises(KeyUnavailableError, match="not the one that wrapped"):
+        keyring.unwrap("first", wrapped, b"another's")
+    with pytest.raises(KeyUnavailableError, match=r"'third' is not in .*'first', 'second'"):
+        keyring.unwrap("third", wrapped, b"whose")
+
+
+@pytest.mark.parametrize(
+    ("keys", "problem"),
+    [
+        ("", None),
+        ("first", "Line 1 .* does not hold 32 bytes"),
+        (f"first {KEY};first {KEY}", "Line 2 .* a second time"),
+        (f"first {KEY};second c2hvcnQ=", "Line 2 .* does not hold 32 bytes"),
+        (f"fi?rst {KEY}", "Line 1 .* does not begin with the id"),
+        ("# only a comment", "There is no key"),
+    ],
+)
+def test_what_is_no_keyring_is_refused_without_showing_it(keys: str, problem: str | None) -> None:
+    settings = load_settings(keyring_keys=keys or None)
+    if problem is None:
+        with pytest.raises(KeyUnavailableError, match="no keyring"):
+            open_keyring(settings).wrap("first", b"secret", b"")
+        return
+    with pytest.raises(ConfigurationError, match=problem) as raised:
+        open_keyring(settings)
+    assert KEY not in str(raised.value) and KEY not in repr(settings)
+
+
+def test_one_place_names_the_keys(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="More than one of"):
+        open_keyring(load_settings(keyring_file=tmp_path / "keyring", keyring_keys=f"first {KEY}"))
+    with pytest.raises(ConfigurationError, match="cannot be read: FileNotFoundError"):
+        open_keyring(load_settings(keyring_file=tmp_path / "keyring"))
+    with pytest.raises(ConfigurationError, match="the keyring 'vault' is not installed"):
+        open_keyring(load_settings(keyring="vault"))
+    sealed_content(load_settings(keyring="vault"))  # nothing is looked for before it is needed
+
+
+def test_keys_are_kept_for_a_time_and_of_so_many_owners() -> None:
+    now = [0.0]
+    cache = KeyCache(60.0, max_owners=2, clock=lambda: now[0])
+    owners = [uuid4() for _ in range(3)]
+    keys = [make_owner_keys(owner, {1: make_secret()}, is_settled=True) for owner in owners]
+    for owner, of_owner in zip(owners[:2], keys, strict=False):
+        cache.keep(owner, of_owner)
+    assert cache.keys_of(owners[0]) is keys[0]
+    cache.keep(owners[2], keys[2])
+    assert cache.keys_of(owners[1]) is None, "the one that was not used for the longest time"
+    now[0] = 60.0
+    assert cache.keys_of(owners[0]) is None and not cache.is_known(owners[0])
+    cache.keep(owners[1], None)
+    assert cache.is_known(owners[1])
+    now[0] += UNSEALED_SECONDS
+    assert not cache.is_known(owners[1]), "that there are none is believed for a short time"
+    cache.note_unused()
+    assert cache.is_known(uuid4())
+    cache.forget()
+    assert not cache.is_known(uuid4())
