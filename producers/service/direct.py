@@ -35,8 +35,8 @@ def direct_of(route: APIRoute) -> Direct:
     status = route.status_code or 200
 
     async def direct(request: Request, body: bytes) -> Response:
-        given = request.scope["path_params"]
-        values = {name: _name(name, given[name]) for name in names}
+        params = request.scope["path_params"]
+        values = {name: _name(name, params[name]) for name in names}
         answer = await endpoint(request, body=_read(kind, request, body), **values)
         if isinstance(answer, Response):
             return answer

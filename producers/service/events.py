@@ -49,7 +49,7 @@ class _Open:
     """A flush event, and the pipelines whose end of it was told."""
 
     row: RecentFlushesRow
-    told: set[str] = field(default_factory=set)
+    pipelines_told: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False, slots=True)
@@ -172,15 +172,15 @@ class EventHub:
 
     def _tell_flushed(self, row: RecentFlushesRow) -> None:
         self._open[row.event_id] = _Open(row)
-        self._tell(row, _flushed(row))
+        self._tell(row, _flush_event(row))
 
     async def _tell_outcomes(self, database: AsyncDatabase, now: datetime) -> None:
         rows = [one.row for one in self._open.values()]
         for pipeline, outcome, row in await _outcomes(database, rows):
             known = self._open.get(row.event_id)
-            if known is not None and outcome != "due" and pipeline not in known.told:
-                known.told.add(pipeline)
-                self._tell(row, _ended(row, pipeline, outcome, now))
+            if known is not None and outcome != "due" and pipeline not in known.pipelines_told:
+                known.pipelines_told.add(pipeline)
+                self._tell(row, _end_event(row, pipeline, outcome, now))
         await asyncio.sleep(0)
 
     async def _tell_generations(self, database: AsyncDatabase, now: datetime) -> None:
@@ -240,10 +240,10 @@ class EventHub:
             heard = [row for row in rows if listener.hears(row)]
             ends = await _outcomes(database, heard)
             for row in heard:
-                listener.waiting.append((_id_of(row.created_at), _flushed(row)))
+                listener.waiting.append((_id_of(row.created_at), _flush_event(row)))
             for pipeline, outcome, row in ends:
                 if outcome != "due":
-                    ended = _ended(row, pipeline, outcome, clock.at)
+                    ended = _end_event(row, pipeline, outcome, clock.at)
                     listener.waiting.append((_id_of(row.created_at), ended))
             if len(rows) < FLUSHES_PER_POLL:
                 return
@@ -256,17 +256,17 @@ async def _outcomes(
     by_place = {(row.session_key, row.from_seq): row for row in rows}
     if not by_place:
         return []
-    found = await database.fetch(
+    rows_of_ends = await database.fetch(
         FlushOutcomes(
             shard_keys=[row.shard_key for row in by_place.values()],
             session_keys=[row.session_key for row in by_place.values()],
             from_seqs=[row.from_seq for row in by_place.values()],
         )
     )
-    return [(one.pipeline, one.outcome, by_place[one.session_key, one.from_seq]) for one in found]
+    return [(one.pipeline, one.outcome, by_place[one.session_key, one.from_seq]) for one in rows_of_ends]
 
 
-def _flushed(row: RecentFlushesRow) -> EventOut:
+def _flush_event(row: RecentFlushesRow) -> EventOut:
     return EventOut(
         kind="flushed",
         at=row.created_at,
@@ -279,7 +279,7 @@ def _flushed(row: RecentFlushesRow) -> EventOut:
     )
 
 
-def _ended(row: RecentFlushesRow, pipeline: str, outcome: str, at: datetime) -> EventOut:
+def _end_event(row: RecentFlushesRow, pipeline: str, outcome: str, at: datetime) -> EventOut:
     return EventOut(
         kind="dead" if outcome == "dead" else "covered",
         at=at,

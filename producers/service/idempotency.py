@@ -51,7 +51,7 @@ async def once(call: Call, owner_key: UUID, work: Work, *, status: int = 200) ->
         return json_response(answer.model_dump(mode="json"), status)
     request_key = kept_request_key(call.caller.tenant, call.route, key)
     body = await _do_once(call, owner_key, request_key, work, status)
-    return json_response(body, status) if body is not None else await _kept(call, owner_key, request_key)
+    return json_response(body, status) if body is not None else await _find_kept(call, owner_key, request_key)
 
 
 async def _do_once(
@@ -74,7 +74,7 @@ async def _do_once(
     return body
 
 
-async def _kept(call: Call, owner_key: UUID, request_key: UUID) -> Response:
+async def _find_kept(call: Call, owner_key: UUID, request_key: UUID) -> Response:
     database = await call.service.resources.async_database()
     rows = await database.fetch(FindKeptResponse(shard_key=owner_key, request_key=request_key))
     if not rows or rows[0].body is None:

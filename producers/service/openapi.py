@@ -33,12 +33,12 @@ _TAGS = {
     "contexts": "Reads for a prompt, searches, summaries.",
     "sessions": "Sessions: state, policy, flushes, resets, forks.",
     "corrections": "Messages taken back, or given other content.",
-    "facts": "What is known of a user.",
+    "facts": "A user's facts.",
     "users": "The users of a namespace.",
     "explain": "Why something was remembered, or not.",
     "events": "What happens, as it happens.",
-    "imports": "What was said and known elsewhere.",
-    "keys": "Who a request is, and keys.",
+    "imports": "Messages and facts from elsewhere.",
+    "keys": "Keys, and the identity of a request.",
     "audit": "Who did what.",
     "operations": "For operators.",
     "health": "For load balancers.",
@@ -88,28 +88,28 @@ def _document(app: FastAPI) -> dict[str, Any]:
     return document
 
 
-def _complete(operation: dict[str, Any], route: APIRoute, wanted: Access | None) -> None:
+def _complete(operation: dict[str, Any], route: APIRoute, rule: Access | None) -> None:
     responses: dict[str, Any] = operation["responses"]
     responses.pop("422", None)
-    for kind in _kinds(route, wanted):
+    for kind in _kinds(route, rule):
         _add_problem(responses, kind)
-    if wanted is None:
+    if rule is None:
         return
     operation["security"] = [{"key": []}]
-    operation["x-strandline-scope"] = wanted.scope
+    operation["x-strandline-scope"] = rule.scope
     parameters = operation.setdefault("parameters", [])
-    parameters += _headers(wanted, route)
+    parameters += _headers(rule, route)
     if not parameters:
         del operation["parameters"]
     good = responses.get(str(route.status_code or 200), {})
     if route.path_format.endswith("/context"):
         good.setdefault("headers", {}).update(_FRESHNESS)
-    if wanted.keeps_response:
+    if rule.keeps_response:
         good.setdefault("headers", {})[REPLAYED_HEADER] = {
             "description": "`true`: the response that was given before.",
             "schema": {"type": "string"},
         }
-    if "ETag" in _etagged(route):
+    if "ETag" in _headers_of_success(route):
         good.setdefault("headers", {})["ETag"] = {
             "description": "Names the fact as it is.",
             "schema": {"type": "string"},
@@ -128,23 +128,23 @@ _FRESHNESS = {
 }
 
 
-def _etagged(route: APIRoute) -> tuple[str, ...]:
+def _headers_of_success(route: APIRoute) -> tuple[str, ...]:
     return ("ETag",) if "/facts" in route.path_format and "{fact_id}" in route.path_format else ()
 
 
-def _headers(wanted: Access, route: APIRoute) -> list[dict[str, Any]]:
+def _headers(rule: Access, route: APIRoute) -> list[dict[str, Any]]:
     headers = []
-    if wanted.takes_user:
+    if rule.takes_user:
         headers.append(_header(USER_HEADER, "The user, for a key that is not one user's.", 512))
-    if wanted.takes_key:
+    if rule.takes_key:
         headers.append(
             _header(IDEMPOTENCY_HEADER, "Names the request: repeated with it, nothing is done twice.", 512)
         )
-    if wanted.matches:
+    if rule.matches:
         headers.append(
             _header("If-Match", "The ETag that the fact must still have.", 200, example='"1-62d1f3"')
         )
-    if wanted.queue == "others" or route.path_format.endswith("/context"):
+    if rule.queue == "others" or route.path_format.endswith("/context"):
         headers.append(
             _header("Prefer", "`wait=5`: how many seconds to wait at most.", 200, example="wait=5")
         )
@@ -175,18 +175,18 @@ _WITH_KEY = frozenset(
 _WRITING = frozenset({"conflict", "delivered", "unknown-pipeline"})
 
 
-def _kinds(route: APIRoute, wanted: Access | None) -> list[Kind]:
+def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
     """The problems that a route may answer with."""
-    if wanted is None:
+    if rule is None:
         return [kind for kind in KINDS if kind.name in ("invalid", "internal")]
     names = _EVERYWHERE | _WITH_KEY
-    if wanted.queue != "reads":
+    if rule.queue != "reads":
         names |= _WRITING
-    if wanted.keeps_response:
+    if rule.keeps_response:
         names |= {"idempotency-key-reused"}
-    if wanted.matches:
+    if rule.matches:
         names |= {"other-revision"}
-    if wanted.queue == "others":
+    if rule.queue == "others":
         names |= {"model-failed"}
     return [kind for kind in KINDS if kind.name in names]
 
@@ -197,8 +197,8 @@ def _add_problem(responses: dict[str, Any], kind: Kind) -> None:
         {"description": "", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}},
     )
     content = response["content"].setdefault(MEDIA_TYPE, {"schema": {"$ref": "#/components/schemas/Problem"}})
-    said = response.get("description") or ""
-    response["description"] = f"{said}; {kind.title}" if said else kind.title
+    text = response.get("description") or ""
+    response["description"] = f"{text}; {kind.title}" if text else kind.title
     content.setdefault("examples", {})[kind.name] = {
         "value": {
             "type": TYPES + kind.name,

@@ -93,8 +93,8 @@ def access(
 
 def access_of(route: APIRoute) -> Access | None:
     """What a route asks of a request; None: nothing, it is open to all."""
-    found: Access | None = getattr(route.endpoint, _ACCESS, None)
-    return found
+    access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
+    return access_rule
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,13 +133,13 @@ class ServiceRoute(APIRoute):
         super().__init__(*arguments, **options)
         fields = self.dependant.query_params
         self._queries = {field.alias for field in fields}
-        wanted = access_of(self)
-        self._direct = direct_of(self) if wanted is not None and wanted.is_direct else None
+        access_rule = access_of(self)
+        self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
-        wanted = access_of(self)
+        access_rule = access_of(self)
         if self.methods and scope["method"] not in self.methods:
             raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
         service: Service = scope["app"].state.service
@@ -148,27 +148,27 @@ class ServiceRoute(APIRoute):
         )
         try:
             self._check_query(scope)
-            if wanted is None:
+            if access_rule is None:
                 await super().handle(scope, receive, sending)
             else:
-                await self._answer(service, wanted, scope, receive, sending)
+                await self._answer(service, access_rule, scope, receive, sending)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
             await _fail(error, self.path_format, scope, receive, sending)
 
     async def _answer(
-        self, service: Service, wanted: Access, scope: Scope, receive: Receive, send: Sending
+        self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = _headers(scope)
         row = await service.keys.find(_bearer(headers.get(b"authorization")))
-        user = headers.get(USER_HEADER.lower().encode()) if wanted.takes_user else None
+        user = headers.get(USER_HEADER.lower().encode()) if access_rule.takes_user else None
         client = scope.get("client")
         caller = caller_of(row, _text(USER_HEADER, user), client[0] if client else None)
-        check_scope(caller, wanted.scope)
-        if service.state.is_stopping and wanted.queue == "streams":
+        check_scope(caller, access_rule.scope)
+        if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
-        async with service.admission(wanted.queue).permit(row.key_id):
+        async with service.admission(access_rule.queue).permit(row.key_id):
             settings = service.settings
             body = await read_body(
                 scope,
@@ -181,20 +181,20 @@ class ServiceRoute(APIRoute):
                 caller=caller,
                 row=row,
                 route=f"{scope['method']} {scope['path']}",
-                wait_seconds=_waiting(headers.get(b"prefer")),
+                wait_seconds=_preferred_seconds(headers.get(b"prefer")),
                 idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
-                fingerprint=_fingerprint(scope, body) if wanted.keeps_response else b"",
+                fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
             )
             with acting(actor=caller.actor, origin=caller.origin):
-                async with self._deadline(wanted, settings.service_request_seconds):
+                async with self._deadline(access_rule, settings.service_request_seconds):
                     if self._direct is None:
                         await super().handle(scope, given_again(body, receive), send)
                     else:
                         response = await self._direct(Request(scope), body)
                         await response(scope, receive, send)
 
-    def _deadline(self, wanted: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
-        return nullcontext() if wanted.queue == "streams" else _Deadline(seconds)
+    def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
+        return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
 
     def _check_query(self, scope: Scope) -> None:
         """Raise a problem for a parameter that the route does not have, or has once."""
@@ -304,7 +304,7 @@ def _text(name: str, value: bytes | None) -> str | None:
     return text
 
 
-def _waiting(prefer: bytes | None) -> float | None:
+def _preferred_seconds(prefer: bytes | None) -> float | None:
     """The seconds of ``Prefer: wait=5`` (RFC 7240); what cannot be read is no preference."""
     for preference in (prefer or b"").split(b","):
         name, _, value = preference.partition(b";")[0].partition(b"=")

@@ -170,7 +170,7 @@ class RunOut(Answer):
     corrections: list[CorrectionOut]
 
 
-def _unfinished() -> list[RunState]:
+def _unfinished_states() -> list[RunState]:
     return ["paused", "cancelled", "error"]
 
 
@@ -179,7 +179,7 @@ class RunHistoryQuery(Request):
 
     last_n: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = 5
     skip_roles: Annotated[list[RoleName], Field(max_length=5)] = Field(default_factory=list)
-    skip_statuses: Annotated[list[RunState], Field(max_length=6)] = Field(default_factory=_unfinished)
+    skip_statuses: Annotated[list[RunState], Field(max_length=6)] = Field(default_factory=_unfinished_states)
     agent_id: Name | None = None
     team_id: Name | None = None
 

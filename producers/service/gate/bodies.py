@@ -23,7 +23,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: 
         ProblemError: it is too large, by its header or as it comes, or does not arrive in time.
         ClientGone: the client closed the connection.
     """
-    if _announced(scope) > max_bytes:
+    if _announced_bytes(scope) > max_bytes:
         raise ProblemError(TOO_LARGE, headers=_CLOSE)
     try:
         async with asyncio.timeout(seconds):
@@ -50,7 +50,7 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
     raise ClientGone
 
 
-def _announced(scope: Scope) -> int:
+def _announced_bytes(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:

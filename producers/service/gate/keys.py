@@ -37,7 +37,7 @@ MAX_LABEL_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A key to be made.
+    """A key to be new_key.
 
     Attributes:
         namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.
@@ -106,8 +106,8 @@ def digest_of(secret: str) -> bytes:
 def create_key(spec: KeySpec, *, rotated_from: str | None = None) -> Operation[NewKey]:
     """Make a key; the result holds its text, which is nowhere else."""
     act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
-    made: NewKey = yield Atomic(partial(_create, spec, rotated_from, act))
-    return made
+    new_key: NewKey = yield Atomic(partial(_create, spec, rotated_from, act))
+    return new_key
 
 
 def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewKey]:
@@ -150,8 +150,8 @@ def rotate_key(
         ConflictError: the key has ended.
     """
     act = Act.here("key.create", detail={"rotated_from": key_id})
-    made: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds, act))
-    return made
+    new_key: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds, act))
+    return new_key
 
 
 def revoke_key(key_id: str, *, namespace: str | None = None) -> Operation[KeyInfo]:
@@ -187,9 +187,9 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
     if old.is_over:
         raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
     spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
-    made = yield from _create(spec, key_id, act)
+    new_key = yield from _create(spec, key_id, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
-    return made
+    return new_key
 
 
 def _unknown(key_id: str) -> NotFoundError:

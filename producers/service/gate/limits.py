@@ -46,7 +46,7 @@ class Admission:
         return self._at_work
 
     @property
-    def waiting(self) -> int:
+    def queue_length(self) -> int:
         """Requests that wait for one."""
         return self._waiting
 

@@ -75,7 +75,7 @@ CONFLICT = Kind(
     "It contradicts what is stored, or what another request does just now; nothing was changed.",
 )
 DELIVERED = Kind(
-    "delivered", 409, "Already delivered", "What was delivered stands in the way; nothing was changed."
+    "delivered", 409, "Already delivered", "Delivered messages stand in the way; nothing was changed."
 )
 UNKNOWN_PIPELINE = Kind(
     "unknown-pipeline",

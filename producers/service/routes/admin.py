@@ -22,8 +22,8 @@ from strandline.pipelines.engine.dead_letters import (
 )
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError
+from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
 from strandline.producers.service.route import Call, access, call_of
-from strandline.producers.service.routes.params import Cursor, PageSize, decoded, make_router
 from strandline.producers.service.service import Service
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.base import Page
@@ -94,7 +94,7 @@ async def get_namespaces(request: Request) -> LimitsReport:
 @access("operate", "others")
 async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
-    service = _managing(request, namespace).service
+    service = _manage(request, namespace).service
     return await _limits(service, namespace)
 
 
@@ -104,8 +104,8 @@ async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> 
     """Set all limits of a namespace; null removes one.  Only an operator of the installation may."""
     service = _whole(request).service
     await _block(service, lambda database: service.operators.set_limits(database, namespace, body))
-    found = await _block(service, lambda database: service.operators.limits(database, namespace))
-    return found[0] if found else _unlimited(namespace)
+    reports = await _block(service, lambda database: service.operators.limits(database, namespace))
+    return reports[0] if reports else _no_limits(namespace)
 
 
 @router.get("/v1/admin/dead-letters", tags=["operations"])
@@ -197,9 +197,9 @@ async def get_operations(
     """Replays, newest first."""
     service = _whole(request).service
     start = read_number_cursor(_OPERATIONS, cursor)
-    found = await _block(service, lambda database: service.operators.replays(database, None))
-    items = [_operation(service, replay) for replay in found[start : start + limit]]
-    following = cursor_of(_OPERATIONS, start + len(items)) if start + len(items) < len(found) else None
+    reports = await _block(service, lambda database: service.operators.replays(database, None))
+    items = [_operation(service, replay) for replay in reports[start : start + limit]]
+    following = cursor_of(_OPERATIONS, start + len(items)) if start + len(items) < len(reports) else None
     return Page[OperationOut](items=items, next_cursor=following)
 
 
@@ -208,8 +208,8 @@ async def get_operations(
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
     service = _whole(request).service
-    found = await _block(service, lambda database: service.operators.replays(database, operation_id))
-    return _operation(service, found[0])
+    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
+    return _operation(service, reports[0])
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
@@ -217,9 +217,9 @@ async def get_operation(request: Request, operation_id: ReplayId) -> OperationOu
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """Stop a replay that this process carries on, after its present step; `resume` goes on with it."""
     service = _whole(request).service
-    found = await _block(service, lambda database: service.operators.replays(database, operation_id))
+    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
     service.operations.stop(operation_id)
-    return _operation(service, found[0])
+    return _operation(service, reports[0])
 
 
 @router.get("/v1/admin/generations", tags=["operations"])
@@ -280,7 +280,7 @@ def _whole(request: Request) -> Call:
     return call
 
 
-def _managing(request: Request, namespace: str) -> Call:
+def _manage(request: Request, namespace: str) -> Call:
     """The request of an operator of this namespace; to others it does not exist."""
     call = call_of(request)
     if call.caller.managed_namespace not in (None, namespace):
@@ -294,13 +294,13 @@ async def _block(service: Service, work: Callable[[Database], T]) -> T:
 
 
 async def _limits(service: Service, namespace: str) -> NamespaceLimitsReport:
-    found = await _block(service, lambda database: service.operators.limits(database, namespace))
-    if not found:
+    reports = await _block(service, lambda database: service.operators.limits(database, namespace))
+    if not reports:
         raise ProblemError(NOT_FOUND)
-    return found[0]
+    return reports[0]
 
 
-def _unlimited(namespace: str) -> NamespaceLimitsReport:
+def _no_limits(namespace: str) -> NamespaceLimitsReport:
     return NamespaceLimitsReport(
         namespace=namespace,
         max_lanes=None,

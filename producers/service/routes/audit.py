@@ -10,8 +10,8 @@ from fastapi import Path, Query, Request
 from strandline.pipelines.audit.appending import ALL_NAMESPACES
 from strandline.producers.audit_trail import NamespaceAudit
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.producers.service.params import Cursor, PageSize, make_router
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import Cursor, PageSize, make_router
 from strandline.schemas.wire.base import Moment, Page
 from strandline.schemas.wire.operations import ActOut, AuditLevelBody, AuditLevelOut, TrailOut
 
@@ -58,16 +58,16 @@ async def get_acts(
 @access("operate", "others")
 async def verify_trail(request: Request, namespace: Namespace = None) -> TrailOut:
     """Check the chain of seals: whether anything that is sealed was changed, removed or added."""
-    found = await _trail(request, namespace).averify()
+    verdict = await _trail(request, namespace).averify()
     return TrailOut(
-        seals=found.seals,
-        entries=found.entries,
-        pruned_seals=found.pruned_seals,
-        unsealed=found.unsealed,
-        unkeyed_seals=found.unkeyed_seals,
-        first_seal_at=found.first_seal_at,
-        last_seal_at=found.last_seal_at,
-        findings=[str(one) for one in found.findings],
+        seals=verdict.seals,
+        entries=verdict.entries,
+        pruned_seals=verdict.pruned_seals,
+        unsealed=verdict.unsealed,
+        unkeyed_seals=verdict.unkeyed_seals,
+        first_seal_at=verdict.first_seal_at,
+        last_seal_at=verdict.last_seal_at,
+        findings=[str(one) for one in verdict.findings],
     )
 
 

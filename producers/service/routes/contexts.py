@@ -9,8 +9,8 @@ from starlette.responses import Response
 
 from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
+from strandline.producers.service.params import SessionId, make_router
 from strandline.producers.service.route import Call, access, call_of
-from strandline.producers.service.routes.params import SessionId, make_router
 from strandline.schemas.wire.contexts import (
     ContextOut,
     ContextRequest,

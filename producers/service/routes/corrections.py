@@ -7,8 +7,8 @@ from starlette.responses import Response
 
 from strandline.producers.service.forms import message_form
 from strandline.producers.service.idempotency import once
+from strandline.producers.service.params import SeqPath, SessionId, make_router
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import SeqPath, SessionId, make_router
 from strandline.schemas.wire.messages import CorrectionOut, MessageOut, ReplaceMessage, RewindRequest
 from strandline.schemas.wire.sessions import PopOut
 

@@ -12,8 +12,8 @@ from starlette.responses import StreamingResponse
 
 from strandline.producers.service.events import Listener
 from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.params import SessionId, make_router
 from strandline.producers.service.route import Call, access, call_of
-from strandline.producers.service.routes.params import SessionId, make_router
 
 router = make_router()
 
@@ -62,18 +62,18 @@ def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
     if last is not None and (not last.isdigit() or len(last) > 17):
         raise invalid("/header/Last-Event-ID", "It must be the id of an event that this service sent.")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(_told(call, listener, last), headers=headers)
+    return EventStream(_events_of(call, listener, last), headers=headers)
 
 
-async def _told(call: Call, listener: Listener, last: str | None) -> AsyncIterator[bytes]:
+async def _events_of(call: Call, listener: Listener, last: str | None) -> AsyncIterator[bytes]:
     """The events as text; a comment now and then shows that the stream lives."""
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
     said_at = monotonic()
-    async for told in call.service.events.listen(listener, last):
+    async for item in call.service.events.listen(listener, last):
         if call.service.state.is_stopping:
             return
-        if told is not None:
-            event_id, event = told
+        if item is not None:
+            event_id, event = item
             data = event.model_dump_json(exclude_none=True)
             yield format_sse_event(data_str=data, event=event.kind, id=event_id)
             said_at = monotonic()

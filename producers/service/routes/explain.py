@@ -13,8 +13,8 @@ from strandline.pipelines.inspect.explanation import (
     MessageExplanation,
     RemovedFactExplanation,
 )
+from strandline.producers.service.params import FactId, MessageId, make_router
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import FactId, MessageId, make_router
 
 router = make_router()
 

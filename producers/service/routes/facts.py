@@ -13,8 +13,7 @@ from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.forms import etag_of, fact_form, json_response
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
-from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import (
+from strandline.producers.service.params import (
     Cursor,
     FactId,
     PageSize,
@@ -22,6 +21,7 @@ from strandline.producers.service.routes.params import (
     UserId,
     make_router,
 )
+from strandline.producers.service.route import access, call_of
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
@@ -163,10 +163,10 @@ async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Respo
 @access("read", "reads")
 async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
     """The live facts that match best, best first."""
-    found = await _facts(request, user).asearch(
+    matches = await _facts(request, user).asearch(
         body.query, limit=body.limit, topics=body.topics, agent_id=body.agent_id, team_id=body.team_id
     )
-    items = [{"fact": fact_form(one.fact), "score": one.score, "similarity": one.similarity} for one in found]
+    items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
     return json_response({"items": items})
 
 

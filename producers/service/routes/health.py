@@ -8,7 +8,7 @@ from fastapi import Request
 from starlette.responses import JSONResponse, Response
 
 from strandline.producers.service.forms import json_response
-from strandline.producers.service.routes.params import make_router
+from strandline.producers.service.params import make_router
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import HasServiceKey

@@ -11,8 +11,8 @@ from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.params import SessionId, UserId, make_router
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import SessionId, UserId, make_router
 from strandline.schemas.wire.operations import (
     ImportedFactIn,
     ImportFactsIn,
@@ -36,9 +36,7 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
     call = call_of(request)
     for index, message in enumerate(body.messages):
         if message.id is None:
-            raise invalid(
-                f"/body/messages/{index}/id", "It is missing: imported messages have ids of their own."
-            )
+            raise invalid(f"/body/messages/{index}/id", "It is missing: imported messages need ids.")
     memory = call.service.records.begin(call.caller.session(session_id))
     messages = [message.openai_form() for message in body.messages]
     done = await asyncio.to_thread(memory.import_messages, messages)

@@ -13,9 +13,9 @@ from strandline.producers.runs.run import SessionRun
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.idempotency import message_id
+from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.values.policy import Policy, make_policy
@@ -93,7 +93,7 @@ async def history(request: Request, session_id: SessionId, body: HistoryRequest)
 async def context_window(
     request: Request,
     session_id: SessionId,
-    max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="What they may take together.")] = 4_000,
+    max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="Their tokens together.")] = 4_000,
 ) -> Response:
     """The newest messages that fit, in order, without derived memory; calls and results are together."""
     call = call_of(request)
@@ -135,27 +135,27 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
 
 
 def _policy(
-    records: SessionRecords, wanted: PolicyIn | None
+    records: SessionRecords, policy_in: PolicyIn | None
 ) -> tuple[Policy | None, tuple[BaseMemoryBlock, ...] | None]:
     """The policy and blocks of a put that may begin a session; None: the default ones."""
-    if wanted is None:
+    if policy_in is None:
         return None, None
-    blocks = records.declare(wanted.blocks)
-    if wanted.max_facts is not None:
-        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), wanted.max_facts))
+    blocks = records.declare(policy_in.blocks)
+    if policy_in.max_facts is not None:
+        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), policy_in.max_facts))
     policy = make_policy(
-        token_limit=wanted.token_limit,
-        chat_history_token_ratio=wanted.chat_history_token_ratio,
-        token_flush_size=wanted.token_flush_size,
-        idle_seconds=wanted.idle_seconds,
+        token_limit=policy_in.token_limit,
+        chat_history_token_ratio=policy_in.chat_history_token_ratio,
+        token_flush_size=policy_in.token_flush_size,
+        idle_seconds=policy_in.idle_seconds,
         tokenizer=DEFAULT_ENCODING,
         pipelines=pipelines_of(blocks),
         max_facts=max_facts_of(blocks),
-        shared_scope=wanted.shared_scope,
-        max_window_messages=wanted.max_window_messages,
-        max_window_bytes=wanted.max_window_bytes,
-        message_flush_size=wanted.message_flush_size,
-        deliver=wanted.deliver,
+        shared_scope=policy_in.shared_scope,
+        max_window_messages=policy_in.max_window_messages,
+        max_window_bytes=policy_in.max_window_bytes,
+        message_flush_size=policy_in.message_flush_size,
+        deliver=policy_in.deliver,
     )
     return policy, blocks
 

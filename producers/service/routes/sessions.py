@@ -13,9 +13,9 @@ from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.service.idempotency import once
+from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
-from strandline.producers.service.routes.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.identity import scope_session_id
@@ -126,8 +126,8 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
     memory = await call.service.records.open(identity)
 
     async def work(connection: object | None) -> ForkOut:
-        made = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
-        return ForkOut.model_validate(made)
+        fork = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
+        return ForkOut.model_validate(fork)
 
     return await once(call, identity.shard_key, work, status=201)
 

@@ -35,7 +35,7 @@ def command() -> None:
 
 
 @command.command("create", short_help="Make a key.")
-@click.option("--namespace", metavar="NAME", help="What it opens; default: default.")
+@click.option("--namespace", metavar="NAME", help="The namespace that it opens; default: default.")
 @click.option("--all-namespaces", is_flag=True, help="An operator's key: of all namespaces, opens no memory.")
 @click.option("--user", metavar="ID", help="The one user that it opens; default: all of the namespace.")
 @click.option(
@@ -79,8 +79,8 @@ def create_command(
         expires_in_seconds=None if days is None else days * DAY,
     )
     with opened_database(settings_from(**target)) as database:
-        made = database.run(create_key(spec))
-    _print_new(made, as_json=as_json)
+        new_key = database.run(create_key(spec))
+    _print_new(new_key, as_json=as_json)
     return 0
 
 
@@ -123,8 +123,8 @@ def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema
         print_schema(NewKey)
         return 0
     with opened_database(settings_from(**target)) as database:
-        made = database.run(rotate_key(key_id, overlap_seconds=overlap_hours * HOUR))
-    _print_new(made, as_json=as_json)
+        new_key = database.run(rotate_key(key_id, overlap_seconds=overlap_hours * HOUR))
+    _print_new(new_key, as_json=as_json)
     return 0
 
 
@@ -154,21 +154,21 @@ def _all_keys(database: Database, namespace: str | None) -> Iterator[KeyInfo]:
         after = page[-1].key_id
 
 
-def _print_new(made: NewKey, *, as_json: bool) -> None:
+def _print_new(new_key: NewKey, *, as_json: bool) -> None:
     if as_json:
-        print_json(made)
+        print_json(new_key)
         return
-    whose = "all namespaces" if made.namespace is None else f"namespace {made.namespace}"
-    user = f", user {made.user_id}" if made.user_id else ""
-    say(made.key)
+    whose = "all namespaces" if new_key.namespace is None else f"namespace {new_key.namespace}"
+    user = f", user {new_key.user_id}" if new_key.user_id else ""
+    say(new_key.key)
     say(
-        f"key {made.key_id} of {whose}{user}, with {', '.join(made.scopes)}{_ending(made)};"
+        f"key {new_key.key_id} of {whose}{user}, with {', '.join(new_key.scopes)}{_end_of(new_key)};"
         " keep it now, it is not shown again",
         err=True,
     )
 
 
-def _ending(key: KeyInfo) -> str:
+def _end_of(key: KeyInfo) -> str:
     return "" if key.expires_at is None else f", until {_at(key.expires_at)}"
 
 

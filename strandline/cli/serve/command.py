@@ -76,8 +76,8 @@ def is_loopback(host: str) -> bool:
 
 
 def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:
-    given = {"service_host": host, "service_port": port}
-    return settings.model_copy(update={name: value for name, value in given.items() if value is not None})
+    overrides = {"service_host": host, "service_port": port}
+    return settings.model_copy(update={name: value for name, value in overrides.items() if value is not None})
 
 
 def _with_servers(settings: Settings, servers: Servers) -> Settings:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
 
@@ -55,7 +56,7 @@ def local_service(
         label="made by strandline up",
         expires_in_seconds=KEY_SECONDS,
     )
-    made = database.run(create_key(spec))
+    new_key = database.run(create_key(spec))
     port = _free_port(settings.service_port)
     address = ["--host", LOOPBACK, "--port", str(port)]
     command = ChildCommand(
@@ -65,23 +66,19 @@ def local_service(
         log_path,
     )
     try:
-        yield LocalService(command, f"http://{LOOPBACK}:{port}", made.key)
+        yield LocalService(command, f"http://{LOOPBACK}:{port}", new_key.key)
     finally:
         with suppress(StrandlineError):  # the servers may be gone
-            database.run(revoke_key(made.key_id))
+            database.run(revoke_key(new_key.key_id))
 
 
 def _is_installed() -> bool:
-    try:
-        import strandline.cli.serve.server  # noqa: F401
-    except ImportError:
-        return False
-    return True
+    return all(find_spec(name) is not None for name in ("fastapi", "uvicorn"))
 
 
-def _free_port(wanted: int) -> int:
+def _free_port(preferred: int) -> int:
     """The port that the settings name, or another one if it is taken."""
-    for port in (wanted, 0):
+    for port in (preferred, 0):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
@@ -90,4 +87,4 @@ def _free_port(wanted: int) -> int:
                 continue
             free: int = probe.getsockname()[1]
             return free
-    return wanted
+    return preferred

@@ -91,7 +91,7 @@ def test_nobody_waits_longer_than_the_bound() -> None:
         await requests.begin("a1")
         await requests.begin("b1")
         await requests.tasks["b1"]
-        assert (requests.refused, admission.waiting) == ([("b1", "busy")], 0)
+        assert (requests.refused, admission.queue_length) == ([("b1", "busy")], 0)
 
     run(scenario())
 
@@ -113,11 +113,11 @@ def test_no_permit_is_lost_or_given_twice(steps: list[tuple[str, int]]) -> None:
             if which % 2:
                 await settle()
             assert 0 <= admission.at_work <= LIMITS.at_once
-            assert 0 <= admission.waiting <= LIMITS.waiting
+            assert 0 <= admission.queue_length <= LIMITS.waiting
         for gate in requests.gates.values():
             gate.set()
         await asyncio.gather(*requests.tasks.values(), return_exceptions=True)
-        assert (admission.at_work, admission.waiting) == (0, 0)
+        assert (admission.at_work, admission.queue_length) == (0, 0)
 
     run(scenario())
 

@@ -114,6 +114,8 @@ COMMAND_ROUTES = {
     "audit": f"GET {A}/audit",
     "retention": f"PUT {S}/retention",
     "encryption": "(reads the keyring of the machine on which it runs)",
+    "erasures": "(not yet)",
+    "export": "(not yet)",
     "up": "(starts servers)",
     "demo": "(starts servers)",
     "worker": "(starts a worker)",
