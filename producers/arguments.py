@@ -65,8 +65,8 @@ def check_token_count(name: str, count: object) -> int:
     return _whole(name, count, least=0, most=MAX_INTEGER)
 
 
-def check_count(name: str, count: object, *, least: int = 0, most: int = MAX_INTEGER) -> int:
-    """Check a limit, an offset or another number of things; raises ConfigurationError if it is not one."""
+def check_count(name: str, count: object, *, least: int = 0, most: int | None = MAX_INTEGER) -> int:
+    """Check a limit, an offset or another number of things, ``most`` or any; raises ConfigurationError."""
     return _whole(name, count, least=least, most=most)
 
 
@@ -96,9 +96,9 @@ def check_flag(name: str, value: object) -> bool:
     return value
 
 
-def _whole(name: str, value: object, *, least: int, most: int) -> int:
-    if isinstance(value, bool) or not isinstance(value, int) or not least <= plain_int(value) <= most:
-        raise ConfigurationError(
-            f"{name} is {quote(value)}; it must be a whole number from {least} to {most:,}."
-        )
+def _whole(name: str, value: object, *, least: int, most: int | None) -> int:
+    is_whole = isinstance(value, int) and not isinstance(value, bool)
+    if not is_whole or plain_int(value) < least or (most is not None and plain_int(value) > most):
+        bound = "on" if most is None else f"to {most:,}"
+        raise ConfigurationError(f"{name} is {quote(value)}; it must be a whole number from {least} {bound}.")
     return plain_int(value)

@@ -17,6 +17,7 @@ from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, 
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import Owner, check_name
 from strandline.schemas.values.normal_form import folded
+from strandline.schemas.values.policy import MAX_INTEGER
 from strandline.schemas.values.stored_text import check_text
 
 Sort = Literal["newest", "oldest", "updated"]
@@ -185,7 +186,8 @@ class PageRequest:
         if contains is not None:
             check_text("contains", contains)
             contains = plain_text(contains)
-        first = check_count("offset", offset)
+        # No owner has so many facts: none is missed.
+        first = min(check_count("offset", offset, most=None), MAX_INTEGER)
         number = checked_limit(limit)
         if first_n is None and last_n is None:
             return cls(number, first, sort, contains)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import sys
 from collections.abc import Iterable
 from pathlib import Path
@@ -13,7 +12,7 @@ import click
 from strandline.cli.erasures.opening import check_one, opened_erasures, session_option, user_option
 from strandline.cli.servers.options import namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
-from strandline.cli.terminal.output import say
+from strandline.cli.terminal.output import print_schema, say
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
 from strandline.schemas.errors import ConfigurationError
@@ -40,7 +39,7 @@ def command(
     model calls, each with where it comes from. The last line counts them; without it the export is not whole.
     """
     if json_schema:
-        click.echo(json.dumps(ExportLine.model_json_schema(), indent=2))
+        print_schema(ExportLine)
         return 0
     check_one(user, session)
     with opened_erasures(settings_from(**target), namespace) as erasures:

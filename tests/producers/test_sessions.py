@@ -222,7 +222,17 @@ def test_a_reset_of_what_is_not_there_does_nothing(make_memory: MakeMemory, data
 
 # The tables that keep rows of a session that has forgotten everything: its name and owner, its marks (so that
 # no seq is used twice), the lanes' leases, the costs of its calls, and its batches; none holds content.
-REMAINS = {"session", "session_owner", "lane", "model_call", "batch", "chunk_change"}
+# The audit trail says that it was done, and to whom by a pseudonym.
+REMAINS = {
+    "session",
+    "session_owner",
+    "lane",
+    "model_call",
+    "batch",
+    "chunk_change",
+    "audit_entry",
+    "audit_subject",
+}
 
 
 def test_a_derived_reset_leaves_nothing_of_a_session(make_memory: MakeMemory, database_url: str) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from datetime import datetime
 from pathlib import Path
@@ -30,7 +29,7 @@ from strandline.cli.servers.options import (
     target_options,
 )
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, print_json_line, print_schema, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import audited_namespaces
@@ -151,7 +150,7 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
         if row.mac is not None and row.sealed_at is not None:
             anchor = Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
             if as_json:
-                sys.stdout.write(report_anchor(anchor).model_dump_json() + "\n")
+                print_json_line(report_anchor(anchor).model_dump_json())
             else:
                 time = f"{anchor.sealed_at:%Y-%m-%d %H:%M:%S}"
                 say(f"{anchor.namespace}: seal {anchor.seal} of {time}, {anchor.mac}")

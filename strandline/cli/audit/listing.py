@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from datetime import UTC, datetime
 from typing import Any
 
@@ -17,9 +16,9 @@ from strandline.cli.servers.options import (
     settings_from,
     target_options,
 )
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, print_json_line, print_schema, say
 from strandline.pipelines.audit.listing import AuditedAct
-from strandline.schemas.display.shown_text import json_shown, quantity, quote
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts import ACTS
 
@@ -124,7 +123,7 @@ def export_command(namespace: str, since: datetime | None, until: datetime | Non
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
     with opened_audit(settings_from(**target), namespace) as audit:
         for act in audit.each(since=in_utc(since), until=in_utc(until)):
-            sys.stdout.write(json_shown(report_act(act).model_dump_json()) + "\n")
+            print_json_line(report_act(act).model_dump_json())
     return 0
 
 

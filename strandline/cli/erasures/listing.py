@@ -16,7 +16,7 @@ from strandline.cli.erasures.reports import (
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_json_line, print_schema, print_table, say
 from strandline.erasure import ErasureRecord
 from strandline.pipelines.upkeep.erasure.records import list_erasures, show_erasure
 
@@ -56,7 +56,7 @@ def list_command(
             for one in reversed(listed):
                 record = database.run(show_erasure(one.number))
                 if record.receipt is not None:
-                    click.echo(record.receipt.to_json())
+                    print_json_line(record.receipt.to_json())
             return 0
     if as_json:
         print_json(ErasuresReport(erasures=[summary_report(one) for one in listed]))

@@ -38,7 +38,7 @@ from strandline.cli.retention.reports import (
 from strandline.cli.servers.options import as_json, namespace_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.terminal.output import print_json, print_json_line, say
 from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
@@ -238,7 +238,7 @@ def archived_command(session: str, namespace: str, messages: bool, as_json: bool
     with _database_of(**target) as database:
         if messages:
             for message in retention.read_archived(database, session, namespace=namespace):
-                click.echo(json.dumps(message_fields(message), ensure_ascii=False))
+                print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
             return 0
         ranges = retention.archived_ranges(database, session, namespace=namespace)
     if as_json:

@@ -81,6 +81,11 @@ def print_json(report: BaseModel) -> None:
     sys.stdout.write(json_shown(report.model_dump_json(indent=2)) + "\n")
 
 
+def print_json_line(text: str) -> None:
+    """JSON that is written already, on a line of stdout; escaped as ``print_json`` escapes."""
+    sys.stdout.write(json_shown(text) + "\n")
+
+
 def print_schema(*kinds: type[BaseModel]) -> None:
     """The JSON Schema of a report; of several, each under its name."""
     schemas = {kind.__name__: kind.model_json_schema() for kind in kinds}

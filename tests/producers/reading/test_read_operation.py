@@ -105,6 +105,7 @@ def snapshot_rows(
     default["next_seq"] = 10
     header = {
         "session": {**default, **marks, "pipelines": list(pipelines)} if exists else None,
+        "erasures": None,
         "serving": {name: {"generation_id": at, "config": EMBEDDER} for at, name in enumerate(serving)}
         or None,
         "pending": [list(one) for one in pending] or None,

@@ -393,11 +393,12 @@ def test_hostile_names_and_texts_are_shown_harmlessly(make_memory: MakeMemory, c
 def test_what_a_script_left_in_the_embedded_home_can_be_looked_at(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
+    home = tmp_path / "home"
+    monkeypatch.setenv("STRANDLINE_HOME", str(home))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "auto")
     memory = Memory.from_defaults("s", user_id="anna")
     talk(memory, "I live in Bern.")
     memory.close()
-    home = tmp_path / "home"
     assert (home / "postgres").is_dir() and not (home / "embedded.json").exists()
     out = io.StringIO()
     with redirect_stdout(out):
