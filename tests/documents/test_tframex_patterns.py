@@ -8,6 +8,8 @@ ends with ``# changed``.  What is said in it, and what stands around it, is ours
 from __future__ import annotations
 
 import asyncio
+from base64 import b64encode
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -26,10 +28,14 @@ from strandline import (
     sliding_window,
     summary_window,
 )
+from strandline.pipelines.sealing.enabling import enable
+from strandline.schemas.errors import KeyUnavailableError, SealedContentError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.sample_hooks import Handler
 from tests.support.servers.object_server import ObjectServer
@@ -290,3 +296,35 @@ def test_tframex_18_every_write_is_audited(database_url: str, monkeypatch: pytes
     assert (first.flags, second.flags) == (("health",), ())
     assert first.at < second.at and first.session == second.session
     memory.close()
+
+
+async def _example_19(memory: Memory) -> list[Message]:
+    await memory.aput(  # changed: add_message; nothing is encrypted by hand
+        Message(role="user", content="The safe opens with xylophone", metadata={"n": 1})
+    )
+    history = await memory.ahistory()  # changed: get_history; nothing is decrypted by hand
+    await memory.aclose()
+    return history
+
+
+def _keys(fill: bytes) -> str:
+    return f"first {b64encode(fill * 32).decode()}"
+
+
+def test_tframex_19_content_is_encrypted(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", _keys(b"1"))  # changed: encryption_key
+    content = sealed_content(load_settings())
+    options = ConnectionOptions.from_settings(database_url, load_settings())
+    with closing(Database.connect(options, content)) as database:
+        assert enable(database, content, "default", "first", "clear")  # changed: for a namespace, not a store
+    memory = Memory.from_defaults("safe", user_id="ann", database_url=database_url, memory_blocks=[])
+    (message,) = asyncio.run(_example_19(memory))
+    assert (message.text, dict(message.metadata)) == ("The safe opens with xylophone", {"n": 1})
+    memory.close()
+    ((stored,),) = rows_of(database_url, "SELECT m::text FROM strandline.message m")
+    assert "xylophone" not in stored
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", _keys(b"2"))
+    other = Memory.from_defaults("safe", user_id="ann", database_url=database_url, memory_blocks=[])
+    with pytest.raises((KeyUnavailableError, SealedContentError)):
+        other.history()
+    other.close()
