@@ -12,7 +12,7 @@ from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.capture import BatchCapture
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 
 
 @dataclass(frozen=True, slots=True)

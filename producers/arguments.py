@@ -97,8 +97,9 @@ def check_flag(name: str, value: object) -> bool:
 
 
 def _whole(name: str, value: object, *, least: int, most: int | None) -> int:
-    is_whole = isinstance(value, int) and not isinstance(value, bool)
-    if not is_whole or plain_int(value) < least or (most is not None and plain_int(value) > most):
-        bound = "on" if most is None else f"to {most:,}"
-        raise ConfigurationError(f"{name} is {quote(value)}; it must be a whole number from {least} {bound}.")
-    return plain_int(value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        number = plain_int(value)
+        if number >= least and (most is None or number <= most):
+            return number
+    bound = "on" if most is None else f"to {most:,}"
+    raise ConfigurationError(f"{name} is {quote(value)}; it must be a whole number from {least} {bound}.")

@@ -23,7 +23,7 @@ from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.acts import DEFAULT_LEVEL, AuditLevel
+from strandline.schemas.values.acts.kinds import DEFAULT_LEVEL, AuditLevel
 from strandline.schemas.values.identity import check_name
 
 

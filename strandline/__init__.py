@@ -35,8 +35,8 @@ from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.search import FoundMessage
-from strandline.producers.writing.correct import Correction
-from strandline.producers.writing.fork import Fork
+from strandline.producers.writing.correcting.correct import Correction
+from strandline.producers.writing.correcting.fork import Fork
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import (
     ActRefusedError,
@@ -64,12 +64,12 @@ from strandline.schemas.errors import (
     UnknownPipelineError,
     VersionError,
 )
-from strandline.schemas.values.acting import Acting, acting, current_acting
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.acting import Acting, acting, current_acting
+from strandline.schemas.values.acts.capture import Capture
+from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.content_parts import AudioPart, DocumentPart, ImagePart, TextPart, VideoPart
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import overflow_window, sliding_window, summary_window
-from strandline.schemas.values.retention import Retention
 
 __all__ = [
     "ActPage",

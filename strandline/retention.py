@@ -33,6 +33,7 @@ from strandline.schemas.queries.conversation.retention import (
     RetentionTotalsRow,
 )
 from strandline.schemas.queries.conversation.sessions import FindOwner
+from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
     SessionIdentity,
@@ -40,7 +41,6 @@ from strandline.schemas.values.identity import (
     identify_session,
 )
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.retention import Retention
 from strandline.wiring.archives import open_archive
 
 __all__ = [

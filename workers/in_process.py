@@ -15,7 +15,7 @@ from strandline.pipelines.engine.stage import Stages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
-from strandline.workers.retaining import OpenArchive
+from strandline.workers.upkeep.retaining import OpenArchive
 from strandline.workers.worker import Worker
 
 THREADS = 4

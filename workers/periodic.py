@@ -9,7 +9,7 @@ from collections.abc import Callable
 
 from strandline.pipelines.engine.failure_logging import level_of
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.values.acting import WORKER, acting
+from strandline.schemas.values.acts.acting import WORKER, acting
 
 logger = logging.getLogger("strandline.workers")
 

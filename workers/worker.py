@@ -36,11 +36,11 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
-from strandline.workers.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
-from strandline.workers.resealing import Resealing
-from strandline.workers.retaining import OpenArchive, StepPoint, make_retaining
-from strandline.workers.sealing import Sealing
 from strandline.workers.sweep import Sweep
+from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
+from strandline.workers.upkeep.resealing import Resealing
+from strandline.workers.upkeep.retaining import OpenArchive, StepPoint, make_retaining
+from strandline.workers.upkeep.sealing import Sealing
 
 logger = logging.getLogger("strandline.workers")
 

@@ -12,7 +12,7 @@ from bench.processes import LOCAL, worker
 from bench.size import Size
 from bench.turns import in_turns
 from strandline import Audit, Memory, acting
-from strandline.schemas.values.acts import LEVELS, AuditLevel
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
 
 # A mark that no put of these comes near.
 NO_MARK = 10_000_000

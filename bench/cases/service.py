@@ -12,11 +12,11 @@ from typing import Any
 from uuid import uuid4
 
 from bench.cases.at_once import at_once
-from bench.cases.http_client import AsyncHttpConnection, HttpConnection
 from bench.cases.reads import filled_session
 from bench.cases.writes import NO_MARK
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure, Goal, Pair, of_times, of_values
+from bench.http_client import AsyncHttpConnection, HttpConnection
 from bench.processes import ServiceProcess, service
 from bench.size import Size
 from bench.turns import async_pair, pair

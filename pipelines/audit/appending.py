@@ -13,8 +13,8 @@ from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import AppendAct, NamesOfOwner
-from strandline.schemas.values.acting import actor_or_current, current_acting
-from strandline.schemas.values.acts import ACTS, MAX_DETAIL_BYTES
+from strandline.schemas.values.acts.acting import actor_or_current, current_acting
+from strandline.schemas.values.acts.kinds import ACTS, MAX_DETAIL_BYTES
 from strandline.schemas.values.identity import Owner, SessionIdentity, audit_chain_key
 
 logger = logging.getLogger("strandline.audit")

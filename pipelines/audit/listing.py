@@ -18,7 +18,7 @@ from strandline.schemas.queries.audit.audit import (
     ListActsRow,
     SubjectOf,
 )
-from strandline.schemas.values.acts import ACTS
+from strandline.schemas.values.acts.kinds import ACTS
 from strandline.schemas.values.identity import audit_chain_key, check_name, identify_user
 
 MAX_ACTS_PER_PAGE = 1_000

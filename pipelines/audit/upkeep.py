@@ -25,7 +25,7 @@ from strandline.schemas.queries.audit.audit import (
     SetAuditLevel,
     SubjectOf,
 )
-from strandline.schemas.values.acts import AuditLevel, check_level
+from strandline.schemas.values.acts.kinds import AuditLevel, check_level
 from strandline.schemas.values.identity import Owner, audit_chain_key
 
 SEALS_PER_STEP = 200

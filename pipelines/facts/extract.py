@@ -25,7 +25,7 @@ from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 
 _STEP = "extract"

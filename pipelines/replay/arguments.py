@@ -18,10 +18,10 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.acts.retention import MAX_SECONDS, Retention
 from strandline.schemas.values.foreign_values import plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.policy import MAX_INTEGER
-from strandline.schemas.values.retention import MAX_SECONDS, Retention
 
 P = ParamSpec("P")
 R = TypeVar("R")

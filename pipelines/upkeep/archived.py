@@ -25,9 +25,9 @@ from strandline.schemas.queries.conversation.retention import (
     RestoreRange,
 )
 from strandline.schemas.queries.conversation.sessions import ClaimSession, SessionPolicy
+from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
-from strandline.schemas.values.retention import Retention
 
 # A restored session is for looking at: it ends by itself, unless another time is asked for.
 RESTORED_TTL_SECONDS = 7 * 86_400

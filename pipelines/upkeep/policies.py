@@ -16,8 +16,8 @@ from strandline.schemas.queries.conversation.retention import (
     RetentionActs,
     SessionRetentionActs,
 )
+from strandline.schemas.values.acts.retention import Retention, retention_from
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.retention import Retention, retention_from
 
 # Each attempt that loses found that another act was recorded in the meantime.
 MAX_ATTEMPTS = 10

@@ -12,7 +12,7 @@ from typing import Literal
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ActRefusedError, StrandlineError
-from strandline.schemas.values.acts import MAX_FLAG_BYTES, MAX_FLAGS
+from strandline.schemas.values.acts.kinds import MAX_FLAG_BYTES, MAX_FLAGS
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.stored_text import check_text
 

@@ -16,7 +16,7 @@ from strandline.producers.facts.capturing import (
 from strandline.producers.facts.listing import checked_limit
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 
 
 class CaptureSettings(Recorded):

@@ -11,7 +11,7 @@ from strandline.producers.arguments import check_timeout
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.sessions import SessionKind
 from strandline.producers.tokens import PART_TOKENS, text_counter
-from strandline.producers.writing.reset import reset
+from strandline.producers.writing.correcting.reset import reset
 from strandline.producers.writing.sources import (
     FactChanges,
     SourceRequest,

@@ -12,7 +12,7 @@ from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.derived.capture import CaptureActs, NewestCaptureActs, RecordCaptureAct
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.identity import Owner
 
 # Each attempt that loses found that another act was recorded in the meantime.

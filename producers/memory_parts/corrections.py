@@ -9,15 +9,15 @@ from uuid import uuid4
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
 from strandline.producers.memory_parts.delivery import MemoryDelivery
-from strandline.producers.writing.correct import (
+from strandline.producers.writing.correcting.correct import (
     Correction,
     Replacement,
     correction_id,
     replace_content,
     rewind,
 )
-from strandline.producers.writing.fork import Fork, fork
-from strandline.producers.writing.pop import Keep, Popped, pop_part
+from strandline.producers.writing.correcting.fork import Fork, fork
+from strandline.producers.writing.correcting.pop import Keep, Popped, pop_part
 from strandline.producers.writing.put import PutRequest
 from strandline.producers.writing.validate import PutLimits, redact_content
 from strandline.schemas.postgres.operations import Operation, Run

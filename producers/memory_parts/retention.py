@@ -15,7 +15,7 @@ from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.retention import Retention
+from strandline.schemas.values.acts.retention import Retention
 
 
 class MemoryRetention(MemorySearch):

@@ -18,7 +18,7 @@ from strandline.producers.runs.run import (
     check_roles,
     check_statuses,
 )
-from strandline.producers.writing.correct import Replacement
+from strandline.producers.writing.correcting.correct import Replacement
 from strandline.producers.writing.put import PutRequest
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name

@@ -15,7 +15,7 @@ from strandline.producers.runs.latest_summary import (
 )
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.identity import check_name
 
 

@@ -10,8 +10,8 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import listed_messages
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
+from strandline.producers.writing.correcting.reset import reset
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
-from strandline.producers.writing.reset import reset
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Operation, Run

@@ -28,7 +28,7 @@ from strandline.producers.runs.given import (
 from strandline.producers.runs.run import RunRecord, SessionRun
 from strandline.producers.sessions import check_unowned
 from strandline.producers.writing.accepting import put_whole
-from strandline.producers.writing.correct import (
+from strandline.producers.writing.correcting.correct import (
     MAX_ATTEMPTS,
     Correction,
     Replacement,

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TypeVar, cast
 
-from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_list, plain_text

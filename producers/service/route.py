@@ -36,7 +36,7 @@ from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import FindServiceKeyRow
-from strandline.schemas.values.acting import acting
+from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 from strandline.schemas.wire.keys import Scope as KeyScope
 

@@ -34,7 +34,7 @@ from strandline.schemas.errors import (
 from strandline.schemas.postgres.operations import KnownKeys, Operation, Run, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow, StoredDigests
 from strandline.schemas.sealing.owner_keys import OwnerKeys
-from strandline.schemas.values.acting import Acting, current_acting
+from strandline.schemas.values.acts.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.labels import as_array

@@ -18,7 +18,7 @@ from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated
 from strandline.cli.terminal.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.values.acting import acting
+from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.version import VERSION
 
 

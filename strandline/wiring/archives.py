@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from strandline.pipelines.upkeep.archive import Archive
 from strandline.schemas.errors import ArchiveError
-from strandline.schemas.values.retention import HANDLER
+from strandline.schemas.values.acts.retention import HANDLER
 
 
 def open_archive(name: str) -> Archive:

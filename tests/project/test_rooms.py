@@ -23,19 +23,19 @@ from tests.project.test_contracts import (
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
-    " sealed sealing sql tables values wire",
-    "pipelines": "custom engine facts facts/editing flush generations inspect models models/local"
+    " queries/audit sealed sealing sql tables values values/acts wire",
+    "pipelines": "audit custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts overflow own_code redaction replay sealing text upkeep"
     " upkeep/erasure vectors",
-    "producers": "blocks doorbell erasing exports fact_parts facts items memory_parts reading reading/budget"
-    " reading/history reading/searching runs search search/index service service/gate service/routes"
-    " tools writing",
-    "workers": "celery_app",
+    "producers": "audit blocks doorbell erasing exports fact_parts facts items memory_parts reading"
+    " reading/budget reading/history reading/searching runs search search/index service service/gate service/routes"
+    " tools writing writing/correcting",
+    "workers": "celery_app upkeep",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
-    " cli cli/ask cli/demo cli/doctor cli/encryption cli/erasures cli/facts"
+    " cli cli/ask cli/audit cli/demo cli/doctor cli/encryption cli/erasures cli/facts"
     " cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention cli/serve cli/servers"
     " cli/sessions cli/terminal wiring",
 }

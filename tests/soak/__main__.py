@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tests.soak.cases import CASES, Case, measure, say
-from tests.soak.ground import running_grounds
-from tests.soak.readings import as_table
+from tests.soak.measuring.ground import running_grounds
+from tests.soak.measuring.readings import as_table
 
 MINUTES = 20.0
 SHORT_MINUTES = 4.0

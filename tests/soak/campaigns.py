@@ -10,8 +10,8 @@ from tests.chaos.corrections.campaign import Campaign as Corrections
 from tests.chaos.corrections.campaign import Options as CorrectionOptions
 from tests.chaos.erasures.campaign import Campaign as Erasures
 from tests.chaos.erasures.campaign import Options as ErasureOptions
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 
 CORRECTIONS = 500
 ERASURES = 200

@@ -19,8 +19,8 @@ from tests.soak import (
     service,
     takeover,
 )
-from tests.soak.ground import Ground, Grounds
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground, Grounds
+from tests.soak.measuring.readings import Reading
 
 
 @dataclass(frozen=True, slots=True)

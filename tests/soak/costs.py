@@ -12,9 +12,9 @@ from tempfile import TemporaryDirectory
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import lexemes, to_tsvector_text
 from strandline.schemas.queries.conversation.search import SearchChunks
-from tests.soak.ground import ROOT, Ground
-from tests.soak.readings import Reading
-from tests.soak.timing import seconds_of
+from tests.soak.measuring.ground import ROOT, Ground
+from tests.soak.measuring.readings import Reading
+from tests.soak.measuring.timing import seconds_of
 from tests.support.big_scope import fill_scope
 from tests.support.many_sessions import fill
 

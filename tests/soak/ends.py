@@ -13,9 +13,9 @@ from tempfile import TemporaryDirectory
 
 from strandline.workers.celery_app.shutdown import LEAVE_SECONDS
 from tests.conftest import wait_until
-from tests.soak.ground import ROOT, Ground
-from tests.soak.readings import Reading
-from tests.soak.timing import seconds_of
+from tests.soak.measuring.ground import ROOT, Ground
+from tests.soak.measuring.readings import Reading
+from tests.soak.measuring.timing import seconds_of
 from tests.support.servers.broker_proxy import BrokerProxy
 from tests.support.workers.busy_workers import environment
 from tests.support.workers.worker_processes import WorkerProcess

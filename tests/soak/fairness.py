@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import wait_until
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 
 BACKLOG = 1_500
 MOST_TIMES_ALONE = 3.0

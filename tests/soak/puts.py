@@ -13,9 +13,9 @@ import psycopg
 
 from strandline import Memory
 from tests.conftest import wait_until
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
-from tests.soak.timing import percentile, seconds_of
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
+from tests.soak.measuring.timing import percentile, seconds_of
 from tests.support.workers.busy_workers import environment
 
 LIMITS: dict[str, Any] = {"token_limit": 400, "token_flush_size": 60}

@@ -9,9 +9,9 @@ from functools import partial
 from strandline import Memory, VectorMemoryBlock
 from strandline.producers.search.hits import Hit
 from strandline.schemas.settings import load_settings
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
-from tests.soak.timing import seconds_of
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
+from tests.soak.measuring.timing import seconds_of
 from tests.support.workers.draining import drain_everything
 
 CONFIG = '{"embedder": "text-embedding-3-small", "dimensions": 256}'

@@ -22,8 +22,8 @@ from strandline import Message, Retention, retention
 from strandline.pipelines.upkeep.archive import decode
 from strandline.schemas.postgres.database import Database
 from strandline.wiring.archives import open_archive
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 
 # So many messages leave; another number for a machine that is shared.
 MESSAGES = int(os.environ.get("STRANDLINE_SOAK_MESSAGES") or 1_000_000)

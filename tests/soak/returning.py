@@ -16,8 +16,8 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.generations import ServingGenerations
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 
 LOOK = ServingGenerations()
 

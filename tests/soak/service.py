@@ -8,8 +8,8 @@ from tempfile import TemporaryDirectory
 
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.schemas.wire.keys import SCOPES
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 from tests.support.servers.schema_fuzzing import fuzz
 from tests.support.servers.service_server import RunningService
 

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 
 from strandline.schemas.settings import Settings
 from tests.conftest import wait_until
-from tests.soak.ground import Ground
-from tests.soak.readings import Reading
+from tests.soak.measuring.ground import Ground
+from tests.soak.measuring.readings import Reading
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 
 DEFAULTS = {name: field.default for name, field in Settings.model_fields.items()}

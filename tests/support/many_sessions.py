@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from tests.support.named_sql import named_statements
+from tests.support.sql.named_sql import named_statements
 
 
 def fill(database_url: str, sessions: int) -> None:

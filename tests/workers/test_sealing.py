@@ -17,7 +17,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import background_runner
-from strandline.workers.sealing import Anchoring, Sealing, append_to
+from strandline.workers.upkeep.sealing import Anchoring, Sealing, append_to
 from tests.conftest import rows_of, wait_until
 
 NOW = datetime(2026, 11, 25, tzinfo=UTC)

@@ -32,8 +32,8 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.read import ServingGeneration
 from strandline.schemas.queries.derived.capture import EventsLeft, IsCarriedOut, NewestFacts, NewestFactsRow
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
-from strandline.schemas.values.acting import WORKER
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.acting import WORKER
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.lanes import FACTS
 
 # The facts that one call is shown: the newest ones.

@@ -25,7 +25,7 @@ from strandline.schemas.queries.derived.facts_edit import (
     RecordFactEvent,
     RemoveFactsRow,
 )
-from strandline.schemas.values.acting import actor_or_current
+from strandline.schemas.values.acts.acting import actor_or_current
 
 T = TypeVar("T")
 

@@ -18,9 +18,9 @@ from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
+from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import scope_session_id
 from strandline.schemas.values.policy import PolicyChange, Unchanged
-from strandline.schemas.values.retention import Retention
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import Events
 from strandline.schemas.wire.sessions import (

@@ -12,7 +12,7 @@ from strandline.producers.service.gate.cursors import cursor_of, read_text_curso
 from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.params import Cursor, UserId, make_router
 from strandline.producers.service.route import access, call_of
-from strandline.schemas.values.capture import Capture
+from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.facts import (
     CaptureIn,

@@ -38,7 +38,7 @@ from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.acts import LEVELS, AuditLevel
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
 
 
 @click.group("audit")

@@ -20,7 +20,7 @@ from strandline.cli.terminal.output import print_json, print_json_line, print_sc
 from strandline.pipelines.audit.listing import AuditedAct
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
-from strandline.schemas.values.acts import ACTS
+from strandline.schemas.values.acts.kinds import ACTS
 
 _TIME = click.DateTime()
 

@@ -20,7 +20,7 @@ from strandline.facts import Facts
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
+from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
 
 _OPERATIONS = ("add", "update", "delete")
 

@@ -42,7 +42,7 @@ from strandline.cli.terminal.output import print_json, print_json_line, say
 from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.retention import MAX_MESSAGES
+from strandline.schemas.values.acts.retention import MAX_MESSAGES
 
 SAY_SECONDS = 2.0
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from strandline.schemas.values.retention import MAX_SECONDS
+from strandline.schemas.values.acts.retention import MAX_SECONDS
 
 _UNITS = {"s": 1, "m": 60, "h": 3_600, "d": 86_400, "w": 7 * 86_400}
 _FORM = re.compile(r"(\d{1,12})([smhdw])")

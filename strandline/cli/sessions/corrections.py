@@ -17,7 +17,7 @@ from strandline.cli.servers.options import (
     target_options,
 )
 from strandline.cli.terminal.output import print_json, print_schema, say
-from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quantity
 
 _user_option = click.option("--user", metavar="ID", help="The user that must own it; default: any.")

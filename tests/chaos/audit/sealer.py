@@ -19,7 +19,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Atomic, Operation
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from strandline.workers.sealing import append_to
+from strandline.workers.upkeep.sealing import append_to
 
 T = TypeVar("T")
 

@@ -14,7 +14,7 @@ from typing import Any
 from uuid import uuid4
 
 from strandline import Memory
-from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS

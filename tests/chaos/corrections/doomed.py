@@ -17,7 +17,7 @@ from typing import Any, Literal
 import psycopg
 
 from strandline import Memory
-from strandline.producers.writing.correct import Correction
+from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import wait_until
 from tests.support.processes import forking

@@ -28,10 +28,10 @@ from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from tests.conftest import MakeMemory, nothing_due, rows_of, wait_until
 from tests.support.many_sessions import fill
-from tests.support.named_sql import named_statements
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.sql.named_sql import named_statements
 from tests.support.workers.draining import drain_everything
 
 POISON = "zyzzyva"

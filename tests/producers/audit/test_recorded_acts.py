@@ -20,8 +20,8 @@ from strandline.cli.commands import COMMANDS
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import ImportedFact
 from strandline.producers.namespace_facts import NamespaceFacts
-from strandline.schemas.values.acts import ACTS
-from strandline.schemas.values.retention import Retention
+from strandline.schemas.values.acts.kinds import ACTS
+from strandline.schemas.values.acts.retention import Retention
 from tests.conftest import rows_of
 from tests.support.servers.databases import temporary_database
 

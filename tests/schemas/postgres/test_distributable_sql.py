@@ -12,14 +12,14 @@ import pytest
 
 from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
 from tests.conftest import rows_of
-from tests.support.sql_rules import (
+from tests.support.sql.sql_rules import (
     calls_beside_tables,
     conflict_calls,
     row_addresses,
     unkeyed_tables,
     volatile_calls,
 )
-from tests.support.sql_trees import (
+from tests.support.sql.sql_trees import (
     ParsedStatement,
     calls,
     file_statements,

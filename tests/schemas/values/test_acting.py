@@ -11,7 +11,7 @@ import pytest
 
 from strandline import Acting, acting, current_acting
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.acting import actor_or_current
+from strandline.schemas.values.acts.acting import actor_or_current
 
 ANN = Acting("ann", "192.0.2.7")
 

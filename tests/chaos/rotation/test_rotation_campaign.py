@@ -1,10 +1,10 @@
-"""A short one: ``python -m tests.chaos.rotation_campaign`` rotates the keys of 100,000 messages."""
+"""A short one: ``python -m tests.chaos.rotation.rotation_campaign`` rotates the keys of 100,000 messages."""
 
 from __future__ import annotations
 
 import pytest
 
-from tests.chaos.rotation_campaign import ENVIRONMENT, Size, run
+from tests.chaos.rotation.rotation_campaign import ENVIRONMENT, Size, run
 
 
 def test_no_read_fails_while_keys_are_rotated_and_the_rotation_is_killed(

@@ -14,7 +14,7 @@ from strandline import Memory, OwnerError
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
-from strandline.producers.writing.correct import take_back
+from strandline.producers.writing.correcting.correct import take_back
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.conversation.flush import Flush
 from strandline.schemas.queries.conversation.messages import Pop

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from strandline.schemas.tables import metadata
-from tests.support.sql_trees import SCHEMA, ParsedStatement, Tree, calls, names, nodes, tables
+from tests.support.sql.sql_trees import SCHEMA, ParsedStatement, Tree, calls, names, nodes, tables
 
 SHARDED = frozenset(table.name for table in metadata.tables.values() if "shard_key" in table.c)
 

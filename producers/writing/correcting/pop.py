@@ -16,7 +16,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.accepting import put_whole
-from strandline.producers.writing.correct import take_back
+from strandline.producers.writing.correcting.correct import take_back
 from strandline.producers.writing.put import PutRequest, put_messages
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch

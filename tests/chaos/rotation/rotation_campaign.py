@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.rotation_campaign``: both keys of a namespace are rotated while it is used.
+"""``python -m tests.chaos.rotation.rotation_campaign``: both keys of a namespace are rotated while it is used.
 
 Owners with many messages are read and put to by processes that check each word of what they get.  Meanwhile
 another process wraps the data keys with another key, gives each owner a new one, and seals everything again;
@@ -193,7 +193,7 @@ def _rotate_with_kills(url: str, kills: int, chosen: random.Random) -> None:
 
 
 def _role(url: str, *arguments: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "tests.chaos.rotation_campaign", "--role", url, *arguments]
+    command = [sys.executable, "-m", "tests.chaos.rotation.rotation_campaign", "--role", url, *arguments]
     environment = os.environ | ENVIRONMENT
     return subprocess.Popen(
         command, env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
@@ -227,7 +227,9 @@ def main() -> int:
         else:
             rotate(url)
         return 0
-    parser = argparse.ArgumentParser(prog="python -m tests.chaos.rotation_campaign", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.chaos.rotation.rotation_campaign", description=__doc__
+    )
     parser.add_argument("--messages", type=int, default=100_000)
     parser.add_argument("--owners", type=int, default=200)
     parser.add_argument("--kills", type=int, default=20)

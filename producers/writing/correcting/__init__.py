@@ -1,0 +1,1 @@
+"""Taking messages back: corrections, pops, resets; and forks, which keep them."""

@@ -1,0 +1,1 @@
+"""What people and operators do, as values: who acts, kinds of acts, choices on capturing and retention."""
