@@ -191,9 +191,9 @@ def open_column(mark: Mark, columns: Sequence[Sequence[Any]], keys: OwnerKeys) -
     values = columns[mark.place]
     if mark.form in ("text", "json"):
         bounds: Iterable[str] = repeat("") if mark.bound is None else columns[mark.bound]
-        if any(type(value) is list for value in values):
+        if any(type(value) is list for value in values):  # an array, in each row
             return [
-                keys.open_all(value, mark.kind, repeat(bound))
+                None if value is None else keys.open_all(value, mark.kind, repeat(bound))
                 for value, bound in zip(values, bounds, strict=False)
             ]
         return keys.open_all(values, mark.kind, bounds)

@@ -64,19 +64,19 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
         if mark.form in ("within", "traces"):
             if any(row[place] is not None and '"sealed:' in row[place] for row in rows):
                 return True
-        elif mark.form == "name":
-            if any(_has_token(row[place]) for row in rows):
-                return True
         elif mark.form == "bytes":
             if any(row[place] is not None and is_bytes_token(row[place]) for row in rows):
                 return True
-        elif any(row[place] is not None and is_token(row[place]) for row in rows):
+        elif any(_has_token(row[place]) for row in rows):
             return True
     return False
 
 
-def _has_token(value: str | list[str] | None) -> bool:
-    return value is not None and any(map(is_token, [value] if isinstance(value, str) else value))
+def _has_token(value: str | list[str | None] | None) -> bool:
+    """Of a text, or of an array of them."""
+    if value is None or isinstance(value, str):
+        return value is not None and is_token(value)
+    return any(item is not None and is_token(item) for item in value)
 
 
 class WithoutKeys:

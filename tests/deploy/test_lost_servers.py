@@ -31,8 +31,10 @@ print(memory.get(wait_for=1, timeout=300).caught_up)
 @pytest.fixture
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A home directory in which embedded servers may be started."""
+    path = tmp_path / "home"
+    monkeypatch.setenv("STRANDLINE_HOME", str(path))
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "auto")
-    return tmp_path / "home"
+    return path
 
 
 @contextmanager

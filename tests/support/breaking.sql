@@ -247,3 +247,29 @@ SELECT l.shard_key, l.session_key, 2, l.incarnation, 'old', 'user', 4, '{"conten
 FROM strandline.shared_session l;
 INSERT INTO strandline.superseded
 SELECT shard_key, session_key, 2, 1, 4, false FROM strandline.session WHERE session_id = 'anna-1'
+
+-- name: removed_present
+INSERT INTO strandline.retention_step (shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state,
+    archive, messages, removed, removed_at)
+SELECT shard_key, session_key, 3, 4, gen_random_uuid(), incarnation, 'age', 'removed', NULL, 1, 1, now()
+FROM strandline.session WHERE session_key = {session}
+
+-- name: removed_unarchived
+INSERT INTO strandline.retention_step (shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state,
+    archive, messages, removed, removed_at)
+SELECT shard_key, session_key, 3, 4, gen_random_uuid(), incarnation, 'age', 'removed', 'file:///archive', 1, 1, now()
+FROM strandline.session WHERE session_key = {session}
+
+-- name: removed_out_of_order
+INSERT INTO strandline.retention_step (shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, state,
+    archive, messages, removed, removed_at)
+SELECT shard_key, session_key, 5, 6, gen_random_uuid(), incarnation, 'age', 'removed', NULL, 1, 1, now()
+FROM strandline.session WHERE session_key = {session}
+
+-- name: erased_row
+INSERT INTO strandline.erasure (number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, requested_at,
+    fenced_at, state, finished_at)
+SELECT 1, gen_random_uuid(), 'user', 'default', shard_key, shard_key, gen_random_uuid(), now(), now(), 'done', now()
+FROM strandline.session WHERE session_key = {session};
+INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
+SELECT shard_key, shard_key, 1, now() FROM strandline.session WHERE session_key = {session}

@@ -24,6 +24,10 @@ BEGIN
         p_table, columns, CASE WHEN p_column IS NOT NULL THEN format(' AND %I = $2', p_column) ELSE '' END, same)
         USING p_shard_key, p_key, p_limit;
     GET DIAGNOSTICS gone = ROW_COUNT;
+    IF p_table = 'chunk' AND p_column IS NOT NULL AND gone > 0 THEN
+        -- Processes keep indexes of what the owner has beside the session.  Of a whole owner these rows go as well.
+        @note_chunk_change(p_shard_key);
+    END IF;
     UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(p_table, coalesce((e.steps ->> p_table)::bigint, 0) + gone)
         WHERE e.number = p_number;

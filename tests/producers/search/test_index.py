@@ -427,4 +427,4 @@ def test_every_statement_that_changes_pieces_says_so() -> None:
     writing = {name for name, text in texts.items() if changes.search(str(text))}
     silent = {name for name in writing if "INSERT INTO strandline.chunk_change" not in str(texts[name])}
     assert {"insert_chunks", "reset_v1", "fork_v1", "derive_again_v1", "delete_chunks"} <= writing
-    assert silent == {"share_chunks", "clear_shared_v1", "forget_shared_v1"}
+    assert silent == {"share_chunks", "clear_shared_v1", "forget_shared_v1", "erase_shared_v1"}

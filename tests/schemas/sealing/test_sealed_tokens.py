@@ -11,7 +11,9 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.text.lexemes import lexemes, to_tsvector_text
 from strandline.schemas.errors import SealedContentError
-from strandline.schemas.sealed.values import keyed_tsvector, open_traces, seal_traces
+from strandline.schemas.sealed.values import keyed_tsvector, open_column, open_traces, seal_traces
+from strandline.schemas.sealing.codec import holds_tokens
+from strandline.schemas.sealing.marks import Mark, Marks
 from strandline.schemas.sealing.owner_keys import OwnerKeys, make_owner_keys, make_secret, renew_data_key
 from strandline.schemas.sealing.tokens import escape, escape_json, is_token
 
@@ -38,6 +40,18 @@ def test_a_text_opens_to_what_it_was(text: str, bound: str) -> None:
     assert KEYS.open_name(KEYS.seal_name(text, "topic"), "topic") == text
     assert KEYS.open_name(escape(text), "topic") == text
     assert KEYS.open_bytes(KEYS.seal_bytes(text.encode(), "answer"), "answer") == text.encode()
+
+
+@given(st.lists(st.none() | st.lists(st.none() | TEXTS, max_size=3), max_size=3))
+def test_an_array_of_texts_opens_as_each_text_does(arrays: list[list[str | None] | None]) -> None:
+    mark = Mark(0, "text", "fact")
+    sealed = [
+        array and [None if text is None else KEYS.seal(text, "fact", "") for text in array]
+        for array in arrays
+    ]
+    has_text = any(text is not None for array in arrays for text in array or ())
+    assert holds_tokens(Marks(0, opens=(mark,)), [(array,) for array in sealed]) == has_text
+    assert open_column(mark, [sealed], KEYS) == arrays
 
 
 @given(JSONS)
