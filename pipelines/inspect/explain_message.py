@@ -8,19 +8,17 @@ what cost: the ledger stays when the answers' content goes.
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
-from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
+from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
+from strandline.pipelines.inspect.explain_reasons import correction_reasons, message_reasons, part_reasons
 from strandline.pipelines.inspect.explanation import (
-    CandidateTrace,
-    CitingFact,
     FactExplanation,
-    FlushTrace,
     MessageExplanation,
     ModelCall,
     Place,
@@ -41,9 +39,7 @@ from strandline.pipelines.inspect.rows import (
     source_of,
 )
 from strandline.pipelines.inspect.verify_checks import stage_chain
-from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
-from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
-from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.inspection.explain import (
@@ -61,10 +57,8 @@ from strandline.schemas.queries.inspection.explain import (
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
-from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
-from strandline.schemas.values.message import Message, read_rows
-
-_DONE = {"delete": "deleted that fact", "replace": "corrected that fact", "clear": "cleared all facts"}
+from strandline.schemas.values.lanes import MERGE_STAGE
+from strandline.schemas.values.message import read_rows
 
 
 def explain(
@@ -223,9 +217,9 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
         policy_changes=policy_changes(fetcher, shard_key, session_key),
         corrections=corrections,
         why=(
-            *_correction_reasons(seq, corrections),
-            *_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
-            *(_left_out(message, row.fed) if event else ()),
+            *correction_reasons(seq, corrections),
+            *message_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
+            *(part_reasons(message, row.fed) if event else ()),
         ),
     )
 
@@ -295,114 +289,6 @@ def _stage_state(row: ExplainStagesRow) -> StageState:
     if row.due_since is not None:
         return "due"
     return "waiting" if row.stage == MERGE_STAGE else "not_fed"
-
-
-def _reasons(
-    place: Place,
-    message: Message,
-    fed: Sequence[str],
-    feeds: Sequence[str],
-    event: FlushTrace | None,
-    stages: Sequence[StageTrace],
-    candidates: Sequence[CandidateTrace],
-    facts: Sequence[CitingFact],
-) -> Iterable[str]:
-    if place == "reset":
-        yield "Its session has been reset since, so it is no longer part of the conversation."
-    if place == "pinned":
-        yield "It belongs to the pinned head: always shown, never flushed, so nothing is derived from it."
-        return
-    if event is None:
-        yield "It has not been flushed: nothing is derived from a message before a flush delivers it."
-        return
-    if FACTS not in fed and all(t.stage != EXTRACT_STAGE or t.state == "not_fed" for t in stages):
-        yield _unfed_reason(feeds)
-        return
-    if facts:
-        live = sum(fact.live for fact in facts)
-        cite = "cites" if len(facts) == 1 else "cite"
-        yield f"It was remembered: {quantity(len(facts), 'fact')} {cite} it, {live} of them live."
-    by_generation: dict[int, dict[str, StageTrace]] = {}
-    for trace in stages:
-        if trace.pipeline == FACTS and trace.generation_state != "retired":
-            by_generation.setdefault(trace.generation, {})[trace.stage] = trace
-    for generation, traces in by_generation.items():
-        cited = any(fact.generation == generation for fact in facts)
-        own = [candidate for candidate in candidates if candidate.generation == generation]
-        yield from _facts_reason(traces, message, candidates=own, cited=cited)
-
-
-def _correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Iterable[str]:
-    """What corrections did to a message that is in the log, or to others of its event."""
-    own = [one for one in corrections if one.kind == "replace" and one.from_seq == seq]
-    if own:
-        yield f"Correction {own[-1].number} gave it this content; of what it said before no copy is kept."
-    if others := [one for one in corrections if one not in own and one.messages]:
-        numbers = ", ".join(str(one.number) for one in others)
-        yield (
-            f"Other messages of its flush were taken back or replaced (correction {numbers}), so memory"
-            " is derived from it again."
-        )
-
-
-def _unfed_reason(feeds: Sequence[str]) -> str:
-    if FACTS not in feeds:
-        return "Its session does not feed the pipeline 'facts', so no facts are extracted."
-    return (
-        "Its session fed no facts when it was flushed, but does now: `strandline replay --pipeline facts`"
-        " with --session also derives facts from earlier flushes."
-    )
-
-
-def _left_out(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
-    """Sentences that say which part of a long message is used."""
-    size = len(full_text(message))
-    if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
-        yield f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
-    if size > MAX_INDEXED_CHARACTERS and VECTORS in pipelines:
-        yield f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of {size:,} characters."
-
-
-def _facts_reason(
-    traces: dict[str, StageTrace], message: Message, *, candidates: Sequence[CandidateTrace], cited: bool
-) -> Iterable[str]:
-    extract, merge = traces[EXTRACT_STAGE], traces.get(MERGE_STAGE)
-    if extract.state != "applied":
-        yield _halt_reason(extract)
-    elif merge is not None and candidates and merge.state != "applied":
-        yield f"Extract found something in it; {_halt_reason(merge)}"
-    elif not plain_text(message):
-        yield "It has no text that extract could read."
-    elif not candidates:
-        yield "Extract read it and found no fact in it."
-    elif not cited and (kinds := [c.dropped_because for c in candidates if c.dropped_because is not None]):
-        yield f"Extract found something in it, and a person has since {_DONE.get(kinds[-1], kinds[-1])}."
-    elif not cited:
-        yield "Extract found something in it, but the resulting fact is gone."
-
-
-def _halt_reason(trace: StageTrace) -> str:
-    reason = (trace.reason or "").rstrip(".")
-    if trace.state == "due":
-        waits = f"stage {trace.stage} has not processed it yet"
-        if trace.held:
-            after = f", after an error ({reason})" if reason else ""
-            return f"{waits}: a worker is working on its lane now{after}."
-        if trace.waits_until is not None:
-            why = (
-                f"its namespace has used up its budget of {trace.waits_for}"
-                if trace.is_used_up
-                else f"workers hold the rest of its namespace's budget of {trace.waits_for}"
-            )
-            return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
-        if reason:
-            return f"{waits}: its lane waits after an error ({reason})."
-        return f"{waits}: no worker has taken it up."
-    return {
-        "dead": f"stage {trace.stage} gave up on it ({reason}); `strandline dead-letters retry` tries again.",
-        "dropped": f"stage {trace.stage} gave up on it ({reason}), and the dead letter was dropped.",
-        "void": f"stage {trace.stage} skipped it, because the session was reset first.",
-    }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")
 
 
 def _state(row: ExplainStatesRow) -> StateTrace:

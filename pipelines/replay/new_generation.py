@@ -11,9 +11,8 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from datetime import datetime
 from uuid import UUID
 
@@ -26,6 +25,7 @@ from strandline.pipelines.generations.registry import Generation, find, recipe_p
 from strandline.pipelines.generations.stages import build
 from strandline.pipelines.replay.carrying import ProvideInput, carry_base, forget_input
 from strandline.pipelines.replay.filling import make_due
+from strandline.pipelines.replay.progress import OnProgress, Progress
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
 from strandline.pipelines.replay.switching import serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
@@ -54,34 +54,6 @@ OWNERS_PER_PAGE = 100
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.2
 PAUSE_SECONDS = 10.0
-
-
-@dataclass(frozen=True, slots=True)
-class Progress:
-    """How far a replay is.
-
-    Attributes:
-        phase: ``waiting`` for older transactions, ``filling`` from the log, ``deriving``, ``switching``,
-            then ``held`` or ``done``.
-        owners, events, tokens: made due so far.
-        carried: events whose messages retention has removed: what they gave was taken over.
-        due: events that workers have not done yet.
-        switched, remaining: owners for whom it serves, and owners whom it does not cover yet.
-        eta_seconds: until nothing is due, at the pace so far; None if unknown.
-    """
-
-    phase: str
-    owners: int = 0
-    events: int = 0
-    tokens: int = 0
-    due: int = 0
-    switched: int = 0
-    remaining: int = 0
-    eta_seconds: float | None = None
-    carried: int = 0
-
-
-OnProgress = Callable[[Progress], None]
 
 
 def begin_generation(

@@ -1,4 +1,4 @@
-"""``python -m tests.chaos.rotation.rotation_campaign``: both keys of a namespace are rotated while it is used.
+"""``python -m tests.chaos.rotation.rotation_campaign``: both keys of a namespace rotate while it is used.
 
 Owners with many messages are read and put to by processes that check each word of what they get.  Meanwhile
 another process wraps the data keys with another key, gives each owner a new one, and seals everything again;

@@ -13,7 +13,8 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
-from strandline.pipelines.replay.new_generation import Progress, begin_generation, derive_generation
+from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
+from strandline.pipelines.replay.progress import Progress
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.replay.switching import prune, roll_back
 from strandline.schemas.errors import ArchiveError, ConflictError, ReplayError
