@@ -20,7 +20,7 @@ from tests.support.servers.databases import template, temporary_database
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
-ROOT = Path(__file__).resolve().parent.parent.parent
+ROOT = Path(__file__).resolve().parent.parent.parent.parent
 REGISTER_SECONDS = 60.0
 
 

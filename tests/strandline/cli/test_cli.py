@@ -273,6 +273,7 @@ def test_doctor_names_problems_and_exits_with_1(run: Run, empty_database_url: st
 def home(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """A home directory in which embedded servers may be started."""
     monkeypatch.setenv("STRANDLINE_EMBEDDED", "auto")
+    monkeypatch.setenv("STRANDLINE_HOME", str(tmp_path / "home"))
     yield tmp_path / "home"
     assert not (tmp_path / "home" / "embedded.json").exists(), "servers were left running"
 
