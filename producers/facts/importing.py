@@ -64,7 +64,12 @@ class FactsImported:
 def redact_imported(
     facts: Sequence[ImportedFact], redaction: Redaction | None
 ) -> Operation[Sequence[ImportedFact]]:
-    """The facts as they may be stored; raises as ``redact_wording``."""
+    """The facts as they may be stored.
+
+    Raises: as ``redact_wording``; InvalidMessageError: they are not a list of ``ImportedFact``.
+    """
+    if not isinstance(facts, (list, tuple)) or not all(isinstance(fact, ImportedFact) for fact in facts):
+        raise InvalidMessageError("facts", "must be a list of ImportedFact")
     if redaction is None:
         return facts
     redacted: list[ImportedFact] = []

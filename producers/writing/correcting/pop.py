@@ -14,6 +14,7 @@ from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed
+from strandline.producers.arguments import listed_messages
 from strandline.producers.sessions import history_page
 from strandline.producers.writing.accepting import put_whole
 from strandline.producers.writing.correcting.correct import take_back
@@ -86,7 +87,7 @@ def _pop_part_once(
     identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
     message = yield from pop(identity, act)
-    again = [] if message is None else list(keep(message))
+    again = [] if message is None else listed_messages(keep(message))
     if not again:
         return Popped(message)
     result = yield from put_messages(check(again), put_whole, in_callers_transaction=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import zipfile
+import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -46,7 +47,7 @@ def export_files(path: Path) -> Iterator[list[ExportFile]]:
         yield files
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
-    except (zipfile.BadZipFile, NotImplementedError, RuntimeError) as error:
+    except (zipfile.BadZipFile, zlib.error, NotImplementedError, RuntimeError) as error:
         raise ConfigurationError(f"{path} cannot be unpacked: {error}.") from None
     finally:
         if archive is not None:

@@ -73,10 +73,11 @@ def _read_message(
     author = author if isinstance(author, dict) else {}
     role, content = author.get("role"), message.get("content")
     content = content if isinstance(content, dict) else {}
-    if role not in _ROLES:
+    if not isinstance(role, str) or role not in _ROLES:
         yield Omission(place, "has no role that is known")
         return
-    if (kind := content.get("content_type")) in _NOT_SAID:
+    kind = content.get("content_type")
+    if isinstance(kind, str) and kind in _NOT_SAID:
         yield Omission(place, _NOT_SAID[kind])
         return
     texts, problems = _texts_of(content)

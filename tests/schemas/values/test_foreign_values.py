@@ -273,6 +273,13 @@ def test_an_offset_beyond_every_fact_gives_an_empty_page(database_url: str) -> N
         assert (page, page.total) == ([], 1)
 
 
+@pytest.mark.parametrize("wrong", [None, 7, "text", [1], [None]])
+def test_facts_to_be_imported_are_a_list_of_them(database_url: str, wrong: object) -> None:
+    facts = Facts.for_owner(user_id=uuid4().hex, database_url=database_url)
+    with pytest.raises(InvalidMessageError, match="must be a list of ImportedFact"):
+        facts.import_facts(wrong)  # type: ignore[arg-type]
+
+
 def test_the_error_names_what_cannot_be_read(database_url: str) -> None:
     memory = Memory.from_defaults(uuid4().hex, database_url=database_url)
     with pytest.raises(InvalidMessageError, match=r"^message: cannot be read: .* raised RuntimeError"):

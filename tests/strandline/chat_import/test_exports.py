@@ -263,3 +263,28 @@ def test_what_is_no_export_is_named(tmp_path: Path) -> None:
         open_source("openai", str(tmp_path / "none"))
     with pytest.raises(ConfigurationError, match=r"has no conversations\.json"):
         open_source("anthropic", str(tmp_path))
+
+
+@pytest.mark.parametrize("wrong", [{}, [], 7, None])
+def test_wrong_types_in_a_node_are_left_out_and_stop_nothing(
+    database_url: str, tmp_path: Path, wrong: object
+) -> None:
+    kind = node("kind", "root", content={"content_type": wrong, "parts": [{"text": {}}]})
+    role = node("role", "root", role=wrong)  # type: ignore[arg-type]
+    chats = [chatgpt("a", kind, current="kind"), chatgpt("b", role, current="role"), CHAT]
+    done = import_all(
+        open_source("openai", str(written(tmp_path / "conversations.json", chats))), database_url
+    )
+    assert done.progress.added == 7
+    assert {"a", "b"} <= {one.place.row for one in done.omissions}
+
+
+def test_a_damaged_zip_is_named(database_url: str, tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("conversations.json", json.dumps([CHAT] * 50))
+    data = bytearray(path.read_bytes())
+    data[len(data) // 3 : len(data) // 3 + 40] = b"\xff" * 40
+    path.write_bytes(data)
+    with pytest.raises(ConfigurationError, match="cannot be unpacked"):
+        import_all(open_source("openai", str(path)), database_url)

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline import Memory, OwnerError
+from strandline import InvalidMessageError, Memory, OwnerError
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import read_window
 from strandline.pipelines.inspect.verify import verify
@@ -267,6 +267,17 @@ def test_a_loss_beside_a_pop_is_still_named(
     assert [str(found.sentence) for found in missing] == [
         "Messages 1 to 1 of session 'lossy' are missing from the log."
     ]
+
+
+@pytest.mark.parametrize("wrong", [7, True, "text", [7], {"role": "user"}])
+def test_what_is_to_be_kept_and_is_no_list_of_messages_leaves_the_message(
+    make_memory: MakeMemory, wrong: object
+) -> None:
+    memory = make_memory(memory_blocks=[])
+    memory.put(user("stays"))
+    with pytest.raises(InvalidMessageError):
+        memory.pop(keep=lambda message: wrong)  # type: ignore[arg-type,return-value]
+    assert texts(memory) == ["stays"]
 
 
 STEPS = st.lists(
