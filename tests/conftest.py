@@ -73,8 +73,10 @@ needs_internals = pytest.mark.skipif(
 SLOW = (
     "bench", "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
     "pipelines/facts", "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py",
-    "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/search/test_search_scopes.py", "producers/service", "producers/erasing",
-    "producers/writing/correcting/test_corrections_at_random.py", "producers/writing/correcting/test_delivered_corrections.py",
+    "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/erasing",
+    "producers/search/test_search_scopes.py", "producers/service",
+    "producers/writing/correcting/test_corrections_at_random.py",
+    "producers/writing/correcting/test_delivered_corrections.py",
     "producers/writing/test_import.py", "project/test_contracts.py", "project/test_documentation.py",
     "project/test_packaging.py", "project/test_replay_recipes.py", "project/test_side_by_side.py",
     "schemas/postgres/pools", "schemas/postgres/test_deadlines.py", "schemas/postgres/test_durability.py",
