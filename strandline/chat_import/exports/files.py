@@ -36,7 +36,8 @@ def export_files(path: Path) -> Iterator[list[ExportFile]]:
     archive: zipfile.ZipFile | None = None
     try:
         if path.is_dir():
-            files = [_plain(one) for one in sorted(path.rglob("conversations*.json")) if _fits(one.name)]
+            names = sorted(path.rglob("conversations*.json"))
+            files = [_plain(one) for one in names if _fits(one.name) and one.is_file()]
         elif zipfile.is_zipfile(path):
             archive = zipfile.ZipFile(path)
             files = _members(archive)

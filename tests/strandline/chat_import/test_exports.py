@@ -279,6 +279,12 @@ def test_wrong_types_in_a_node_are_left_out_and_stop_nothing(
     assert {"a", "b"} <= {one.place.row for one in done.omissions}
 
 
+def test_a_device_in_a_folder_is_not_read(tmp_path: Path) -> None:
+    (tmp_path / "conversations.json").symlink_to("/dev/zero")
+    with pytest.raises(ConfigurationError, match=r"has no conversations\.json"):
+        open_source("openai", str(tmp_path))
+
+
 def test_a_damaged_zip_is_named(database_url: str, tmp_path: Path) -> None:
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
