@@ -12,11 +12,18 @@ import pytest
 ROOT = Path(__file__).parent.parent.parent
 
 SHARED = """
-import os, warnings
+import os, pathlib, time, warnings
 import pytest
 
 @pytest.fixture(scope="session")
 def server():
+    # Each waits for the other, so that neither takes all files before the other has come.
+    folder = pathlib.Path(__file__).parent
+    (folder / f"begun-{{os.environ['PYTEST_XDIST_WORKER']}}").touch()
+    for _ in range(6_000):
+        if len(list(folder.glob("begun-*"))) == 2:
+            break
+        time.sleep(0.01)
     yield os.getpid()
     if {fails!r} == "shared":
         raise RuntimeError("it did not stop")
