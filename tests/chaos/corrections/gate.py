@@ -30,8 +30,9 @@ class Gate:
 
     @contextmanager
     def closed(self) -> Iterator[None]:
-        """No operation is under way, and none begins."""
+        """No operation is under way, and none begins; one at a time may close it."""
         with self._changed:
+            self._changed.wait_for(lambda: not self._is_closed)
             self._is_closed = True
             self._changed.wait_for(lambda: not self._inside)
         try:

@@ -56,7 +56,11 @@ def add_run_again(
         shown = [lines.get(seq) for seq in run.seqs]
         wrong(f"run {run_id} of {session.name} shows {shown} for {expected}, given {texts}, known {known}")
     if [before[seq] for seq in others] != [lines[seq] for seq in others_now]:
-        wrong(f"run {run_id} of {session.name} left other messages behind it than before")
+        shown = {seq: lines[seq] for seq in others_now}
+        wrong(
+            f"run {run_id} of {session.name} left {shown} behind it, before {before}, known {known},"
+            f" given {texts}, now {run.seqs}"
+        )
         others = others_now = []
     moved = {old: new for old, new in zip(others, others_now, strict=True) if old != new}
     replaced = {
