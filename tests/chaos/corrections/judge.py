@@ -105,14 +105,36 @@ def _difference(before: Derived, after: Derived) -> str:
     return "; ".join(parts)
 
 
+# With what is known of its events: whether they are there, and which receipts they have.
+OPEN_BATCHES = """
+SELECT json_build_object(
+    'stage', b.stage, 'generation', b.generation_id, 'epoch', b.lease_epoch, 'made', b.created_at,
+    'of the owner', b.scope_key = b.shard_key,
+    'answers', (SELECT count(*) FROM strandline.answer a
+        WHERE a.shard_key = b.shard_key AND a.batch_id = b.batch_id),
+    'events', (
+        SELECT json_agg(json_build_object(
+            'session', s.session_id, 'is current', s.incarnation = e.incarnation,
+            'receipts', (
+                SELECT json_agg(json_build_array(r.stage, r.generation_id, r.outcome, r.batch_id = b.batch_id))
+                FROM strandline.receipt r WHERE r.shard_key = b.shard_key AND r.event_id = u.id)))
+        FROM unnest(b.event_ids) AS u (id)
+        LEFT JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = u.id
+        LEFT JOIN strandline.session s ON s.shard_key = b.shard_key AND s.session_key = e.session_key),
+    'lane', (SELECT row_to_json(l) FROM strandline.lane l WHERE l.shard_key = b.shard_key
+        AND l.scope_key = b.scope_key AND l.generation_id = b.generation_id AND l.stage = b.stage))::text
+FROM strandline.batch b WHERE b.state = 'open'
+"""
+
+
 def stuck(url: str) -> Iterator[str]:
     """Work that is left, and work that was given up."""
     for stage, due in rows_of(url, "SELECT stage, count(*) FROM strandline.due GROUP BY 1"):
         yield f"stuck: {due} events are due in {stage}"
     for stage, reason in rows_of(url, "SELECT stage, reason FROM strandline.dead_letter"):
         yield f"dead letter in {stage}: {reason}"
-    if open_batches := rows_of(url, "SELECT count(*) FROM strandline.batch WHERE state = 'open'")[0][0]:
-        yield f"{open_batches} batches are open"
+    for row in rows_of(url, OPEN_BATCHES):
+        yield f"a batch is open: {row[0]}"
 
 
 def corrections_twice(url: str) -> Iterator[str]:
