@@ -116,7 +116,8 @@ SELECT json_build_object(
         SELECT json_agg(json_build_object(
             'session', s.session_id, 'is current', s.incarnation = e.incarnation,
             'receipts', (
-                SELECT json_agg(json_build_array(r.stage, r.generation_id, r.outcome, r.batch_id = b.batch_id))
+                SELECT json_agg(json_build_array(
+                    r.stage, r.generation_id, r.outcome, r.batch_id = b.batch_id))
                 FROM strandline.receipt r WHERE r.shard_key = b.shard_key AND r.event_id = u.id)))
         FROM unnest(b.event_ids) AS u (id)
         LEFT JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id = u.id
