@@ -52,9 +52,9 @@ def add_run_again(
     lines = {message.seq or 0: message.text for message in session.memory.get_all()}
     others = [seq for seq in before if seq not in own]
     others_now = [seq for seq in lines if seq not in run.seqs]
-    if [lines.get(seq) for seq in run.seqs] != [text for text, _given in expected]:
-        shown = [lines.get(seq) for seq in run.seqs]
-        wrong(f"run {run_id} of {session.name} shows {shown} for {expected}, given {texts}, known {known}")
+    run_now = [lines.get(seq) for seq in run.seqs]
+    if run_now != [text for text, _given in expected]:
+        wrong(f"run {run_id} of {session.name} shows {run_now} for {expected}, given {texts}, known {known}")
     if [before[seq] for seq in others] != [lines[seq] for seq in others_now]:
         shown = {seq: lines[seq] for seq in others_now}
         wrong(
