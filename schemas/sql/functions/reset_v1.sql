@@ -146,6 +146,10 @@ BEGIN
         SELECT array_agg(DISTINCT batch_id) INTO gone FROM (
             SELECT batch_id FROM receipts UNION SELECT batch_id FROM batches) AS touched;
         DELETE FROM strandline.answer a WHERE a.shard_key = p_shard_key AND a.batch_id = ANY (gone);
+        -- What a worker left open for the owner, with events that are gone: where nothing else is due in that lane, no
+        -- later holder would close it.
+        UPDATE strandline.batch b SET state = 'void', closed_at = statement_timestamp()
+            WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key AND b.state = 'open' AND b.event_ids && events;
         -- A merge sees what every session of the owner has said, so any of its answers may quote this one.
         -- Applied answers are no longer needed; an open batch calls its model once more.
         DELETE FROM strandline.answer a USING strandline.batch b
