@@ -26,6 +26,7 @@ from strandline.schemas.queries.application.sealing import (
 )
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.values import open_column, seal_values
+from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
 from strandline.schemas.sealing.marks import Mark, Marks
 from strandline.schemas.sealing.owner_keys import (
@@ -45,15 +46,29 @@ INLINE_CHARACTERS = 500_000
 
 
 class SealedContent:
-    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops."""
+    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops.
 
-    def __init__(self, keyring: Keyring, cache: KeyCache) -> None:
+    Args:
+        can_seal: whether this process has a keyring; without one it asks for no keys before it puts.
+    """
+
+    def __init__(self, keyring: Keyring, cache: KeyCache, *, can_seal: bool = True) -> None:
         self.keyring = keyring
         self.cache = cache
+        self._can_seal = can_seal
         self._checked: set[bytes] = set()
 
-    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
-        return self.cache.keys_of(shard_key)
+    def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
+        keys = self.cache.keys_of(shard_key)
+        if keys is None and self._can_seal and not self.cache.is_clear(namespace):
+            return Unknown.UNKNOWN
+        return keys
+
+    def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
+        if not (yield from fetch(FindEncryption(namespace=namespace))):
+            self.cache.note_clear(namespace)
+            return False, None
+        return True, (yield from self.find_keys(shard_key))
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
         if self.cache.is_known(shard_key):
@@ -264,7 +279,7 @@ def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], ke
             columns[mark.place] = open_column(mark, stored, keys)
         else:
             columns[mark.place] = _open_rest(mark, columns, stored[mark.place], keys)
-    return list(map(partial(tuple.__new__, query.row), zip(*columns, strict=True)))
+    return list(map(partial(tuple.__new__, query.row), zip(*columns, strict=True)))  # type: ignore[arg-type]
 
 
 def _open_rest(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -67,7 +68,7 @@ FORMS = st.sampled_from(["newest", "older", "clear", "none"])
 def test_a_column_opens_as_each_of_its_values_does(cells: list[tuple[str, str, str]]) -> None:
     secrets = {1: SECRET, 2: renew_data_key(SECRET)}
     newest = make_owner_keys(KEYS.shard_key, secrets, is_settled=True)
-    make = {
+    make: dict[str, Callable[[str, str], str | None]] = {
         "newest": lambda text, bound: newest.seal_json(text, "message", bound),
         "older": lambda text, bound: KEYS.seal_json(text, "message", bound),
         "clear": lambda text, _bound: escape_json(text),
