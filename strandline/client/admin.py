@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 
 from strandline.client import admin_operations as asked
 from strandline.client.events import ServiceEvent, follow, follow_async
@@ -103,6 +103,6 @@ class AsyncRemoteAdmin(ServiceAdmin):
 
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
-    ) -> AsyncIterator[ServiceEvent]:
+    ) -> AsyncGenerator[ServiceEvent, None]:
         """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
         return follow_async(self._service, path("events"), user_id, last_event_id)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from typing import Any
 
 import httpx2
@@ -117,7 +117,7 @@ def follow(
 
 async def follow_async(
     service: RemoteService, path: str, user_id: str | None, last_event_id: str | None
-) -> AsyncIterator[ServiceEvent]:
+) -> AsyncGenerator[ServiceEvent, None]:
     """Async twin of ``follow``."""
     stream = _Stream(service, path, user_id, last_event_id)
     while True:

@@ -178,10 +178,10 @@ def clear(facts: FactsOfUser) -> Operation[int]:
     return reply.read(Cleared).facts
 
 
-def import_facts(facts: FactsOfUser, imported: Sequence[ImportedFactIn]) -> Operation[FactsImported]:
+def import_facts(of_user: FactsOfUser, facts: Sequence[ImportedFactIn]) -> Operation[FactsImported]:
     """Add up to 200 facts of another system, each once, by the ids that they have there."""
-    body = {"facts": [one.model_dump(mode="json", exclude_none=True) for one in imported]}
-    reply = yield _change(facts, "POST", "facts", "import", body=body)
+    body = {"facts": [one.model_dump(mode="json", exclude_none=True) for one in facts]}
+    reply = yield _change(of_user, "POST", "facts", "import", body=body)
     done = reply.read(ImportFactsOut)
     return FactsImported(done.known, done.added)
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Iterator, Sequence
 from copy import copy
 from difflib import get_close_matches
 from typing import Any, Self
@@ -63,7 +63,7 @@ class RemoteSession:
         self._service = service
         self._session_id = session_id
         self._user_id = user_id
-        self.token_limit = token_limit
+        self._token_limit = token_limit
         self.insert_method = insert_method
         self.policy = policy
 
@@ -143,6 +143,15 @@ class RemoteSession:
         """As it was given; None: that of the key."""
         return self._user_id
 
+    @property
+    def token_limit(self) -> int:
+        """Of a read; ``set_policy`` changes it."""
+        return self._token_limit
+
+    def read_within(self, token_limit: int) -> None:
+        """Read with another limit from now on."""
+        self._token_limit = token_limit
+
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here; does no I/O."""
         scoped = copy(self)
@@ -184,7 +193,7 @@ class AsyncMethods(RemoteSession):
     aget_retention = awaiting(changes.get_retention)
     aset_retention = awaiting(changes.set_retention)
 
-    def aevents(self, *, last_event_id: str | None = None) -> AsyncIterator[ServiceEvent]:
+    def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
         """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
         return follow_async(self._service, self._events_path, self._user_id, last_event_id)
 

@@ -121,7 +121,7 @@ def set_policy(
     reply = yield session_call(memory, "PATCH", "policy", body=body)
     policy = policy_from(reply.read(PolicyOut))
     if token_limit is not None:
-        memory.token_limit = policy.token_limit
+        memory.read_within(policy.token_limit)
     return policy
 
 
