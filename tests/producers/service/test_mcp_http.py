@@ -58,6 +58,12 @@ async def call(client: Client, name: str, **arguments: Any) -> dict[str, Any]:
     return dict(result.structured_content)
 
 
+def problem_of(result: Any) -> dict[str, Any]:
+    """What an error says, which is text alone."""
+    assert result.is_error
+    return dict(json.loads(result.content[0].text))
+
+
 @pytest.fixture
 def user() -> str:
     return f"user-{uuid4().hex}"
@@ -81,8 +87,7 @@ def test_a_client_lists_and_calls_all_five_tools(
         for _ in range(2):
             assert await call(client, "delete_memory", id=added["id"]) == {"id": added["id"], "deleted": True}
         wrong = await client.call_tool("add_memory", {"text": "x", "user_id": "tove"})
-        assert wrong.is_error
-        assert json.loads(wrong.content[0].text)["error"] == "invalid_arguments"
+        assert problem_of(wrong)["error"] == "invalid_arguments"
 
     use_tools(running, key, use, user=user, mode=mode)
 
@@ -133,7 +138,7 @@ def test_a_key_that_may_not_write_facts_is_offered_what_only_reads(
     async def use(client: Client) -> None:
         assert [tool.name for tool in (await client.list_tools()).tools] == ["search_memories", "get_context"]
         refused = await client.call_tool("add_memory", {"text": "Maren rows."})
-        assert json.loads(refused.content[0].text)["error"] == "read_only"
+        assert problem_of(refused)["error"] == "read_only"
 
     use_tools(running, running.make_key(user_id=user, scopes=("read",)), use)
 
