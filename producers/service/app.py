@@ -52,7 +52,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await resources.async_database()
         try:
-            async with service.mcp.running():
+            async with service.mcp.run():
                 yield
         finally:
             await service.events.close()

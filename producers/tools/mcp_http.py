@@ -23,7 +23,7 @@ Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
 
 
 class HttpTools:
-    """Answers MCP requests over HTTP, within ``running``; for one event loop."""
+    """Answers MCP requests over HTTP, within ``run``; for one event loop."""
 
     def __init__(self) -> None:
         self._manager = StreamableHTTPSessionManager(
@@ -31,7 +31,7 @@ class HttpTools:
         )
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """Answer requests until the end of this."""
         async with self._manager.run():
             yield

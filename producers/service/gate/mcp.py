@@ -19,7 +19,7 @@ _LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "[::1]"})
 class ToolTransport(Protocol):
     """``HttpTools``, which this module does not import, since its SDK need not be installed."""
 
-    def running(self) -> AbstractAsyncContextManager[None]: ...
+    def run(self) -> AbstractAsyncContextManager[None]: ...
 
     async def answer(self, offer: Offer, scope: Scope, receive: Receive, send: Send) -> None: ...
 
@@ -35,13 +35,13 @@ class McpEndpoint:
         self._tools: ToolTransport | None = None
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[None]:
+    async def run(self) -> AsyncIterator[None]:
         """Answer requests until the end of this."""
         if self._make_tools is None:
             yield
             return
         tools = self._make_tools()
-        async with tools.running():
+        async with tools.run():
             self._tools = tools
             try:
                 yield
@@ -84,9 +84,9 @@ def check_asker(host: str | None, origin: str | None, *, listens_on: str, hosts:
     Raises:
         ProblemError: it is refused.
     """
-    if origin is not None and origin not in _listed(origins):
+    if origin is not None and origin not in _names_in(origins):
         raise ProblemError(REFUSED)
-    allowed = _listed(hosts)
+    allowed = _names_in(hosts)
     if not allowed and _is_loopback(listens_on):
         allowed = _LOOPBACK_NAMES
     name = (host or "").lower()
@@ -94,7 +94,7 @@ def check_asker(host: str | None, origin: str | None, *, listens_on: str, hosts:
         raise ProblemError(REFUSED)
 
 
-def _listed(names: str) -> frozenset[str]:
+def _names_in(names: str) -> frozenset[str]:
     return frozenset(name.strip().lower() for name in names.split(",") if name.strip())
 
 
