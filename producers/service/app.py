@@ -16,6 +16,7 @@ from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
+from strandline.producers.service.gate.mcp import MakeTools
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
@@ -39,20 +40,22 @@ from strandline.schemas.version import VERSION
 _KINDS: dict[int, Kind] = {400: MALFORMED, 404: NOT_FOUND, 405: NO_METHOD, 413: TOO_LARGE, 422: INVALID}
 
 
-def make_app(resources: Resources, operators: Operators) -> FastAPI:
+def make_app(resources: Resources, operators: Operators, make_tools: MakeTools | None = None) -> FastAPI:
     """The service as an ASGI application, for one process and its event loop.
 
     Args:
         resources: pools, caches and the doorbell; closed when the application ends.
         operators: what operators may do, which lies above this room.
+        make_tools: makes what answers MCP requests; None: the SDK is not installed.
     """
-    service = Service(resources, operators)
+    service = Service(resources, operators, make_tools)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await resources.async_database()
         try:
-            yield
+            async with service.mcp.run():
+                yield
         finally:
             await service.events.close()
             await service.operations.close()

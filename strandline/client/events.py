@@ -56,11 +56,11 @@ class _Stream:
         if not event.data:
             return None
         try:
-            told = EventOut.model_validate_json(event.data)
+            event_out = EventOut.model_validate_json(event.data)
         except ValidationError as error:
             raise unreadable(error) from None
         self._last_id = event.id or self._last_id
-        return ServiceEvent(id=self._last_id or "", **told.model_dump())
+        return ServiceEvent(id=self._last_id or "", **event_out.model_dump())
 
     def wait_after(self, refusal: httpx2.Response | None) -> float:
         """How long to wait before the next connection; raises an error if there is none."""

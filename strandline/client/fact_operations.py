@@ -5,10 +5,10 @@ from __future__ import annotations
 import builtins
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.client.operations import Call, Operation, Repeat, Reply, given, path
+from strandline.client.operations import Call, Operation, Repeat, Reply, UserFace, path, set_fields
 from strandline.client.session_operations import namespace_of
 from strandline.client.values import changes_from, fact_from, message_bodies
 from strandline.producers.arguments import check_count, check_timeout
@@ -37,11 +37,8 @@ from strandline.schemas.wire.facts import (
 )
 from strandline.schemas.wire.operations import ImportedFactIn, ImportFactsOut
 
-if TYPE_CHECKING:
-    from strandline.client.facts import FactsOfUser
 
-
-def get(facts: FactsOfUser, fact_id: UUID | str) -> Operation[Fact | None]:
+def get(facts: UserFace, fact_id: UUID | str) -> Operation[Fact | None]:
     """One fact of this user with its revisions, even if it ended; None if no fact has this id."""
     place = _place(facts, fact_id)
     if place is None:
@@ -54,7 +51,7 @@ def get(facts: FactsOfUser, fact_id: UUID | str) -> Operation[Fact | None]:
 
 
 def list(
-    facts: FactsOfUser,
+    facts: UserFace,
     *,
     limit: int = 100,
     offset: int = 0,
@@ -72,7 +69,7 @@ def list(
     Arguments are those of ``OwnerFacts.list``; a large ``offset`` takes a request for each 1,000 facts.
     """
     page = PageRequest.check(limit, offset, sort, contains, first_n, last_n)
-    filters = given(
+    filters = set_fields(
         sort=page.sort,
         contains=page.contains,
         topic=None if topics is None else [*topics],
@@ -81,7 +78,7 @@ def list(
         with_invalidated="true" if with_invalidated else None,
     )
     namespace = yield from namespace_of(facts.service)
-    found: builtins.list[Fact] = []
+    facts_read: builtins.list[Fact] = []
     skip, left, cursor = page.offset, page.limit, None
     while True:
         number = min(MAX_PAGE, skip or max(left, 1))
@@ -90,15 +87,15 @@ def list(
         if skip:
             skip -= min(skip, len(out.items)) if out.items else skip
         else:
-            found += [fact_from(one, namespace) for one in out.items[:left]]
+            facts_read += [fact_from(one, namespace) for one in out.items[:left]]
             left -= len(out.items)
         cursor = out.next_cursor
         if left <= 0 or cursor is None:
-            return FactPage(found[::-1] if page.is_turned else found, out.total)
+            return FactPage(facts_read[::-1] if page.is_turned else facts_read, out.total)
 
 
 def search(
-    facts: FactsOfUser,
+    facts: UserFace,
     query: str,
     *,
     limit: int = 10,
@@ -115,7 +112,7 @@ def search(
 
 
 def add(
-    facts: FactsOfUser,
+    facts: UserFace,
     text: str,
     *,
     topics: Sequence[str] | None = None,
@@ -127,13 +124,13 @@ def add(
 ) -> Operation[Fact]:
     """Add a fact by hand and return it; if a live fact has the same words, return that one."""
     body = {"text": text, **_filters(topics, agent_id, team_id)}
-    body |= given(about_date=_day(about_date), input=input, actor=actor)
+    body |= set_fields(about_date=_day(about_date), input=input, actor=actor)
     reply = yield _change(facts, "POST", "facts", body=body)
     return fact_from(reply.read(FactOut), (yield from namespace_of(facts.service)))
 
 
 def replace(
-    facts: FactsOfUser,
+    facts: UserFace,
     fact_id: UUID | str,
     text: str,
     *,
@@ -143,12 +140,12 @@ def replace(
     if_version: str | None = None,
 ) -> Operation[Fact | None]:
     """Give a live fact other words and return it; None if this user has no such live fact."""
-    body = {"text": text, **_filters(topics), **given(about_date=_day(about_date), actor=actor)}
+    body = {"text": text, **_filters(topics), **set_fields(about_date=_day(about_date), actor=actor)}
     return (yield from _edit(facts, "PATCH", fact_id, "", body, if_version))
 
 
 def feedback(
-    facts: FactsOfUser,
+    facts: UserFace,
     fact_id: UUID | str,
     feedback: str | None,
     *,
@@ -156,11 +153,11 @@ def feedback(
     if_version: str | None = None,
 ) -> Operation[Fact | None]:
     """Record people's opinion of a fact (None removes it); return None if this user has no such fact."""
-    body = {"feedback": feedback, **given(actor=actor)}
+    body = {"feedback": feedback, **set_fields(actor=actor)}
     return (yield from _edit(facts, "PUT", fact_id, "/feedback", body, if_version))
 
 
-def delete(facts: FactsOfUser, fact_id: UUID | str, *, if_version: str | None = None) -> Operation[bool]:
+def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = None) -> Operation[bool]:
     """Delete a fact and its history for good; False if this user has no such fact."""
     place = _place(facts, fact_id)
     if place is None:
@@ -168,17 +165,17 @@ def delete(facts: FactsOfUser, fact_id: UUID | str, *, if_version: str | None = 
     reply = yield Call(
         "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=_NOT_FOUND
     )
-    # If an answer was lost, it is this very call that found the fact, and now does not.
+    # If an answer was lost, it is this very call that facts_read the fact, and now does not.
     return reply.status != _MISSING or reply.was_lost
 
 
-def clear(facts: FactsOfUser) -> Operation[int]:
+def clear(facts: UserFace) -> Operation[int]:
     """Delete all facts of this user for good; return how many were live."""
     reply = yield _change(facts, "DELETE", "facts", repeat="if_not_done")
     return reply.read(Cleared).facts
 
 
-def import_facts(of_user: FactsOfUser, facts: Sequence[ImportedFactIn]) -> Operation[FactsImported]:
+def import_facts(of_user: UserFace, facts: Sequence[ImportedFactIn]) -> Operation[FactsImported]:
     """Add up to 200 facts of another system, each once, by the ids that they have there."""
     body = {"facts": [one.model_dump(mode="json", exclude_none=True) for one in facts]}
     reply = yield _change(of_user, "POST", "facts", "import", body=body)
@@ -187,7 +184,7 @@ def import_facts(of_user: FactsOfUser, facts: Sequence[ImportedFactIn]) -> Opera
 
 
 def create_from(
-    facts: FactsOfUser, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
+    facts: UserFace, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
 ) -> Operation[FactChanges]:
     """Have facts made of messages that are in no chat; return what came of them."""
     body = {"messages": message_bodies(messages)}
@@ -195,19 +192,19 @@ def create_from(
 
 
 def instruct(
-    facts: FactsOfUser, task: str, *, key: str | None = None, wait: float | None = None
+    facts: UserFace, task: str, *, key: str | None = None, wait: float | None = None
 ) -> Operation[FactChanges]:
     """Have this user's facts changed as the user asks for ("forget my address"); return what changed."""
     return (yield from _source(facts, "instruct", {"task": task}, key, wait))
 
 
-def forget_source(facts: FactsOfUser, source_id: str) -> Operation[None]:
+def forget_source(facts: UserFace, source_id: str) -> Operation[None]:
     """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
     yield Call("DELETE", path("users", facts.user_id, "sources", source_id), accepts=_NOT_FOUND)
 
 
 def choose(
-    facts: FactsOfUser,
+    facts: UserFace,
     question: str,
     *,
     limit: int = 10,
@@ -228,39 +225,39 @@ def choose(
     )
 
 
-def topics(facts: FactsOfUser, *, limit: int = 100) -> Operation[Sequence[TopicCount]]:
+def topics(facts: UserFace, *, limit: int = 100) -> Operation[Sequence[TopicCount]]:
     """The topics of the live facts, the most frequent first, each with its number of facts."""
     number = check_count("limit", limit, most=MAX_PAGE)
     reply = yield _read(facts, "topics", query={"limit": max(number, 1)})
     return [TopicCount(one.topic, one.facts) for one in reply.read(TopicsOut).items[:number]]
 
 
-def figures(facts: FactsOfUser) -> Operation[OwnerFigures]:
+def figures(facts: UserFace) -> Operation[OwnerFigures]:
     """How many facts, sessions, messages and tokens there are of this user, and since when."""
     reply = yield _read(facts, "figures")
     return OwnerFigures(**reply.read(FiguresOut).model_dump())
 
 
-def optimize(facts: FactsOfUser, *, apply: bool = False) -> Operation[OptimizationOut]:
+def optimize(facts: UserFace, *, apply: bool = False) -> Operation[OptimizationOut]:
     """Propose to say the facts in fewer sentences; with ``apply`` carry it out in the same request."""
     reply = yield _change(facts, "POST", "facts", "optimize", body={"apply": apply}, repeat="if_not_done")
     return reply.read(OptimizationOut)
 
 
-def get_capture(facts: FactsOfUser) -> Operation[Capture]:
+def get_capture(facts: UserFace) -> Operation[Capture]:
     """What is captured as facts of this user now."""
     reply = yield _read(facts, "capture")
     return Capture(**reply.read(CaptureOut).model_dump())
 
 
-def set_capture(facts: FactsOfUser, capture: Capture, *, actor: str | None = None) -> Operation[int]:
+def set_capture(facts: UserFace, capture: Capture, *, actor: str | None = None) -> Operation[int]:
     """Set what is captured from the next flush on; returns the act's number.  Takes a key of operators."""
     if not isinstance(capture, Capture):
         raise InvalidMessageError("capture", f"must be a Capture, not {type(capture).__name__}")
     fields = (
         "may_add", "may_update", "may_delete", "instructions", "more_instructions", "summary_instructions",
     )  # fmt: skip
-    body = given(**{name: getattr(capture, name) for name in fields}, actor=actor)
+    body = set_fields(**{name: getattr(capture, name) for name in fields}, actor=actor)
     reply = yield _change(facts, "PUT", "capture", body=body)
     return reply.read(CaptureSet).number
 
@@ -270,7 +267,7 @@ _NOT_FOUND = frozenset({_MISSING})
 
 
 def _edit(
-    facts: FactsOfUser,
+    facts: UserFace,
     method: Any,
     fact_id: UUID | str,
     below: str,
@@ -294,7 +291,7 @@ def _edit(
 
 
 def _source(
-    facts: FactsOfUser, route: str, body: Mapping[str, Any], key: str | None, wait: float | None
+    facts: UserFace, route: str, body: Mapping[str, Any], key: str | None, wait: float | None
 ) -> Operation[FactChanges]:
     # The key makes it repeatable, so there is always one.
     sent = {**body, "key": uuid4().hex if key is None else key}
@@ -304,7 +301,7 @@ def _source(
 
 
 def _read(
-    facts: FactsOfUser,
+    facts: UserFace,
     *route: str,
     query: Mapping[str, Any] | None = None,
     body: Any = None,
@@ -320,13 +317,11 @@ def _read(
     )
 
 
-def _change(
-    facts: FactsOfUser, method: Any, *route: str, body: Any = None, repeat: Repeat = "always"
-) -> Call:
+def _change(facts: UserFace, method: Any, *route: str, body: Any = None, repeat: Repeat = "always") -> Call:
     return Call(method, path("users", facts.user_id, *route), body=body, repeat=repeat)
 
 
-def _place(facts: FactsOfUser, fact_id: UUID | str) -> str | None:
+def _place(facts: UserFace, fact_id: UUID | str) -> str | None:
     """The path of a fact; None for what cannot be an id, which no fact has."""
     id_ = as_fact_id(fact_id)
     return None if id_ is None else path("users", facts.user_id, "facts", str(id_))
@@ -344,7 +339,7 @@ def _repeat(version: str | None) -> Repeat:
 def _filters(
     topics: Sequence[str] | None, agent_id: str | None = None, team_id: str | None = None
 ) -> dict[str, Any]:
-    return given(topics=None if topics is None else [*topics], agent_id=agent_id, team_id=team_id)
+    return set_fields(topics=None if topics is None else [*topics], agent_id=agent_id, team_id=team_id)
 
 
 def _day(day: date | None) -> str | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from strandline.client import fact_operations as operations
-from strandline.client.operations import awaiting, blocking
+from strandline.client.operations import async_method, sync_method
 from strandline.client.service import RemoteService
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_name
@@ -35,24 +35,24 @@ class FactsOfUser:
 class AsyncFactMethods(FactsOfUser):
     """The methods that asyncio awaits, by the names that ``OwnerFacts`` has for them."""
 
-    aget = awaiting(operations.get)
-    alist = awaiting(operations.list)
-    asearch = awaiting(operations.search)
-    aadd = awaiting(operations.add)
-    areplace = awaiting(operations.replace)
-    adelete = awaiting(operations.delete)
-    aclear = awaiting(operations.clear)
-    afeedback = awaiting(operations.feedback)
-    aimport_facts = awaiting(operations.import_facts)
-    acreate_from = awaiting(operations.create_from)
-    ainstruct = awaiting(operations.instruct)
-    aforget_source = awaiting(operations.forget_source)
-    achoose = awaiting(operations.choose)
-    atopics = awaiting(operations.topics)
-    afigures = awaiting(operations.figures)
-    aoptimize = awaiting(operations.optimize)
-    aget_capture = awaiting(operations.get_capture)
-    aset_capture = awaiting(operations.set_capture)
+    aget = async_method(operations.get)
+    alist = async_method(operations.list)
+    asearch = async_method(operations.search)
+    aadd = async_method(operations.add)
+    areplace = async_method(operations.replace)
+    adelete = async_method(operations.delete)
+    aclear = async_method(operations.clear)
+    afeedback = async_method(operations.feedback)
+    aimport_facts = async_method(operations.import_facts)
+    acreate_from = async_method(operations.create_from)
+    ainstruct = async_method(operations.instruct)
+    aforget_source = async_method(operations.forget_source)
+    achoose = async_method(operations.choose)
+    atopics = async_method(operations.topics)
+    afigures = async_method(operations.figures)
+    aoptimize = async_method(operations.optimize)
+    aget_capture = async_method(operations.get_capture)
+    aset_capture = async_method(operations.set_capture)
 
     async def aclose(self) -> None:
         """Close the service's connections of the running event loop; the next call makes new ones."""
@@ -67,24 +67,24 @@ class RemoteFacts(AsyncFactMethods):
         """The facts of a user; does no I/O."""
         return cls(service, user_id)
 
-    get = blocking(operations.get)
-    search = blocking(operations.search)
-    add = blocking(operations.add)
-    replace = blocking(operations.replace)
-    delete = blocking(operations.delete)
-    clear = blocking(operations.clear)
-    feedback = blocking(operations.feedback)
-    import_facts = blocking(operations.import_facts)
-    create_from = blocking(operations.create_from)
-    instruct = blocking(operations.instruct)
-    forget_source = blocking(operations.forget_source)
-    choose = blocking(operations.choose)
-    topics = blocking(operations.topics)
-    figures = blocking(operations.figures)
-    optimize = blocking(operations.optimize)
-    get_capture = blocking(operations.get_capture)
-    set_capture = blocking(operations.set_capture)
-    list = blocking(operations.list)
+    get = sync_method(operations.get)
+    search = sync_method(operations.search)
+    add = sync_method(operations.add)
+    replace = sync_method(operations.replace)
+    delete = sync_method(operations.delete)
+    clear = sync_method(operations.clear)
+    feedback = sync_method(operations.feedback)
+    import_facts = sync_method(operations.import_facts)
+    create_from = sync_method(operations.create_from)
+    instruct = sync_method(operations.instruct)
+    forget_source = sync_method(operations.forget_source)
+    choose = sync_method(operations.choose)
+    topics = sync_method(operations.topics)
+    figures = sync_method(operations.figures)
+    optimize = sync_method(operations.optimize)
+    get_capture = sync_method(operations.get_capture)
+    set_capture = sync_method(operations.set_capture)
+    list = sync_method(operations.list)
 
     def close(self) -> None:
         """Close the service's connections of threads; the next call makes new ones."""

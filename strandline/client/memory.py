@@ -12,7 +12,14 @@ from strandline.client import session_changes as changes
 from strandline.client import session_operations as operations
 from strandline.client.events import ServiceEvent, follow, follow_async
 from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
-from strandline.client.operations import apaging, awaiting, blocking, given, paging, path
+from strandline.client.operations import (
+    async_iterator,
+    async_method,
+    path,
+    set_fields,
+    sync_iterator,
+    sync_method,
+)
 from strandline.client.service import RemoteService
 from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.memory import new_session_id
@@ -127,7 +134,7 @@ class RemoteSession:
             None if user_id is None else check_name("user_id", user_id),
             token_limit=token_limit,
             insert_method=str(insert_method),
-            policy={**policy, **given(blocks=names)},
+            policy={**policy, **set_fields(blocks=names)},
         )
 
     @property
@@ -169,29 +176,29 @@ class RemoteSession:
 class AsyncMethods(RemoteSession):
     """The methods that asyncio awaits, by the names that ``Memory`` has for them."""
 
-    aput = awaiting(operations.put)
-    aput_messages = awaiting(operations.put_messages)
-    aimport_messages = awaiting(operations.import_messages)
-    aget = awaiting(operations.get)
-    aget_all = awaiting(operations.get_all)
-    aiterate = apaging(operations.iterate)
-    ahistory = awaiting(operations.history)
-    acontext_window = awaiting(operations.context_window)
-    asearch = awaiting(operations.search)
-    asummarize = awaiting(operations.summarize)
-    asummarize_last = awaiting(operations.summarize_last)
-    aadd_run = awaiting(operations.add_run)
-    arun_history = awaiting(operations.run_history)
-    areset = awaiting(changes.reset)
-    aflush = awaiting(changes.flush)
-    adeliver = awaiting(changes.deliver)
-    apop = awaiting(changes.pop)
-    arewind = awaiting(changes.rewind)
-    areplace = awaiting(changes.replace)
-    afork = awaiting(changes.fork)
-    aset_policy = awaiting(changes.set_policy)
-    aget_retention = awaiting(changes.get_retention)
-    aset_retention = awaiting(changes.set_retention)
+    aput = async_method(operations.put)
+    aput_messages = async_method(operations.put_messages)
+    aimport_messages = async_method(operations.import_messages)
+    aget = async_method(operations.get)
+    aget_all = async_method(operations.get_all)
+    aiterate = async_iterator(operations.iterate)
+    ahistory = async_method(operations.history)
+    acontext_window = async_method(operations.context_window)
+    asearch = async_method(operations.search)
+    asummarize = async_method(operations.summarize)
+    asummarize_last = async_method(operations.summarize_last)
+    aadd_run = async_method(operations.add_run)
+    arun_history = async_method(operations.run_history)
+    areset = async_method(changes.reset)
+    aflush = async_method(changes.flush)
+    adeliver = async_method(changes.deliver)
+    apop = async_method(changes.pop)
+    arewind = async_method(changes.rewind)
+    areplace = async_method(changes.replace)
+    afork = async_method(changes.fork)
+    aset_policy = async_method(changes.set_policy)
+    aget_retention = async_method(changes.get_retention)
+    aset_retention = async_method(changes.set_retention)
 
     def aevents(self, *, last_event_id: str | None = None) -> AsyncGenerator[ServiceEvent, None]:
         """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
@@ -214,29 +221,29 @@ class RemoteMemory(AsyncMethods):
     nothing.
     """
 
-    put = blocking(operations.put)
-    put_messages = blocking(operations.put_messages)
-    import_messages = blocking(operations.import_messages)
-    get = blocking(operations.get)
-    get_all = blocking(operations.get_all)
-    iterate = paging(operations.iterate)
-    history = blocking(operations.history)
-    context_window = blocking(operations.context_window)
-    search = blocking(operations.search)
-    summarize = blocking(operations.summarize)
-    summarize_last = blocking(operations.summarize_last)
-    add_run = blocking(operations.add_run)
-    run_history = blocking(operations.run_history)
-    reset = blocking(changes.reset)
-    flush = blocking(changes.flush)
-    deliver = blocking(changes.deliver)
-    pop = blocking(changes.pop)
-    rewind = blocking(changes.rewind)
-    replace = blocking(changes.replace)
-    fork = blocking(changes.fork)
-    set_policy = blocking(changes.set_policy)
-    get_retention = blocking(changes.get_retention)
-    set_retention = blocking(changes.set_retention)
+    put = sync_method(operations.put)
+    put_messages = sync_method(operations.put_messages)
+    import_messages = sync_method(operations.import_messages)
+    get = sync_method(operations.get)
+    get_all = sync_method(operations.get_all)
+    iterate = sync_iterator(operations.iterate)
+    history = sync_method(operations.history)
+    context_window = sync_method(operations.context_window)
+    search = sync_method(operations.search)
+    summarize = sync_method(operations.summarize)
+    summarize_last = sync_method(operations.summarize_last)
+    add_run = sync_method(operations.add_run)
+    run_history = sync_method(operations.run_history)
+    reset = sync_method(changes.reset)
+    flush = sync_method(changes.flush)
+    deliver = sync_method(changes.deliver)
+    pop = sync_method(changes.pop)
+    rewind = sync_method(changes.rewind)
+    replace = sync_method(changes.replace)
+    fork = sync_method(changes.fork)
+    set_policy = sync_method(changes.set_policy)
+    get_retention = sync_method(changes.get_retention)
+    set_retention = sync_method(changes.set_retention)
 
     @property
     def facts(self) -> RemoteFacts:

@@ -1,7 +1,8 @@
 """Requests as data, and operations over them: each written once, and carried out sync or async.
 
 An operation is a generator: it yields the ``Call``s that it needs and gets their ``Reply``s back.  It does no
-I/O.  ``blocking`` and ``awaiting`` make methods of it, and ``paging`` and ``apaging`` iterators.
+I/O.  ``sync_method`` and ``async_method`` make methods of it, ``sync_iterator`` and ``async_iterator``
+iterators.
 """
 
 from __future__ import annotations
@@ -10,14 +11,11 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
-from typing import TYPE_CHECKING, Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
 from urllib.parse import quote as percent_encoded
 from uuid import uuid4
 
 from pydantic import BaseModel
-
-if TYPE_CHECKING:
-    from strandline.client.service import RemoteService
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
@@ -71,11 +69,54 @@ class Reply:
 Operation = Generator[Call, Reply, T]
 
 
+class Driver(Protocol):
+    """What carries operations out: ``RemoteService``."""
+
+    known_namespace: str | None
+
+    def run(self, operation: Operation[T]) -> T: ...
+
+    async def arun(self, operation: Operation[T]) -> T: ...
+
+
 class Face(Protocol):
     """An object whose methods are operations on a service."""
 
     @property
-    def service(self) -> RemoteService: ...
+    def service(self) -> Driver: ...
+
+
+class UserFace(Face, Protocol):
+    """A face of one user."""
+
+    @property
+    def user_id(self) -> str: ...
+
+
+class SessionFace(Face, Protocol):
+    """A face of one session.
+
+    Attributes:
+        insert_method: of its reads, as ``token_limit``, which ``read_within`` changes.
+        policy: what its first put stores, as far as it is not the default.
+    """
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str | None: ...
+
+    @property
+    def token_limit(self) -> int: ...
+
+    @property
+    def insert_method(self) -> str: ...
+
+    @property
+    def policy(self) -> Mapping[str, Any]: ...
+
+    def read_within(self, token_limit: int) -> None: ...
 
 
 F = TypeVar("F", bound=Face)
@@ -89,7 +130,7 @@ class PageOf(Generic[T]):
     next_cursor: str | None
 
 
-def blocking(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
+def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
     """A method that carries an operation out and waits for it."""
 
     @wraps(operation)
@@ -99,7 +140,7 @@ def blocking(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[C
     return _signed(method, operation)
 
 
-def awaiting(
+def async_method(
     operation: Callable[Concatenate[F, P], Operation[T]],
 ) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
     """The same for asyncio."""
@@ -111,7 +152,7 @@ def awaiting(
     return _signed(method, operation)
 
 
-def paging(
+def sync_iterator(
     operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
 ) -> Callable[Concatenate[F, P], Iterator[T]]:
     """A method that follows the cursors of a list; the operation's second argument is the cursor."""
@@ -129,7 +170,7 @@ def paging(
     return _signed(method, operation, page_as="Iterator")
 
 
-def apaging(
+def async_iterator(
     operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
 ) -> Callable[Concatenate[F, P], AsyncIterator[T]]:
     """The same for asyncio."""
@@ -158,7 +199,7 @@ def once() -> dict[str, str]:
     return {"Idempotency-Key": uuid4().hex}
 
 
-def given(**fields: Any) -> dict[str, Any]:
+def set_fields(**fields: Any) -> dict[str, Any]:
     """The fields of a body that are not None; what is left out has the service's default."""
     return {name: value for name, value in fields.items() if value is not None}
 

@@ -265,7 +265,7 @@ class RemoteService:
         failure: Failure = "not_sent" if isinstance(error, _NOT_SENT) else "unknown"
         wait = attempts.next_wait(failure, None)
         if wait is None:
-            raise self._unanswered(attempts, error) from None
+            raise self._no_answer(attempts, error) from None
         return wait
 
     def _judge(self, attempts: _Attempts, response: httpx2.Response) -> Reply | float:
@@ -282,7 +282,7 @@ class RemoteService:
             raise OutcomeUnknownError(_LOST)
         raise error_of(problem, response.status_code)
 
-    def _unanswered(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
+    def _no_answer(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
         tried = attempts.number - 1
         times = "once" if tried == 1 else f"{tried} times"
         if attempts.was_lost and _changes(attempts.call):
@@ -336,7 +336,7 @@ class RemoteService:
 
 _LOST = (
     "No answer came, so the change may have taken effect; look before you repeat it."
-    " (A put whose messages have ids of their own may simply be repeated.)"
+    " (A put whose messages have an `id` may simply be repeated.)"
 )
 
 

@@ -5,9 +5,19 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from strandline.client.operations import Call, Operation, PageOf, Repeat, given, once, path
+from strandline.client.operations import (
+    Call,
+    Driver,
+    Operation,
+    PageOf,
+    Repeat,
+    SessionFace,
+    once,
+    path,
+    set_fields,
+)
 from strandline.client.values import (
     context_from,
     hit_from,
@@ -36,16 +46,12 @@ from strandline.schemas.wire.keys import Identity
 from strandline.schemas.wire.messages import MessageOut, MessagesPut, RunOut
 from strandline.schemas.wire.operations import ImportOut
 
-if TYPE_CHECKING:
-    from strandline.client.memory import RemoteSession
-    from strandline.client.service import RemoteService
-
 # The default of ``get(wait_for=…)``, in seconds.
 DEFAULT_WAIT_SECONDS = 10.0
 MAX_IMPORT_BYTES = 512 * 1024
 
 
-def put(memory: RemoteSession, message: object) -> Operation[int]:
+def put(memory: SessionFace, message: object) -> Operation[int]:
     """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``, once it is committed.
 
     An answer that is lost costs nothing: the request is sent again under the same key, and adds nothing.
@@ -54,7 +60,7 @@ def put(memory: RemoteSession, message: object) -> Operation[int]:
     return (yield from _put(memory, [message_body(message, "message")]))[0]
 
 
-def put_messages(memory: RemoteSession, messages: Sequence[object]) -> Operation[list[int]]:
+def put_messages(memory: SessionFace, messages: Sequence[object]) -> Operation[list[int]]:
     """Accept several messages, all or none; an empty list does nothing."""
     bodies = message_bodies(messages)
     if not bodies:
@@ -62,7 +68,7 @@ def put_messages(memory: RemoteSession, messages: Sequence[object]) -> Operation
     return (yield from _put(memory, bodies))
 
 
-def _put(memory: RemoteSession, bodies: list[dict[str, Any]]) -> Operation[list[int]]:
+def _put(memory: SessionFace, bodies: list[dict[str, Any]]) -> Operation[list[int]]:
     body: dict[str, Any] = {"messages": bodies}
     if memory.policy:
         body["policy"] = dict(memory.policy)
@@ -70,7 +76,7 @@ def _put(memory: RemoteSession, bodies: list[dict[str, Any]]) -> Operation[list[
     return [place.seq for place in reply.read(MessagesPut).messages]
 
 
-def import_messages(memory: RemoteSession, messages: Sequence[object]) -> Operation[Imported]:
+def import_messages(memory: SessionFace, messages: Sequence[object]) -> Operation[Imported]:
     """Accept many messages that were said elsewhere, in requests of a size that the service takes.
 
     Give each message its own ``id``, so that repeating the import adds nothing.
@@ -84,7 +90,7 @@ def import_messages(memory: RemoteSession, messages: Sequence[object]) -> Operat
 
 
 def get(
-    memory: RemoteSession,
+    memory: SessionFace,
     input: object | None = None,
     *,
     messages: Sequence[object] | None = None,
@@ -98,7 +104,7 @@ def get(
     Raises:
         NotFoundError: nothing was put to the session yet, or the key does not open it.
     """
-    body = given(
+    body = set_fields(
         input=input if input is None or isinstance(input, str) else message_body(input, "input"),
         messages=None if messages is None else message_bodies(messages),
         token_limit=memory.token_limit,
@@ -114,7 +120,7 @@ def get(
     return context_from(reply.read(ContextOut))
 
 
-def get_all(memory: RemoteSession) -> Operation[list[Message]]:
+def get_all(memory: SessionFace) -> Operation[list[Message]]:
     """The whole history in order, flushed messages included."""
     messages: list[Message] = []
     cursor: str | None = None
@@ -127,21 +133,21 @@ def get_all(memory: RemoteSession) -> Operation[list[Message]]:
 
 
 def iterate(
-    memory: RemoteSession, cursor: str | None, *, after_seq: int = 0, page_size: int = HISTORY_PAGE
+    memory: SessionFace, cursor: str | None, *, after_seq: int = 0, page_size: int = HISTORY_PAGE
 ) -> Operation[PageOf[Message]]:
     """The history page by page, for long ones; each page is a separate request."""
     page = yield from _log_page(memory, cursor, min(check_count("page_size", page_size, least=1), MAX_PAGE))
     return PageOf([one for one in page.items if (one.seq or 0) > after_seq], page.next_cursor)
 
 
-def _log_page(memory: RemoteSession, cursor: str | None, size: int) -> Operation[PageOf[Message]]:
+def _log_page(memory: SessionFace, cursor: str | None, size: int) -> Operation[PageOf[Message]]:
     reply = yield session_call(memory, "GET", "messages", query={"limit": size, "cursor": cursor})
     page = reply.read(Page[MessageOut])
     return PageOf(messages_from(page.items), page.next_cursor)
 
 
 def history(
-    memory: RemoteSession,
+    memory: SessionFace,
     limit: int | None = None,
     offset: int = 0,
     roles: Sequence[str] | None = None,
@@ -154,35 +160,33 @@ def history(
     More than 1,000 are read in several requests.
     """
     left = None if limit is None else check_count("limit", limit)
-    filters = given(
+    filters = set_fields(
         roles=None if roles is None else [*roles],
         metadata=None if metadata is None else dict(metadata),
         since=None if since is None else since.isoformat(),
         until=None if until is None else until.isoformat(),
     )
-    found: dict[int, Message] = {}
+    by_seq: dict[int, Message] = {}
     while True:
         number = MAX_PAGE if left is None else min(left, MAX_PAGE)
         reply = yield read_call(memory, "history", {**filters, "limit": number, "offset": offset})
         page = messages_from(reply.read(Page[MessageOut]).items)
         # What is put meanwhile moves the pages: a message may come twice.
-        found |= {message.seq or 0: message for message in page if (message.seq or 0) not in found}
+        by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
         offset += len(page)
         left = None if left is None else left - len(page)
         if len(page) < number or left == 0:
-            return [found[seq] for seq in sorted(found)]
+            return [by_seq[seq] for seq in sorted(by_seq)]
 
 
-def context_window(
-    memory: RemoteSession, max_tokens: int = DEFAULT_CONTEXT_TOKENS
-) -> Operation[list[Message]]:
+def context_window(memory: SessionFace, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> Operation[list[Message]]:
     """The newest messages that fit ``max_tokens`` together, in order, without any derived memory."""
     reply = yield session_call(memory, "GET", "context_window", query={"max_tokens": max_tokens})
     return messages_from(reply.read(Page[MessageOut]).items)
 
 
 def search(
-    memory: RemoteSession,
+    memory: SessionFace,
     query: str,
     *,
     limit: int = 10,
@@ -206,7 +210,7 @@ def search(
     return [hit_from(hit, namespace) for hit in hits]
 
 
-def summarize(memory: RemoteSession, *, wait: float | None = None) -> Operation[Summary | None]:
+def summarize(memory: SessionFace, *, wait: float | None = None) -> Operation[Summary | None]:
     """Deliver all that was not delivered yet, and return the session's summary, as far as workers are."""
     seconds = None if wait is None else max(0.0, check_timeout(wait))
     reply = yield session_call(memory, "POST", "summary", wait_seconds=seconds)
@@ -214,20 +218,20 @@ def summarize(memory: RemoteSession, *, wait: float | None = None) -> Operation[
 
 
 def summarize_last(
-    memory: RemoteSession,
+    memory: SessionFace,
     messages: int | None = None,
     *,
     runs: int | None = None,
     instructions: str | None = None,
 ) -> Operation[LatestSummary | None]:
     """Have a model summarize the last messages, or those of the last runs; None if nothing was said."""
-    body = given(messages=messages, runs=runs, instructions=instructions)
+    body = set_fields(messages=messages, runs=runs, instructions=instructions)
     reply = yield session_call(memory, "POST", "summary/latest", body=body, repeat="if_not_done")
     return latest_summary_from(reply.read(LatestSummaryOut).summary)
 
 
 def add_run(
-    memory: RemoteSession,
+    memory: SessionFace,
     run_id: str,
     messages: Sequence[object],
     *,
@@ -236,13 +240,13 @@ def add_run(
     team_id: str | None = None,
 ) -> Operation[SessionRun]:
     """Put the messages of an agent's run, and keep which they are; the same id again replaces the run."""
-    body = given(messages=message_bodies(messages), status=status, agent_id=agent_id, team_id=team_id)
+    body = set_fields(messages=message_bodies(messages), status=status, agent_id=agent_id, team_id=team_id)
     reply = yield session_call(memory, "PUT", "runs", run_id, body=body)
     return run_from(reply.read(RunOut))
 
 
 def run_history(
-    memory: RemoteSession,
+    memory: SessionFace,
     last_n: int | None = DEFAULT_LAST_RUNS,
     *,
     skip_roles: Sequence[Role] = (),
@@ -255,13 +259,13 @@ def run_history(
         "last_n": last_n,
         "skip_roles": [*skip_roles],
         "skip_statuses": [*skip_statuses],
-        **given(agent_id=agent_id, team_id=team_id),
+        **set_fields(agent_id=agent_id, team_id=team_id),
     }
     reply = yield read_call(memory, "run-history", body)
     return messages_from(reply.read(Page[MessageOut]).items)
 
 
-def namespace_of(service: RemoteService) -> Operation[str]:
+def namespace_of(service: Driver) -> Operation[str]:
     """The namespace that the key opens; asked for once."""
     if service.known_namespace is None:
         reply = yield Call("GET", path("whoami"))
@@ -270,7 +274,7 @@ def namespace_of(service: RemoteService) -> Operation[str]:
 
 
 def session_call(
-    memory: RemoteSession,
+    memory: SessionFace,
     method: Any,
     *route: str | int,
     query: Mapping[str, Any] | None = None,
@@ -294,7 +298,7 @@ def session_call(
     )
 
 
-def read_call(memory: RemoteSession, route: str, body: Any, *, wait_seconds: float | None = None) -> Call:
+def read_call(memory: SessionFace, route: str, body: Any, *, wait_seconds: float | None = None) -> Call:
     """A read whose question is a body."""
     return Call(
         "POST",

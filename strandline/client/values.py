@@ -106,14 +106,14 @@ def context_from(out: ContextOut) -> MemoryContext:
         tokens=out.tokens,
         over_budget=out.over_budget,
         session_id=out.session_id,
-        memory=_given(out),
+        memory=_memory_parts(out),
         token_limit=out.token_limit,
         window_from=out.window_from,
         pinned_through=out.pinned_through,
     )
 
 
-def _given(out: ContextOut) -> Given:
+def _memory_parts(out: ContextOut) -> Given:
     facts = tuple(
         GivenFact(
             fact.fact_id,

@@ -67,7 +67,7 @@ def public(face: type) -> dict[str, Any]:
 def words(face: str, name: str, method: Any) -> dict[str, tuple[Any, Any, str]]:
     """Kind, default and type of each parameter, and the result."""
     signature = inspect.signature(method)
-    shown = {
+    shown: dict[str, tuple[Any, Any, str]] = {
         one.name: (one.kind, one.default, str(one.annotation))
         for one in signature.parameters.values()
         if one.name != "self"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator
 from datetime import UTC, date, datetime
+from typing import Any
 from uuid import UUID, uuid4
 
 import pytest
@@ -82,12 +83,13 @@ def test_pages_are_those_of_this_process(both: tuple[Facts, RemoteFacts]) -> Non
     near, far = both
     for number in range(7):
         near.add(f"Fact number {number}.", topics=["odd" if number % 2 else "even"])
-    for options in (
+    pages: list[dict[str, Any]] = [
         {}, {"limit": 0}, {"limit": 2}, {"limit": 3, "offset": 2}, {"offset": 6}, {"offset": 9},
         {"sort": "oldest"}, {"topics": ["odd"]}, {"contains": "number 3"}, {"first_n": 2}, {"last_n": 3},
         {"last_n": 0},
-    ):  # fmt: skip
-        ours, theirs = near.list(**options), far.list(**options)  # type: ignore[arg-type]
+    ]  # fmt: skip
+    for options in pages:
+        ours, theirs = near.list(**options), far.list(**options)
         assert [one.fact_id for one in theirs] == [one.fact_id for one in ours], options
         assert theirs.total == ours.total, options
     assert [(one.text, one.score) for one in far.search("number 3", limit=3)] == [
@@ -147,7 +149,8 @@ def test_operators_see_and_set_what_commands_do(
     assert operator.set_limits("acme", LimitsIn(calls_per_day=5)).calls_per_day == 5
     assert operator.limits("acme").calls_per_day == 5
     assert [one.namespace for one in operator.namespaces()] == ["acme"]
-    assert list(operator.dead_letters()) == list(operator.operations()) == []
+    assert list(operator.dead_letters()) == []
+    assert list(operator.operations()) == []
     assert {one.pipeline for one in operator.generations().generations} >= {"facts", "summary"}
     assert operator.estimate_replay(ReplayIn(pipeline="facts")).pipelines[0].pipeline == "facts"
     with pytest.raises(NotFoundError):

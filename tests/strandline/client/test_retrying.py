@@ -256,8 +256,14 @@ def test_what_is_no_key_is_refused_and_not_quoted(key: Any) -> None:
 
 
 def test_numbers_that_cannot_be_waited_for_are_refused() -> None:
-    for wrong in ({"attempts": 0}, {"attempts": True}, {"total_seconds": -1}, {"base_seconds": "1"}):
+    wrongs: list[dict[str, Any]] = [
+        {"attempts": 0},
+        {"attempts": True},
+        {"total_seconds": -1},
+        {"base_seconds": "1"},
+    ]
+    for wrong in wrongs:
         with pytest.raises(ConfigurationError):
-            Retries(**wrong)  # type: ignore[arg-type]
+            Retries(**wrong)
     with pytest.raises(ConfigurationError):
         Timeouts(read=0)
