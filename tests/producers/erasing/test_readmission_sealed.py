@@ -1,4 +1,4 @@
-"""The life of a user after an erasure, in an encrypted namespace, as processes see it that knew the one before."""
+"""A user's life after an erasure, in an encrypted namespace, as processes see it that knew the one before."""
 
 from __future__ import annotations
 
