@@ -200,8 +200,8 @@ def _restore_range(
         yield from admit(new.shard_key, new.session_key)
     if outcome.status == "taken":
         raise ConflictError(
-            f"Session {quote(new.session_id)} is in use; messages {one.from_seq} to {one.through_seq} were not"
-            " restored. Restore to a new session."
+            f"Session {quote(new.session_id)} is in use; messages {one.from_seq} to {one.through_seq} were"
+            " not restored. Restore to a new session."
         )
     return len(rows)
 

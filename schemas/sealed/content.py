@@ -92,7 +92,7 @@ class SealedContent:
         self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
     ) -> Operation[OwnerKeys | None]:
         keys = self.cache.keys_of(shard_key)
-        if anew or keys is None and first_number is not None:
+        if anew or (keys is None and first_number is not None):
             keys = yield from self.renew_keys(shard_key)
         elif keys is None:
             keys = yield from self.find_keys(shard_key)
@@ -180,7 +180,7 @@ class SealedContent:
         return opened
 
     def _open_of(self, query: Query[R], owner: UUID, rows: Sequence[R]) -> Operation[list[R]]:
-        """Rows of one owner; the keys that this process has kept may be from before a rotation or an erasure."""
+        """Rows of one owner; kept keys may be from before a rotation or an erasure."""
         keys = yield from self.find_keys(owner)
         if keys is not None:
             try:
