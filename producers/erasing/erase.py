@@ -76,7 +76,11 @@ def erase(
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unread, *unreached, *missed]))
+    return (
+        yield from finish(
+            record, [*checks, *archives, *erased], signer, [*traces.missed, *unread, *unreached, *missed]
+        )
+    )
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:

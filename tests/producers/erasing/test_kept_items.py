@@ -1,4 +1,4 @@
-"""What an adapter keeps of users for itself, where values are sealed: read by it, and erased with the user."""
+"""What an adapter keeps of users for itself: it reads it where it is sealed, and it goes with the user."""
 
 from __future__ import annotations
 
@@ -80,10 +80,8 @@ def test_one_that_does_not_open_stays_and_the_receipt_says_so(database: Database
     keep(database, "anns", "ann", uuid4())
     keep(database, "broken", "ann", uuid4())
     database.close()
-    broken = "to_json(overlay(value #>> '{}' placing '////////' from 20))"
-    rows_of(
-        database_url, f"UPDATE strandline.store_item SET value = {broken} WHERE key = 'broken' RETURNING 1"
-    )
+    broken = "value = to_json(overlay(value #>> '{}' placing '////////' from 20))"
+    rows_of(database_url, f"UPDATE strandline.store_item SET {broken} WHERE key = 'broken' RETURNING 1")
     erasures = Erasures.of_namespace(database_url=database_url)
     receipt = erasures.erase_user("ann")
     erasures.close()
