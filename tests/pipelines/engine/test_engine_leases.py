@@ -30,6 +30,7 @@ from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.opened_rows import clear_only
 from tests.support.workers.hand_worker import (
     TERMS,
     CountingStage,
@@ -77,6 +78,7 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert second.drain(lane) == "drained"
 
 
+@clear_only("counts statements; one more asks for keys")
 def test_a_batch_runs_three_statements_beside_those_of_its_stage(
     database_url: str, settings: Settings, lane: Lane
 ) -> None:

@@ -15,6 +15,9 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 KEYS = f"first {b64encode(b'1' * 32).decode()}"
 
