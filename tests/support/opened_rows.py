@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from typing import Any
 from uuid import UUID
 
@@ -234,7 +235,7 @@ def _texts_in(values: Iterable[Any]) -> Iterable[str]:
     for value in values:
         if isinstance(value, str):
             yield value
-            if value[:1] in "{[":
+            with suppress(json.JSONDecodeError):
                 yield from _leaves(json.loads(value))
         elif isinstance(value, list):
             yield from _texts_in(value)
