@@ -21,6 +21,7 @@ from strandline.schemas.erasure_plan import ERASED
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
 from tests.producers.erasing.conftest import retain
+from tests.support.opened_rows import clear_only
 
 WORD = "zanzibarq"
 PUBLISHED = Path(__file__).parent.parent.parent.parent / "docs" / "export.schema.json"
@@ -72,6 +73,7 @@ def test_every_row_of_a_user_is_a_line(lines: list[dict[str, Any]], database_url
     assert "bob" not in json.dumps(lines)
 
 
+@clear_only("keys of the user are made by SQL")
 def test_what_is_in_an_archive_is_named_with_its_place(
     erasures: Erasures, database_url: str, tmp_path: Path
 ) -> None:
