@@ -105,6 +105,10 @@ SENTENCES: Mapping[str, str] = {
     "dead_without_letter": _WORK + " counts as dead, but has neither a dead letter nor a record of its drop.",
     "void_without_reset": _WORK + " counts as void, but its session was not reset.",
     "letter_without_receipt": _WORK + " is a dead letter without its event or its receipt.",
+    "open_batch_without_event": (
+        "Batch {batch_id} in stage {stage} (generation {generation}) is open for an unknown event,"
+        " {event_id}."
+    ),
     "open_batch_not_due": _WORK + " is in the open batch {batch_id}, but is not due.",
     "applied_batch_without_receipt": (
         _WORK + " is in the applied batch {batch_id}, but its receipt is missing or names another batch."

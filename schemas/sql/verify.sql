@@ -454,27 +454,28 @@ WHERE (e.event_id IS NULL OR r.event_id IS NULL)
 
 -- name: verify_batches
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
--- Events that a reset with derived has deleted no longer concern their batches.
+-- Events that a reset with derived has deleted no longer concern batches that are over.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
-SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
+SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', covered.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.batch x
 CROSS JOIN LATERAL unnest(x.event_ids) AS covered (event_id)
-JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = covered.event_id
+LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = covered.event_id
 LEFT JOIN strandline.due d ON d.shard_key = x.shard_key AND d.session_key = e.session_key
     AND d.generation_id = x.generation_id AND d.stage = x.stage AND d.from_seq = e.from_seq
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = e.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'applied'
     AND r.batch_id = x.batch_id
 CROSS JOIN LATERAL (VALUES
-    ('open_batch_not_due', x.state = 'open' AND d.event_id IS NULL),
-    ('applied_batch_without_receipt', x.state = 'applied' AND r.event_id IS NULL)
+    ('open_batch_without_event', x.state = 'open' AND e.event_id IS NULL),
+    ('open_batch_not_due', x.state = 'open' AND e.event_id IS NOT NULL AND d.event_id IS NULL),
+    ('applied_batch_without_receipt', x.state = 'applied' AND e.event_id IS NOT NULL AND r.event_id IS NULL)
 ) AS k (kind, broken)
 WHERE x.state IN ('open', 'applied') AND k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
     AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
-    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+    AND (%(session_key)s::uuid IS NULL OR coalesce(e.session_key, x.scope_key) = %(session_key)s)
 
 -- name: verify_contexts
 -- The context of a batch is what its recipe makes of the log: the lines before its first event, without those that a

@@ -1381,6 +1381,8 @@ def upgrade() -> None:
         "restate_facts_v1",
         "refresh_facts_v1",
         "forget_facts_v1",
+        "forget_traces_v1",
+        "take_lanes_v1",
         "reset_v1",
         "pop_v1",
         "find_window_v1",

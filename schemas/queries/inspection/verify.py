@@ -324,7 +324,7 @@ class VerifyBatchesRow(NamedTuple):
 
 class VerifyBatches(Query[VerifyBatchesRow]):
     """An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
-    Events that a reset with derived has deleted no longer concern their batches.
+    Events that a reset with derived has deleted no longer concern batches that are over.
     """
 
     __slots__ = ()

@@ -5,7 +5,7 @@
 -- p_newest, p_corrections: only if that is the newest message, and the number of corrections (NULL: whatever is).
 -- p_expected is the digest of the message that the replacement was made from; the other values are the new row's.
 -- Where something superseded was delivered, the lanes of the session and its owner are locked first and taken from
--- their holders, as in reset_v1, and what was derived is given up (rederive_v1); the session row is locked last.
+-- their holders (take_lanes_v1), and what was derived is given up (rederive_v1); the session row is locked last.
 --
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
@@ -65,29 +65,7 @@ BEGIN
         WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq > s.pinned_through
           AND m.seq >= p_from_seq AND m.seq <= s.flushed_through AND (p_kind = 'rewind' OR m.seq = p_from_seq));
     IF is_delivered THEN
-        -- As in reset_v1, with the lanes that no worker has opened yet: one that opened a lane meanwhile would hold it,
-        -- and what it had loaded.
-        @lock_lanes(p_shard_key, p_session_key);
-        INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
-            SELECT p_shard_key, opened.scope_key, opened.generation_id, opened.stage FROM (
-                SELECT CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END AS scope_key,
-                    g.generation_id, g.entry_stage AS stage
-                FROM strandline.generation g
-                WHERE g.state <> 'retired' AND g.pipeline = ANY (@ever_fed(p_shard_key, p_session_key))
-                UNION ALL
-                SELECT p_shard_key, g.generation_id, 'merge' FROM strandline.generation g
-                WHERE g.state <> 'retired' AND g.pipeline = 'facts'
-            ) AS opened
-            ORDER BY opened.scope_key, opened.generation_id, opened.stage
-            ON CONFLICT DO NOTHING;
-        @lock_lanes(p_shard_key, p_session_key);
-        UPDATE strandline.lane l SET lease_epoch = l.lease_epoch + 1, holder = NULL
-            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key);
-        PERFORM FROM strandline.flush_event e
-            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key ORDER BY e.from_seq FOR UPDATE;
-        PERFORM FROM strandline.due d
-            WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
-            ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
+        PERFORM strandline.take_lanes_v1(p_shard_key, p_session_key);
     END IF;
     SELECT t.* INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -163,16 +141,9 @@ BEGIN
         touched := strandline.rederive_v1(p_shard_key, p_session_key, delivered);
     END IF;
     IF p_kind = 'rewind' THEN
-        -- Tombstones recognise what was taken back no more, since it is gone; of the words the digests stay.
-        UPDATE strandline.fact_event e SET traces = (
-                SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text AND NOT EXISTS (
-                        SELECT FROM jsonb_array_elements_text(t.trace->'seqs') AS cited (seq)
-                        WHERE cited.seq::bigint <> ALL (seqs))
-                    THEN jsonb_strip_nulls(jsonb_build_object(
-                        'fingerprint', t.trace->'fingerprint', 'of', t.trace->'of')) ELSE t.trace END)
-                FROM jsonb_array_elements(e.traces) AS t (trace))
-            WHERE is_delivered AND e.shard_key = p_shard_key
-              AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));
+        IF is_delivered THEN
+            PERFORM strandline.forget_traces_v1(p_shard_key, p_session_key, seqs);
+        END IF;
         DELETE FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq >= p_from_seq;
         INSERT INTO strandline.popped (shard_key, session_key, seq, pop_id)

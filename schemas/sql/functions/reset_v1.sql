@@ -29,29 +29,7 @@ BEGIN
     PERFORM FROM strandline.session_run r
         WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key ORDER BY r.number FOR UPDATE;
     IF p_derived THEN
-        @lock_lanes(p_shard_key, p_session_key);
-        -- Also lanes that no worker has opened yet: a merge that begins now waits.  After the others, since an
-        -- edit that holds these may be making the same row, and would wait for it.
-        INSERT INTO strandline.lane (shard_key, scope_key, generation_id, stage)
-            SELECT p_shard_key, p_shard_key, g.generation_id,
-                CASE g.pipeline WHEN 'facts' THEN 'merge' ELSE g.entry_stage END
-            FROM strandline.generation g
-            WHERE (g.pipeline = 'facts' OR g.entry_scope = 'owner') AND g.state <> 'retired'
-              AND EXISTS (
-                SELECT FROM strandline.session s
-                WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key)
-            ORDER BY g.generation_id
-            ON CONFLICT DO NOTHING;
-        @lock_lanes(p_shard_key, p_session_key);
-        UPDATE strandline.lane l SET lease_epoch = l.lease_epoch + 1, holder = NULL
-            WHERE l.shard_key = p_shard_key AND l.scope_key IN (p_session_key, p_shard_key);
-        -- A replay that makes work of an event holds its row until it commits, a worker that is just applying
-        -- that of what is due.  Both are waited for here, before a put would have to wait as well.
-        PERFORM FROM strandline.flush_event e
-            WHERE e.shard_key = p_shard_key AND e.session_key = p_session_key ORDER BY e.from_seq FOR UPDATE;
-        PERFORM FROM strandline.due d
-            WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key
-            ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE;
+        PERFORM strandline.take_lanes_v1(p_shard_key, p_session_key);
         -- States folded from several sessions are folded again without this one.
         FOR folded IN
             SELECT t.generation_id, b.stage, min(t.ordinal) AS ordinal
@@ -126,14 +104,7 @@ BEGIN
         SELECT array_agg(DISTINCT r.event_id) INTO stated_by FROM strandline.fact_revision r
             WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key;
         touched := strandline.forget_facts_v1(p_shard_key, stated_by);
-        -- Tombstones recognise its messages no more, since they are gone; of the words the digests stay.
-        UPDATE strandline.fact_event e SET traces = (
-                SELECT jsonb_agg(CASE WHEN t.trace->>'session_key' = p_session_key::text
-                    THEN jsonb_strip_nulls(jsonb_build_object(
-                        'fingerprint', t.trace->'fingerprint', 'of', t.trace->'of')) ELSE t.trace END)
-                FROM jsonb_array_elements(e.traces) AS t (trace))
-            WHERE e.shard_key = p_shard_key
-              AND e.traces @> jsonb_build_array(jsonb_build_object('session_key', p_session_key));
+        PERFORM strandline.forget_traces_v1(p_shard_key, p_session_key, NULL);
         WITH receipts AS (
             DELETE FROM strandline.receipt r
                 WHERE r.shard_key = p_shard_key AND r.event_id = ANY (events)
@@ -146,6 +117,10 @@ BEGIN
         SELECT array_agg(DISTINCT batch_id) INTO gone FROM (
             SELECT batch_id FROM receipts UNION SELECT batch_id FROM batches) AS touched;
         DELETE FROM strandline.answer a WHERE a.shard_key = p_shard_key AND a.batch_id = ANY (gone);
+        -- What a worker left open for the owner, with events that are gone: where nothing else is due in that lane, no
+        -- later holder would close it.
+        UPDATE strandline.batch b SET state = 'void', closed_at = statement_timestamp()
+            WHERE b.shard_key = p_shard_key AND b.scope_key = p_shard_key AND b.state = 'open' AND b.event_ids && events;
         -- A merge sees what every session of the owner has said, so any of its answers may quote this one.
         -- Applied answers are no longer needed; an open batch calls its model once more.
         DELETE FROM strandline.answer a USING strandline.batch b

@@ -11,7 +11,7 @@ PIECE_BYTES = 1_000_000
 # The longest conversation that is read; a longer one is left out.
 MAX_ELEMENT_BYTES = 64_000_000
 
-_OUTSIDE = re.compile(rb'["\[\]{}]')
+_OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')
 _OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
 
@@ -19,8 +19,8 @@ _OPENING, _CLOSING = frozenset(b"[{"), frozenset(b"]}")
 class ElementScanner:
     """Cuts the bytes of a JSON document into the elements of its outermost array.
 
-    A document that is an object is its only element.  An element that is too long is None.  What lies between
-    the elements is not checked; each element is, when it is parsed.
+    A document that is an object is its only element.  An element that is too long is None.  None of them is
+    checked here; each is when it is parsed.
     """
 
     def __init__(self, max_element_bytes: int) -> None:
@@ -53,27 +53,33 @@ class ElementScanner:
                 self._in_string = True
             elif token in _OPENING:
                 kept = self._open(token, match.start(), kept)
+            elif token == 0x2C:
+                if self._is_between:
+                    yield from self._take_plain(piece[kept : match.start()])
+                    kept = at
             elif token in _CLOSING:
+                if self._is_between:
+                    yield from self._take_plain(piece[kept : match.start()])
                 self._depth -= 1
                 if self._depth == self._base:
                     self._keep(piece[kept:at])
                     kept = at
                     yield self._take()
-        if self._is_in_element:
+        if self._base is not None and self.is_within:
             self._keep(piece[kept:])
 
     @property
-    def _is_in_element(self) -> bool:
-        return self._base is not None and self._depth > self._base
+    def _is_between(self) -> bool:
+        """Whether this is in the outermost array, in no object and no array of it."""
+        return self._base == self._depth == 1
 
     def _open(self, token: int, start: int, kept: int) -> int:
         """Where the kept part of the piece begins, after an opening bracket."""
-        if self._base is None:
-            self._base = 1 if token == 0x5B else 0
-            self._depth = 1
-            return start
         self._depth += 1
-        return start if self._depth == self._base + 1 else kept
+        if self._base is not None:
+            return kept
+        self._base = 1 if token == 0x5B else 0
+        return start + self._base
 
     def _keep(self, part: bytes) -> None:
         if len(self._element) + len(part) > self._max_element_bytes:
@@ -82,8 +88,15 @@ class ElementScanner:
         elif not self._is_too_long:
             self._element += part
 
+    def _take_plain(self, part: bytes) -> Iterator[bytes | None]:
+        """The element before a comma or the end, if it is neither an object nor an array."""
+        self._keep(part)
+        element = self._take()
+        if element is None or element:
+            yield element
+
     def _take(self) -> bytes | None:
-        element = None if self._is_too_long else bytes(self._element)
+        element = None if self._is_too_long else bytes(self._element).strip()
         self._is_too_long = False
         self._element.clear()
         return element

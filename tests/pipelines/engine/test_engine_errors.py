@@ -10,7 +10,6 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any
 
-import psycopg
 import pytest
 
 from strandline import Memory
@@ -22,10 +21,9 @@ from strandline.schemas.errors import PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database, drive
 from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
 from strandline.schemas.settings import Settings, load_settings
-from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import EXTRACT_STAGE, SUMMARY_STAGE, VECTORS_STAGE, Lane
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import due_lanes
 from tests.support.workers.hand_worker import (
@@ -381,41 +379,6 @@ def test_a_reset_during_the_work_voids_it(
     assert rows_of(database_url, "SELECT count(*) FROM strandline.answer") == [(0,)]
     outcomes = rows_of(database_url, "SELECT outcome FROM strandline.receipt")
     assert outcomes == ([] if derived else [("void",)] * 3)
-
-
-@pytest.mark.parametrize("point", ["called", "stored", "applying"])
-def test_a_lane_that_is_opened_during_a_derived_reset_leaves_nothing(
-    point: str, memory: Memory, database: Database, database_url: str
-) -> None:
-    """The reset could not take a lease away that did not exist yet; it commits while the work goes on."""
-    keys = identify_session("default", "s", None)
-    lane = summary_lane(database_url, "s")
-    met: list[str] = []
-    with psycopg.connect(database_url) as resetting:
-
-        def commit(reached: str) -> None:
-            if reached == point:
-                resetting.commit()
-
-        def commit_once_the_worker_waits() -> None:
-            wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the worker to meet the reset")
-            met.append(point)
-            resetting.commit()
-
-        call = "SELECT messages FROM strandline.reset_v1(%s, %s, true)"
-        assert resetting.execute(call, (keys.shard_key, keys.session_key)).fetchall() == [(3,)]
-        worker = HandWorker(database, counting(), reach=commit)
-        if point == "applying":
-            # The worker writes first and then meets the reset on the rows of what is due.
-            thread = threading.Thread(target=commit_once_the_worker_waits)
-            thread.start()
-            worker.drain(lane)
-            thread.join()
-            assert met == ["applying"]
-        else:
-            worker.drain(lane)
-    for table in ("block_state", "answer", "receipt", "due", "flush_event", "message"):
-        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
 
 
 def test_a_reset_waits_for_a_writing_worker_and_puts_wait_for_neither(

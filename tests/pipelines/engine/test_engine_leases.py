@@ -29,7 +29,7 @@ from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
-from tests.conftest import nothing_due, rows_of, wait_until
+from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 from tests.support.workers.hand_worker import (
     TERMS,
@@ -76,6 +76,23 @@ def test_a_lane_has_one_holder(database: Database, lane: Lane) -> None:
     assert second.drain(lane) == "nothing_to_claim"
     release(database, held.lease)
     assert second.drain(lane) == "drained"
+
+
+def test_no_lane_is_opened_while_its_session_is_forgotten(
+    database: Database, database_url: str, lane: Lane
+) -> None:
+    """The batch would be of events that are gone, and nobody would come to close it."""
+    worker = HandWorker(database, counting())
+    with psycopg.connect(database_url) as forgetting, ThreadPoolExecutor(1) as threads:
+        forgetting.execute(
+            "SELECT * FROM strandline.reset_v1(%s, %s, true)", [lane.shard_key, lane.scope_key]
+        )
+        draining = threads.submit(worker.drain, lane)
+        wait_until(lambda: draining.done() or lock_is_awaited(database_url), timeout=10, what="the worker")
+        forgetting.commit()
+        assert draining.result(100) == "nothing_to_claim"
+    for table in ("batch", "block_state", "answer", "receipt", "due", "flush_event", "message"):
+        assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
 
 
 @clear_only("counts statements; one more asks for keys")

@@ -8,14 +8,16 @@ from collections.abc import Callable
 import pytest
 
 from strandline import Facts, Memory
+from strandline.pipelines.engine.engine import StopPoint
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of
 from tests.pipelines.facts.test_facts_merge import rows_in
 from tests.support.servers.model_server import ModelServer, RecordedRequest
 from tests.support.workers.draining import drain_everything
-from tests.support.workers.hand_worker import say
+from tests.support.workers.hand_worker import HandWorker, say
 
 MakeMemory = Callable[..., Memory]
 Tell = Callable[[str, str], None]
@@ -78,6 +80,33 @@ def tables_with(url: str, word: str) -> list[str]:
             for (row,) in rows_of(url, f"SELECT t::text FROM strandline.{table} t")
         )
     ]
+
+
+class Killed(BaseException):
+    """Stands for the end of a worker's process."""
+
+
+def test_a_merge_that_a_worker_left_open_is_closed_with_its_session(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    memory = make_memory("one", user_id="maren", memory_blocks=["facts"])
+    say(memory, "My cat is called Otto.")
+    drain_everything(database, database_url, settings, ("extract",))
+
+    def die(_point: StopPoint) -> None:
+        raise Killed
+
+    worker = HandWorker(database, prepare_stages(database, settings, ("merge",)), reach=die)
+    with pytest.raises(Killed):
+        worker.drain_all(database_url)
+    batches = "SELECT state FROM strandline.batch WHERE stage = 'merge'"
+    assert rows_of(database_url, batches) == [("open",)]
+
+    memory.reset(derived=True)
+
+    assert nothing_due(database_url)
+    assert rows_of(database_url, batches) == [("void",)], "nobody comes to this lane any more"
+    assert verify(database, deep=True).violations == ()
 
 
 def of_maren(facts: Facts, *, ended: bool = False) -> list[str]:

@@ -245,16 +245,18 @@ def test_bad_conversations_are_named_and_stop_nothing(
         '{"id": nothing}',
         json.dumps("x" * 6_000),
         f'["{"x" * 6_000}"]',
+        "7",
         json.dumps(good),
     ]
     file = tmp_path / "conversations.json"
     file.write_text(f'[{", ".join(elements)}, {{"id": ')
     done = import_all(open_source(source, str(file)), database_url)  # type: ignore[arg-type]
     rows = [one.place.row for one in done.omissions if one.place.row not in ("chat", "talk")]
-    assert rows == ["conversations.json[0]", "a", "b", *(f"conversations.json[{n}]" for n in (3, 4, 6))]
+    assert rows == ["conversations.json[0]", "a", "b", *(f"conversations.json[{n}]" for n in (3, 4, 5, 6, 8))]
     reasons = [one.reason for one in done.omissions if one.place.row.startswith("conversations.json")]
     assert reasons[1].startswith("is not JSON")
-    assert reasons[2:] == ["is longer than 5,000 bytes", "the file ends before its JSON does"]
+    too_long = "is longer than 5,000 bytes"
+    assert reasons[2:] == [too_long, too_long, "is not a conversation", "the file ends before its JSON does"]
     assert done.progress.added in (5, 6)
 
 

@@ -1,10 +1,12 @@
-"""A stand-in for S3 on loopback: PUT that only creates, GET, HEAD, DELETE, in memory; it can refuse or break.
+"""A stand-in for S3 and Google Cloud Storage on loopback: PUT that only creates, GET, HEAD, DELETE.
 
-Only what an archive uses.  `moto` was used by hand to see that obstore speaks with it in the same way.
+Only what an archive uses, in memory; it can refuse or break.  `moto` was used by hand to see that obstore
+speaks with it in the same way as S3.
 """
 
 from __future__ import annotations
 
+import json
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
@@ -37,7 +39,15 @@ class ObjectServer:
             "AWS_SECRET_ACCESS_KEY": "secret",
             "AWS_REGION": "eu-central-1",
             "AWS_ALLOW_HTTP": "true",
+            "GOOGLE_SERVICE_ACCOUNT_KEY": json.dumps(self._google_key),
+            "GOOGLE_ALLOW_HTTP": "true",
         }
+
+    @property
+    def _google_key(self) -> dict[str, object]:
+        url = f"http://127.0.0.1:{self._server.server_port}"
+        unused = dict.fromkeys(("client_email", "private_key", "private_key_id"), "")
+        return {"gcs_base_url": url, "disable_oauth": True, **unused}
 
     def __enter__(self) -> Self:
         self._thread.start()
@@ -63,7 +73,9 @@ class ObjectServer:
                 body = self.rfile.read(int(self.headers.get("Content-Length", 0)))
                 if self._is_refused():
                     return
-                if self.headers.get("If-None-Match") == "*" and self._key in store.objects:
+                only_new = self.headers.get("If-None-Match") == "*"
+                only_new |= self.headers.get("x-goog-if-generation-match") == "0"
+                if only_new and self._key in store.objects:
                     self._answer(412, b"<Error><Code>PreconditionFailed</Code></Error>")
                     return
                 store.objects[self._key] = body

@@ -77,6 +77,10 @@ DELETE FROM strandline.receipt WHERE outcome = 'dead'
 -- name: context_wrong
 UPDATE strandline.batch SET context_seqs = context_seqs[2:] WHERE stage = 'extract' AND context_seqs <> '{}'
 
+-- name: open_batch_without_event
+UPDATE strandline.batch SET state = 'open', event_ids = ARRAY[{other}] WHERE stage = 'summary' AND state = 'applied'
+    AND event_ids @> ARRAY[{first}]
+
 -- name: open_batch_not_due
 UPDATE strandline.batch SET state = 'open' WHERE stage = 'summary' AND state = 'applied' AND event_ids @>
     ARRAY[{first}]
