@@ -76,10 +76,11 @@ SELECT strandline.erase_directory_v1(
 
 -- name: erase_names
 -- Replace an owner's names where the rows of others hold them (erase_names_v1).
--- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text, adapter_keys uuid[]
+-- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text, adapter_keys
+--     uuid[], item_owners uuid[], item_paths text[], item_keys text[]
 -- row: rows bigint
 SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s,
-    %(adapter_keys)s::uuid[]) AS rows
+    %(adapter_keys)s::uuid[], %(item_owners)s::uuid[], %(item_paths)s::text[], %(item_keys)s::text[]) AS rows
 
 -- name: erase_items
 -- Delete a page of a namespace's items below a path (erase_items_v1).

@@ -6,11 +6,12 @@ again: it finds its number, and goes on.  Two that run at once share the work.
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Literal, Protocol
+from typing import Literal, NamedTuple, Protocol
 from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
@@ -19,8 +20,9 @@ from strandline.pipelines.facts.edits import take_away_again
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.application.items import ItemsAfter
 from strandline.schemas.queries.upkeep.erasures import (
     EraseDirectory,
     ErasedRows,
@@ -36,6 +38,9 @@ from strandline.schemas.queries.upkeep.erasures import (
 from strandline.schemas.values.identity import adapter_items_key, item_store_key
 
 ROWS_PER_PAGE = 2_000
+# Where an adapter keeps whose memory an id is, and the id of each fact (strandline/adapters/agno_v1).
+IDS_PATH = "ids."
+FACTS_PATH = "facts."
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
 MAX_PASSES = 5
 
@@ -170,18 +175,54 @@ def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """Before the directory goes, by which the sessions in selections of replays are recognised."""
     target = order.target
     keys = [adapter_items_key(target.namespace, adapter) for adapter in ADAPTERS_WITH_ITEMS]
+    user_id = target.user_id if target.is_whole_owner else None
+    items = [] if user_id is None else (yield from _sealed_items(keys, user_id))
     (done,) = yield from fetch(
         EraseNames(
             number=fenced.number,
             owner_key=target.owner_key,
             namespace=target.namespace,
-            user_id=target.user_id if target.is_whole_owner else None,
+            user_id=user_id,
             session_id=None if target.is_whole_owner else target.session_id,
             mark=f"erased-{uuid4().hex}",
             adapter_keys=keys,
+            item_owners=[item.shard_key for item in items],
+            item_paths=[item.path for item in items],
+            item_keys=[item.key for item in items],
         )
     )
     order.on_progress("names", "names", done.rows)
+
+
+class _Item(NamedTuple):
+    """An item of an adapter, by its key."""
+
+    shard_key: UUID
+    path: str
+    key: str
+
+
+def _sealed_items(adapter_keys: Sequence[UUID], user_id: str) -> Operation[list[_Item]]:
+    """What adapters keep of a user where Postgres cannot see whose it is, since values are sealed."""
+    found: list[_Item] = []
+    for shard_key in adapter_keys:
+        if (yield from find_owner_keys(shard_key)) is None:
+            continue
+        after = ""
+        while True:
+            page = yield from fetch(
+                ItemsAfter(shard_key=shard_key, path=IDS_PATH, after=after, limit=ROWS_PER_PAGE)
+            )
+            for row in page:
+                value = json.loads(row.value)
+                if value.get("user_id") == user_id:
+                    found.append(_Item(shard_key, IDS_PATH, row.key))
+                    if "fact_id" in value:
+                        found.append(_Item(shard_key, FACTS_PATH, value["fact_id"]))
+            if len(page) < ROWS_PER_PAGE:
+                break
+            after = page[-1].key
+    return found
 
 
 def _erase_items(order: ErasureOrder, fenced: Fenced) -> Operation[None]:

@@ -252,8 +252,22 @@ class EraseNames(Query[EraseNamesRow]):
         session_id: str | None,
         mark: str,
         adapter_keys: list[UUID],
+        item_owners: list[UUID],
+        item_paths: list[str],
+        item_keys: list[str],
     ) -> None:
-        self.values = (number, owner_key, namespace, user_id, session_id, mark, adapter_keys)
+        self.values = (
+            number,
+            owner_key,
+            namespace,
+            user_id,
+            session_id,
+            mark,
+            adapter_keys,
+            item_owners,
+            item_paths,
+            item_keys,
+        )
 
 
 class EraseItemsRow(NamedTuple):

@@ -6,10 +6,11 @@
 -- therefore goes after this.  p_session_id: only this session's name.  p_mark takes the place of a name: it is random,
 -- and no replay that goes on selects anything by it.
 -- p_adapter_keys: where adapters keep which ids of their own they gave to facts of which users.
+-- p_item_owners, p_item_paths, p_item_keys: those of their items that the caller knows of, since values are sealed.
 -- Returns how many rows were changed or deleted.
 CREATE FUNCTION strandline.erase_names_v1(
     p_number integer, p_owner_key uuid, p_namespace text, p_user_id text, p_session_id text, p_mark text,
-    p_adapter_keys uuid[]
+    p_adapter_keys uuid[], p_item_owners uuid[], p_item_paths text[], p_item_keys text[]
 ) RETURNS bigint
 LANGUAGE plpgsql AS $function$
 DECLARE
@@ -60,6 +61,10 @@ BEGIN
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
+        DELETE FROM strandline.store_item i USING unnest(p_item_owners, p_item_paths, p_item_keys) AS n (owner, path, key)
+            WHERE i.shard_key = n.owner AND i.path = n.path AND i.key = n.key;
+        GET DIAGNOSTICS renamed = ROW_COUNT;
+        items := items + renamed;
         FOREACH here IN ARRAY p_adapter_keys LOOP
             SELECT array_agg(i.value ->> 'fact_id') INTO facts FROM strandline.store_item i
                 WHERE i.shard_key = here AND i.path = 'ids.' AND i.value ->> 'user_id' = p_user_id;

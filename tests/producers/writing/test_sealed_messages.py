@@ -23,6 +23,9 @@ from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 KEYS = f"first {b64encode(b'1' * 32).decode()};second {b64encode(b'2' * 32).decode()}"
 OTHER_KEYS = f"first {b64encode(b'3' * 32).decode()}"
