@@ -8,7 +8,7 @@ from datetime import date, datetime
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.client.operations import Call, Operation, Repeat, Reply, UserFace, path, set_fields
+from strandline.client.operations import NOT_FOUND, Call, Operation, Repeat, Reply, UserFace, path, set_fields
 from strandline.client.session_operations import namespace_of
 from strandline.client.values import changes_from, fact_from, message_bodies
 from strandline.producers.arguments import check_count, check_timeout
@@ -43,8 +43,8 @@ def get(facts: UserFace, fact_id: UUID | str) -> Operation[Fact | None]:
     place = _place(facts, fact_id)
     if place is None:
         return None
-    reply = yield Call("GET", f"{place}/history", accepts=_NOT_FOUND)
-    if reply.status == _MISSING:
+    reply = yield Call("GET", f"{place}/history", accepts=NOT_FOUND)
+    if reply.is_missing:
         return None
     out = reply.read(FactHistoryOut)
     return fact_from(out.fact, (yield from namespace_of(facts.service)), out.revisions)
@@ -163,10 +163,10 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
     if place is None:
         return False
     reply = yield Call(
-        "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=_NOT_FOUND
+        "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=NOT_FOUND
     )
     # If an answer was lost, it is this very call that facts_read the fact, and now does not.
-    return reply.status != _MISSING or reply.was_lost
+    return not reply.is_missing or reply.was_lost
 
 
 def clear(facts: UserFace) -> Operation[int]:
@@ -200,7 +200,7 @@ def instruct(
 
 def forget_source(facts: UserFace, source_id: str) -> Operation[None]:
     """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
-    yield Call("DELETE", path("users", facts.user_id, "sources", source_id), accepts=_NOT_FOUND)
+    yield Call("DELETE", path("users", facts.user_id, "sources", source_id), accepts=NOT_FOUND)
 
 
 def choose(
@@ -262,10 +262,6 @@ def set_capture(facts: UserFace, capture: Capture, *, actor: str | None = None) 
     return reply.read(CaptureSet).number
 
 
-_MISSING = 404
-_NOT_FOUND = frozenset({_MISSING})
-
-
 def _edit(
     facts: UserFace,
     method: Any,
@@ -283,9 +279,9 @@ def _edit(
         body=body,
         headers=_if_match(version),
         repeat=_repeat(version),
-        accepts=_NOT_FOUND,
+        accepts=NOT_FOUND,
     )
-    if reply.status == _MISSING:
+    if reply.is_missing:
         return None
     return fact_from(reply.read(FactOut), (yield from namespace_of(facts.service)))
 
