@@ -33,10 +33,11 @@ from strandline.client.values import (
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
+from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun
-from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope
+from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
 from strandline.producers.search.search import SearchResult
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.writing.bulk_import import Imported
@@ -160,7 +161,9 @@ def history(
 
     More than 1,000 are read in several requests.
     """
+    HistoryFilter.check(roles, metadata, since, until)
     left = None if limit is None else check_count("limit", limit)
+    offset = check_count("offset", offset)
     filters = set_fields(
         roles=None if roles is None else [*roles],
         metadata=None if metadata is None else dict(metadata),
@@ -207,7 +210,7 @@ def search(
         "scope": scope,
         "exclude_current": exclude_current,
         "include_window": include_window,
-        "kinds": [*kinds],
+        "kinds": [*checked_kinds(kinds)],
         "begun_only": False,
     }
     reply = yield read_call(memory, "search", body)

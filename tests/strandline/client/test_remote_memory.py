@@ -215,6 +215,37 @@ def test_a_session_that_has_not_begun_reads_as_here(make_both: MakeBoth) -> None
         far.flush()
 
 
+def test_arguments_are_refused_as_by_memory(make_both: MakeBoth) -> None:
+    near, far = make_both()
+    far.put({"role": "user", "content": "Hello."})
+    calls: list[Callable[[Any], object]] = [
+        lambda memory: memory.search("x", limit=5_000),
+        lambda memory: memory.search("x", kinds=[]),
+        lambda memory: memory.search("x", scope="everything"),
+        lambda memory: memory.history(limit=-1),
+        lambda memory: memory.history(since="yesterday"),
+        lambda memory: memory.context_window(-1),
+        lambda memory: memory.get(initial_token_count=-1),
+        lambda memory: memory.get(block_arguments={"a": 1}),
+        lambda memory: memory.set_policy(token_limit=-5),
+        lambda memory: memory.run_history(-1),
+        lambda memory: memory.rewind(99),
+        lambda memory: memory.add_run("r", [{"role": "user", "content": "x"}], status="odd"),
+        lambda memory: memory.put_messages("abc"),
+        lambda memory: memory.facts.add(""),
+        lambda memory: memory.facts.add("x", about_date="yesterday"),
+        lambda memory: memory.facts.search("x", limit=-1),
+        lambda memory: memory.facts.feedback(uuid4(), 5),
+    ]
+    for number, call in enumerate(calls):
+        raised: list[type[BaseException]] = []
+        for memory in (near, far):
+            with pytest.raises(ValueError) as error:  # noqa: PT011  # which kinds is compared below
+                call(memory)
+            raised.append(type(error.value))
+        assert raised[0] is raised[1], (number, raised, str(error.value))
+
+
 def test_arguments_are_refused_with_what_to_do(remote: RemoteService) -> None:
     make: Callable[..., RemoteMemory] = RemoteMemory.from_defaults
     with pytest.raises(ConfigurationError, match="database_url': the service has its own servers"):
