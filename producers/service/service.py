@@ -10,6 +10,7 @@ from strandline.producers.service.events import EventHub
 from strandline.producers.service.gate.authentication import KeyRing
 from strandline.producers.service.gate.limits import Admission, ClassLimits
 from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
+from strandline.producers.service.gate.turns import Turns
 from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
@@ -39,6 +40,8 @@ class Service:
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()
+        # Reads never have so many of the pool's connections that a put waits for them.
+        self.turns = Turns(max(1, self.settings.pool_max_size // 2))
         self.mcp = McpEndpoint(make_tools)
         self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
 
