@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     ActRefusedError,
     ConfigurationError,
@@ -87,8 +88,8 @@ def kind_of(problem: Problem | None) -> str | None:
     return None if problem is None else problem.type.removeprefix(TYPES)
 
 
-def error_of(problem: Problem | None, status: int) -> StrandlineError:
-    """The exception for a refusal."""
+def error_of(problem: Problem | None, status: int, retry_after: float | None = None) -> StrandlineError:
+    """The exception for a refusal; ``retry_after``: after how many seconds it asks to come again."""
     if problem is None:
         return ServiceError(
             f"The answer has the status {status} and is not Strandline's; look at what stands between this"
@@ -96,6 +97,8 @@ def error_of(problem: Problem | None, status: int) -> StrandlineError:
         )
     kind = kind_of(problem)
     sentence = f"{problem.title}: {problem.detail}"
+    if retry_after:
+        sentence += f" (It asks for {quantity(round(retry_after), 'second')}.)"
     places = problem.errors or []
     if kind == "invalid":
         return _of_places(places)

@@ -278,13 +278,14 @@ class RemoteService:
         if kind in attempts.call.accepts:
             return reply
         failure = failure_of(kind, response.status_code)
+        retry_after = retry_after_of(response.headers.get("retry-after"))
         if failure is not None:
-            wait = attempts.next_wait(failure, retry_after_of(response.headers.get("retry-after")))
+            wait = attempts.next_wait(failure, retry_after)
             if wait is not None:
                 return wait
         if failure == "unknown" and _changes(attempts.call):
             raise OutcomeUnknownError(_LOST)
-        raise error_of(problem, response.status_code)
+        raise error_of(problem, response.status_code, retry_after)
 
     def _no_answer(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
         tried = attempts.number - 1
