@@ -39,6 +39,7 @@ from strandline.schemas.values.policy import MAX_INTEGER, Policy, make_policy
 
 _PREFIX = "strandline.source."
 _MAX_PAUSE_SECONDS = 0.25
+_KEY_USED = "This key was already used with other messages; nothing was stored. Give new messages a new key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -189,7 +190,10 @@ def _left(owner: Owner, source: Source) -> Operation[EventsLeftRow]:
 def _put(request: SourceRequest) -> Operation[Source]:
     put = request.put
     identity = put.identity
-    yield from put_messages(put, put_whole, in_callers_transaction=True)
+    try:
+        yield from put_messages(put, put_whole, in_callers_transaction=True)
+    except ConflictError:
+        raise ConflictError(_KEY_USED) from None
     stored = yield from fetch(History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1))
     cause: FlushCause = "source" if request.kind == "source" else "instruction"
     delivered = yield from deliver_closed(identity.shard_key, identity.session_key, cause)
@@ -197,9 +201,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
     event_ids = tuple(row.event_id for row in rows)
     is_new = delivered is None or set(event_ids) == set(delivered.event_ids)
     if len(stored) != len(put.messages) or not is_new:
-        raise ConflictError(
-            "This key was already used with other messages; nothing was stored. Give new messages a new key."
-        )
+        raise ConflictError(_KEY_USED)
     return Source(identity, event_ids, delivered.lanes if delivered else ())
 
 
