@@ -97,8 +97,8 @@ def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool,
     Raises:
         KeyUnavailableError: they cannot be unwrapped.
     """
-    found: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
-    return found
+    answer: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
+    return answer
 
 
 def claim_owner_keys(namespace: str, shard_key: UUID, *, anew: bool = False) -> Operation[OwnerKeys | None]:

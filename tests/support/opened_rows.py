@@ -78,6 +78,7 @@ def stored_rows_of(database_url: str, statement: str, *params: object) -> list[t
 def rows_in_clear(url: str, statement: str, params: tuple[object, ...], keys: str) -> list[tuple[Any, ...]]:
     """The rows of a test's statement; what it reads is opened with the keys of a keyring."""
     with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute("SET default_transaction_read_only = off")  # whatever a test has the database set
         named = {name for name in _TABLE.findall(statement) if name in COLUMNS or name in KEYED}
         if named and not _WRITES.search(statement):
             owners = _owners(connection, LocalKeyring(read_keys(keys, "the test"), "the test"))

@@ -204,7 +204,7 @@ class _Item(NamedTuple):
 
 def _sealed_items(adapter_keys: Sequence[UUID], user_id: str) -> Operation[list[_Item]]:
     """What adapters keep of a user where Postgres cannot see whose it is, since values are sealed."""
-    found: list[_Item] = []
+    items: list[_Item] = []
     for shard_key in adapter_keys:
         if (yield from find_owner_keys(shard_key)) is None:
             continue
@@ -216,13 +216,13 @@ def _sealed_items(adapter_keys: Sequence[UUID], user_id: str) -> Operation[list[
             for row in page:
                 value = json.loads(row.value)
                 if value.get("user_id") == user_id:
-                    found.append(_Item(shard_key, IDS_PATH, row.key))
+                    items.append(_Item(shard_key, IDS_PATH, row.key))
                     if "fact_id" in value:
-                        found.append(_Item(shard_key, FACTS_PATH, value["fact_id"]))
+                        items.append(_Item(shard_key, FACTS_PATH, value["fact_id"]))
             if len(page) < ROWS_PER_PAGE:
                 break
             after = page[-1].key
-    return found
+    return items
 
 
 def _erase_items(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
