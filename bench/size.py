@@ -16,6 +16,7 @@ class Size:
         in_flight: sessions that put at the same time.
         puts_each: puts of each of them, per repetition.
         readers: connections that ask for contexts at the same time.
+        crowds: how often puts are measured beside these.
         window: messages in the window that is read.
         crossing_puts: of one repetition, of which every 75th crosses the mark; with small events a tenth of
             them, of which every fourth does.
@@ -40,6 +41,7 @@ class Size:
     in_flight: int = 64
     puts_each: int = 200
     readers: int = 1_000
+    crowds: int = 3
     window: int = 400
     crossing_puts: int = 7_600
     peer_calls: int = 20
@@ -78,6 +80,7 @@ QUICK = Size(
     in_flight=4,
     puts_each=2,
     readers=40,
+    crowds=1,
     window=30,
     crossing_puts=160,
     peer_calls=2,

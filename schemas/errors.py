@@ -94,13 +94,14 @@ class ErasedError(StrandlineError):
     """The user, or the session, was erased: nothing is written for it until it is readmitted.
 
     Attributes:
-        erasure: the number of the erasure.
+        erasure: the number of the erasure; None if it is not known, as behind the HTTP service.
     """
 
-    def __init__(self, erasure: int) -> None:
+    def __init__(self, erasure: int | None) -> None:
         self.erasure = erasure
+        which = "" if erasure is None else f" (erasure {erasure})"
         super().__init__(
-            f"This user or session was erased (erasure {erasure}), so nothing was written."
+            f"This user or session was erased{which}, so nothing was written."
             " `strandline erasures readmit` lets it begin again, with nothing."
         )
 
@@ -135,6 +136,22 @@ class OutcomeUnknownError(DatabaseUnavailableError):
     A read, and a put with the same message id, may simply be repeated; before repeating another change,
     check whether it took effect.
     """
+
+
+class ServiceError(StrandlineError):
+    """The HTTP service has a defect, or something between answered in its place; the sentence says which."""
+
+
+class ServiceKeyError(ServiceError, ConfigurationError):
+    """The HTTP service knows no such key, or the key may not do this."""
+
+
+class ServiceUnavailableError(ServiceError, DatabaseUnavailableError):
+    """The HTTP service cannot be reached, or is too busy; nothing was done, and the call may be repeated."""
+
+
+class ServiceTimeoutError(ServiceUnavailableError, DatabaseTimeoutError):
+    """The HTTP service did not answer a read in time; the call may be repeated."""
 
 
 class SealedContentError(StrandlineError):

@@ -167,6 +167,10 @@ class Settings(BaseSettings):
     service_host: str = Field("127.0.0.1", min_length=1, description="where it listens; others need a key")
     service_port: int = Field(8420, ge=0, le=65535, description="0: any that is free")
     service_trusted_proxies: str = Field("", description="addresses whose X-Forwarded-For is believed")
+    service_mcp_hosts: str = Field(
+        "", description="values of Host with which /mcp is asked; empty: loopback's, or any"
+    )
+    service_mcp_origins: str = Field("", description="web pages that may ask /mcp; empty: none")
     service_max_body_bytes: int = Field(1_048_576, ge=1024)
     service_body_seconds: Positive = Field(10.0, description="longest time for a body to arrive, or be taken")
     service_request_seconds: Positive = Field(30.0, description="longest time of a request's work")

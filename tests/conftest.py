@@ -27,7 +27,7 @@ from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.declared_nulls import undeclared, watch_nulls
-from tests.support.opened_rows import open_rows
+from tests.support.opened_rows import rows_in_clear
 from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
     pytest_addoption,
     pytest_runtestloop,
@@ -313,9 +313,10 @@ def wait_until(condition: Callable[[], Any], *, timeout: float, what: str) -> No
 
 def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...]]:
     """Look at the tables from outside, on a connection of the test's own."""
+    if ENCRYPTION:
+        return rows_in_clear(database_url, sql, params, TEST_KEYS)
     with psycopg.connect(database_url, autocommit=True) as connection:
-        rows = connection.execute(sql, params).fetchall()
-    return open_rows(database_url, rows, TEST_KEYS) if ENCRYPTION else rows
+        return connection.execute(sql, params).fetchall()
 
 
 def nothing_due(database_url: str) -> bool:

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-import time
 from collections.abc import Iterator
-from dataclasses import dataclass
 from itertools import cycle
 from typing import Any
 from uuid import uuid4
@@ -14,13 +12,13 @@ from uuid import uuid4
 from bench.cases.at_once import at_once
 from bench.cases.reads import filled_session
 from bench.cases.writes import NO_MARK
+from bench.crowd import Crowd, crowd
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure, Goal, Pair, of_times, of_values
 from bench.http_client import AsyncHttpConnection, HttpConnection
 from bench.processes import ServiceProcess, service
 from bench.size import Size
-from bench.turns import async_pair, pair
-from strandline import FactExtractionMemoryBlock, SummaryMemoryBlock
+from bench.turns import async_pair, in_turns, pair
 
 USER = "ana"
 POLICY = {"token_limit": NO_MARK, "blocks": []}
@@ -40,8 +38,7 @@ def measure_service(ground: Ground, size: Size) -> Iterator[Figure]:
         session, limits = filled_session(ground, size, user_id=USER)
         contexts = asyncio.run(_contexts(ground, running, size, session, limits))[1:]
         yield of_times("service", "context over HTTP", "aget", contexts, goal=Goal(2))
-        overload = asyncio.run(_overload(ground, running, size, session))
-        yield from _overload_figures(overload, size)
+        yield from _overload_figures(*_overload(ground, running, size, session), size)
 
 
 def _puts(ground: Ground, running: ServiceProcess, size: Size) -> Pair:
@@ -100,12 +97,9 @@ def _http_put(connection: AsyncHttpConnection) -> Any:
 async def _contexts(
     ground: Ground, running: ServiceProcess, size: Size, session: str, limits: tuple[int, int]
 ) -> list[Pair]:
+    """Both read what the session's pipelines derive, and search for its newest message."""
     memory = ground.memory(
-        session_id=session,
-        user_id=USER,
-        blocks=[FactExtractionMemoryBlock(), SummaryMemoryBlock()],
-        token_limit=limits[0],
-        token_flush_size=limits[1],
+        session_id=session, user_id=USER, token_limit=limits[0], token_flush_size=limits[1]
     )
     connection = await AsyncHttpConnection.open(running.port, running.key, USER)
     path = f"/v1/sessions/{session}/context"
@@ -121,64 +115,34 @@ async def _contexts(
     return pairs
 
 
-@dataclass(frozen=True, slots=True)
-class Overload:
-    """Seconds of puts alone, and beside many readers; the readers' waits, and how many were refused."""
-
-    alone: list[float]
-    beside: list[float]
-    waits: list[float]
-    refused: int
-
-
-async def _overload(ground: Ground, running: ServiceProcess, size: Size, session: str) -> Overload:
-    putting = await AsyncHttpConnection.open(running.port, running.other_key, USER)
+def _overload(
+    ground: Ground, running: ServiceProcess, size: Size, session: str
+) -> tuple[list[Pair], list[Crowd]]:
+    """Puts alone, and then beside a crowd that asks for contexts, in turns."""
+    connection = HttpConnection(running.port, running.other_key, USER)
     path = f"/v1/sessions/{uuid4().hex}/messages"
     messages = cycle(ground.some_pieces(size.puts))
-    alone = await _timed_puts(putting, path, messages, size.puts)
-    readers = [await AsyncHttpConnection.open(running.port, running.key, USER) for _ in range(size.readers)]
-    waits: list[float] = []
-    refused = 0
-    stop = asyncio.Event()
 
-    async def read(connection: AsyncHttpConnection) -> None:
-        nonlocal refused
-        while not stop.is_set():
-            began = time.perf_counter()
-            answer = await connection.post(f"/v1/sessions/{session}/context", {})
-            waits.append(time.perf_counter() - began)
-            if answer.status in (429, 503):
-                refused += 1
-                await asyncio.sleep(1.0)  # as Retry-After says
-            elif answer.status != 200:
-                raise NotMeasuredError(f"the service answered {answer.status}: {answer.body!r}")
-
-    reading = [asyncio.create_task(read(one)) for one in readers]
-    await asyncio.sleep(min(2.0, size.steady_seconds))
-    beside = await _timed_puts(putting, path, messages, size.puts)
-    stop.set()
-    await asyncio.gather(*reading)
-    for one in (*readers, putting):
-        one.close()
-    return Overload(alone, beside, waits, refused)
-
-
-async def _timed_puts(connection: AsyncHttpConnection, path: str, messages: Any, count: int) -> list[float]:
-    taken = []
-    for _ in range(count):
-        began = time.perf_counter()
-        answer = await connection.post(path, {"messages": [next(messages)]})
+    def put() -> None:
+        answer = connection.post(path, {"messages": [next(messages)]})
         if answer.status != 201:
             raise NotMeasuredError(f"the service answered {answer.status}")
-        taken.append(time.perf_counter() - began)
-    return taken
+
+    pairs, crowds = [], []
+    for _ in range(size.crowds):
+        (alone,) = in_turns((put,), size.puts)
+        with crowd(running, USER, session, size.readers) as readers:
+            (beside,) = in_turns((put,), size.puts)
+            pairs.append(Pair(beside, alone))
+        crowds.append(readers)
+    connection.close()
+    return pairs, crowds
 
 
-def _overload_figures(overload: Overload, size: Size) -> Iterator[Figure]:
+def _overload_figures(pairs: list[Pair], crowds: list[Crowd], size: Size) -> Iterator[Figure]:
     name = f"put beside {size.readers:,} readers"
-    pairs = [Pair(overload.beside, overload.alone)]
     yield of_times("service", name, "put alone over HTTP", pairs, rank=99, against_rank=99, goal=Goal(3))
-    longest = (max(overload.waits, default=math.nan), WAIT_SECONDS)
-    yield of_values("service", "longest answer to a reader", "the bound of its wait", "s", [longest])
-    share = (overload.refused / max(1, len(overload.waits)), 1.0)
-    yield of_values("service", f"refused of {size.readers:,} readers", "all", "", [share])
+    longest = [(max(one.waits, default=math.nan), WAIT_SECONDS) for one in crowds]
+    yield of_values("service", "longest answer to a reader", "the bound of its wait", "s", longest)
+    shares = [(one.refused / max(1, len(one.waits)), 1.0) for one in crowds]
+    yield of_values("service", f"refused of {size.readers:,} readers", "all", "", shares)

@@ -25,6 +25,7 @@ from strandline.schemas.queries.audit.audit import (
     SetAuditLevel,
     SubjectOf,
 )
+from strandline.schemas.queries.upkeep.erasures import EraseRows
 from strandline.schemas.values.acts.kinds import AuditLevel, check_level
 from strandline.schemas.values.identity import Owner, audit_chain_key
 
@@ -129,8 +130,10 @@ def forget_owner(owner: Owner, act: Act) -> Operation[int]:
     return forgotten
 
 
-def forget_pseudonym(namespace: str, shard_key: UUID) -> Operation[int]:
+def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int | None = None) -> Operation[int]:
     """Take an owner's name out of the trail; returns how many entries lost their origin.
+
+    ``erasure``: the number of the erasure with which the row of the mapping is counted.
 
     The mapping of the pseudonym is destroyed, so that the entries lead to nobody, and so are the origins of
     those entries, of which the seals cover digests: the chain stays as it is.
@@ -141,14 +144,21 @@ def forget_pseudonym(namespace: str, shard_key: UUID) -> Operation[int]:
     chain_key, subject, forgotten = audit_chain_key(namespace), rows[0].subject, 0
     while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):
         forgotten += page
-    rest: int = yield Atomic(partial(_forget_pseudonym, chain_key, shard_key, subject))
+    rest: int = yield Atomic(partial(_forget_pseudonym, chain_key, shard_key, subject, erasure))
     return forgotten + rest
 
 
-def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID) -> Operation[int]:
+def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID, erasure: int | None) -> Operation[int]:
     # A sealer that has read the secret commits before this; a later one finds none, and seals no origin.
     yield from fetch(LockChain(shard_key=chain_key))
-    yield from fetch(ForgetSubject(shard_key=shard_key))
+    if erasure is None:
+        yield from fetch(ForgetSubject(shard_key=shard_key))
+    else:
+        yield from fetch(
+            EraseRows(
+                number=erasure, table="audit_subject", shard_key=shard_key, column=None, key=None, limit=1
+            )
+        )
     unsealed = yield from fetch(ForgetUnsealedOrigins(shard_key=shard_key, subject=subject))
     forgotten = len(unsealed)
     while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):

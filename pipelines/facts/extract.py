@@ -26,6 +26,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
 from strandline.schemas.values.acts.capture import Capture
+from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, DerivationKeys, Lane
 
 _STEP = "extract"
@@ -171,6 +172,7 @@ def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript)
         "ordinal": ordinal,
         "session_key": str(work.event_of(fact.messages[0]).session_key),
         "text": fact.text,
+        "fingerprint": fingerprint(fact.text).hex(),
         "seqs": [message.seq for message in sources],
         "topics": list(fact.topics),
         "said_by": fact.said_by,

@@ -115,6 +115,7 @@ def reseal_candidates(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[
                 "ordinal": row.ordinal,
                 "version": row.version,
                 "text": keys.reseal(row.text, FACT),
+                "fingerprint": keys.digest(row.fingerprint).hex(),
                 "topics": _names(keys, row.topics, TOPIC),
                 "said_by": _name(keys, row.said_by, SAID_BY),
             }

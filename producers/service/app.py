@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager
+from functools import cached_property
 from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI
@@ -11,9 +12,11 @@ from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.routing import BaseRoute
+from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
+from strandline.producers.service.gate.mcp import MakeTools
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
@@ -28,7 +31,7 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.producers.service.openapi import describe
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.route import problem_for
+from strandline.producers.service.route import ServiceRoute, problem_for
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
@@ -37,26 +40,28 @@ from strandline.schemas.version import VERSION
 _KINDS: dict[int, Kind] = {400: MALFORMED, 404: NOT_FOUND, 405: NO_METHOD, 413: TOO_LARGE, 422: INVALID}
 
 
-def make_app(resources: Resources, operators: Operators) -> FastAPI:
+def make_app(resources: Resources, operators: Operators, make_tools: MakeTools | None = None) -> FastAPI:
     """The service as an ASGI application, for one process and its event loop.
 
     Args:
         resources: pools, caches and the doorbell; closed when the application ends.
         operators: what operators may do, which lies above this room.
+        make_tools: makes what answers MCP requests; None: the SDK is not installed.
     """
-    service = Service(resources, operators)
+    service = Service(resources, operators, make_tools)
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await resources.async_database()
         try:
-            yield
+            async with service.mcp.run():
+                yield
         finally:
             await service.events.close()
             await service.operations.close()
             await resources.aclose()
 
-    app = FastAPI(
+    app = ServiceApp(
         # By default it records messages of exceptions, which may quote what users said.
         telemetry={"logs": False, "operation_spans": False},
         title="Strandline",
@@ -70,25 +75,45 @@ def make_app(resources: Resources, operators: Operators) -> FastAPI:
     )
     app.state.service = service
     for router in ROUTERS:
-        app.router.routes.extend(router.routes)
+        app.serve(router.routes)
     _handle_errors(app)
     describe(app)
-    app.add_middleware(EncodedPaths)
     return app
 
 
-class EncodedPaths:
-    """Matches routes by the path as it was sent: a session's name may hold a slash, sent as ``%2F``."""
+class ServiceApp(FastAPI):
+    """FastAPI, and before its steps: paths as they were sent, and the endpoints that are asked most often.
 
-    def __init__(self, app: ASGIApp) -> None:
-        self._app = app
+    A session's name may hold a slash, sent as ``%2F``.  To find one of all routes, and to pass all that the
+    framework puts around an endpoint, costs as much as refusing a request.
+    """
+
+    def serve(self, routes: Iterable[BaseRoute]) -> None:
+        """Add routes."""
+        for route in routes:
+            self.router.routes.append(route)
+            if isinstance(route, ServiceRoute) and route.is_direct:
+                self._direct.append(route)
+
+    @cached_property
+    def _direct(self) -> list[ServiceRoute]:
+        return []
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":
-            raw: bytes | None = scope.get("raw_path")
-            path = percent_encoded(scope["path"]) if raw is None else raw.decode("ascii", "replace")
-            scope = {**scope, "path": path.partition("?")[0]}
-        await self._app(scope, receive, send)
+            scope = {**scope, "path": _sent_path(scope)}
+            for route in self._direct:
+                if scope["method"] == "POST" and (names := route.path_regex.match(scope["path"])):
+                    scope |= {"app": self, "path_params": names.groupdict()}
+                    await route.handle(scope, receive, send)
+                    return
+        await super().__call__(scope, receive, send)
+
+
+def _sent_path(scope: Scope) -> str:
+    raw: bytes | None = scope.get("raw_path")
+    path = percent_encoded(scope["path"]) if raw is None else raw.decode("ascii", "replace")
+    return path.partition("?")[0]
 
 
 def _handle_errors(app: FastAPI) -> None:

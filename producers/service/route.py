@@ -137,6 +137,11 @@ class ServiceRoute(APIRoute):
         self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
 
+    @property
+    def is_direct(self) -> bool:
+        """Whether its endpoint is called without the framework's steps: a POST of names and a body."""
+        return self._direct is not None
+
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
         access_rule = access_of(self)
@@ -187,11 +192,15 @@ class ServiceRoute(APIRoute):
             )
             with acting(actor=caller.actor, origin=caller.origin):
                 async with self._deadline(access_rule, settings.service_request_seconds):
-                    if self._direct is None:
-                        await super().handle(scope, given_again(body, receive), send)
-                    else:
-                        response = await self._direct(Request(scope), body)
-                        await response(scope, receive, send)
+                    work = self._work(scope, body, receive, send)
+                    await (service.turns.take(work) if access_rule.queue == "reads" else work)
+
+    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
+        if self._direct is None:
+            await super().handle(scope, given_again(body, receive), send)
+        else:
+            response = await self._direct(Request(scope), body)
+            await response(scope, receive, send)
 
     def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
         return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)

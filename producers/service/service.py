@@ -9,6 +9,8 @@ from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.service.events import EventHub
 from strandline.producers.service.gate.authentication import KeyRing
 from strandline.producers.service.gate.limits import Admission, ClassLimits
+from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
+from strandline.producers.service.gate.turns import Turns
 from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
@@ -24,9 +26,12 @@ class Service:
     Args:
         resources: pools, caches and the doorbell, as memories share them.
         operators: what operators may do, which lies above this room.
+        make_tools: makes what answers MCP requests; None: the SDK is not installed.
     """
 
-    def __init__(self, resources: Resources, operators: Operators) -> None:
+    def __init__(
+        self, resources: Resources, operators: Operators, make_tools: MakeTools | None = None
+    ) -> None:
         self.resources = resources
         self.operators = operators
         self.operations = Operations(operators)
@@ -35,6 +40,9 @@ class Service:
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()
+        # Reads never have so many of the pool's connections that a put waits for them.
+        self.turns = Turns(max(1, self.settings.pool_max_size // 2))
+        self.mcp = McpEndpoint(make_tools)
         self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
 
     @property

@@ -7,14 +7,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Awaitable, Mapping
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping
+from typing import Any
 
 from mcp import types
 from mcp.server.context import ServerRequestContext
 from mcp.server.lowlevel import Server
 
 from strandline.producers.tools.definitions import ToolDefinition, offered_tools
+from strandline.producers.tools.offering import CallTool, Offer
 from strandline.producers.tools.results import RESULTS
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.version import VERSION
@@ -29,30 +30,31 @@ INSTRUCTIONS = (
 Context = ServerRequestContext[Any, Any]
 
 
-class CallTool(Protocol):
-    """``SessionMemory.acall_tool``."""
-
-    def __call__(
-        self, name: str, arguments: Mapping[str, Any] | None, *, read_only: bool
-    ) -> Awaitable[dict[str, Any]]: ...
-
-
 def make_server(call_tool: CallTool, *, read_only: bool) -> Server[Any]:
-    """A server of these tools, which answers each call by ``call_tool``.
+    """A server of these tools for one client, which answers each call by ``call_tool``.
 
     Args:
         read_only: offer the tools that change nothing, and refuse the others.
     """
-    tools = [_tool(tool) for tool in offered_tools(read_only=read_only)]
+    offer = Offer(call_tool, read_only)
+    return server_of(lambda _context: offer)
+
+
+def server_of(find_offer: Callable[[Context], Offer]) -> Server[Any]:
+    """A server of these tools for many clients: ``find_offer`` says what a request's is offered."""
+    tools = {
+        read_only: [_tool(tool) for tool in offered_tools(read_only=read_only)] for read_only in (True, False)
+    }
 
     async def list_tools(
-        _context: Context, _params: types.PaginatedRequestParams | None
+        context: Context, _params: types.PaginatedRequestParams | None
     ) -> types.ListToolsResult:
-        return types.ListToolsResult(tools=tools)
+        return types.ListToolsResult(tools=tools[find_offer(context).read_only])
 
-    async def answer_call(_context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+    async def answer_call(context: Context, params: types.CallToolRequestParams) -> types.CallToolResult:
+        offer = find_offer(context)
         try:
-            result = await call_tool(params.name, params.arguments, read_only=read_only)
+            result = await offer.call_tool(params.name, params.arguments, read_only=offer.read_only)
         except StrandlineError as error:
             logger.warning(
                 "a tool could not be called", extra={"action": "tool_failed", "reason": type(error).__name__}

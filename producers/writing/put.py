@@ -31,8 +31,17 @@ from strandline.schemas.errors import (
     KeyUnavailableError,
     StrandlineError,
 )
-from strandline.schemas.postgres.operations import KnownKeys, Operation, Run, claim_owner_keys, fetch
+from strandline.schemas.postgres.operations import (
+    KnownKeys,
+    Operation,
+    Run,
+    claim_owner_keys,
+    fetch,
+    find_owner_keys,
+    look_up_owner_keys,
+)
 from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow, StoredDigests
+from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
@@ -208,20 +217,35 @@ def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tu
 
 
 def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[PutRequest]:
-    """The request as it is sent: sealed, if this process has the owner's keys.
+    """The request as it is sent: sealed, if the owner's content is, as far as this process knows.
 
-    ``is_needed``: the session is sealed, so they are fetched.
+    If it does not know, and has a keyring, it asks first: what is sent in clear, and refused, would be in the
+    log of a Postgres that logs statements.
+
+    ``is_needed``: the session is sealed, so its keys are fetched.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped, or are not there.
     """
-    keys: OwnerKeys | None = yield KnownKeys(request.identity.shard_key)
+    identity = request.identity
+    keys: OwnerKeys | Unknown | None = yield KnownKeys(identity.namespace, identity.shard_key)
+    if isinstance(keys, Unknown):
+        keys = yield from _keys_before_first(identity)
     if keys is None and is_needed:
-        keys = yield from _needed_keys(request.identity)
+        keys = yield from _needed_keys(identity)
     if keys is None:
         return request
     session_key = request.identity.session_key
     return replace(request, messages=tuple(seal_message(one, session_key, keys) for one in request.messages))
+
+
+def _keys_before_first(identity: SessionIdentity) -> Operation[OwnerKeys | None]:
+    """The keys of an owner of whom this process has put nothing for a while; made if it is new."""
+    is_sealed, keys = yield from look_up_owner_keys(identity.namespace, identity.shard_key)
+    if is_sealed and keys is None:
+        yield from claim_session(identity)
+        return (yield from find_owner_keys(identity.shard_key))
+    return keys
 
 
 def _needed_keys(identity: SessionIdentity) -> Operation[OwnerKeys]:

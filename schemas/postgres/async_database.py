@@ -294,7 +294,7 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
         while True:
             try:
                 if isinstance(step, KnownKeys):
-                    result = runner.content.known_keys(step.shard_key)
+                    result = runner.content.known_keys(step.namespace, step.shard_key)
                 else:
                     result = await _carry_out(step, runner)
             except StrandlineError as error:

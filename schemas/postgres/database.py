@@ -353,7 +353,7 @@ def _carry_out(step: Step, runner: Runner) -> Any:
     if isinstance(step, Run):
         return step.call()
     if isinstance(step, KnownKeys):
-        return runner.content.known_keys(step.shard_key)
+        return runner.content.known_keys(step.namespace, step.shard_key)
     if isinstance(step, Pause):
         time.sleep(step.seconds)
         return None

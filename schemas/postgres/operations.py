@@ -62,8 +62,12 @@ class WithContent:
 
 @dataclass(slots=True)
 class KnownKeys:
-    """The keys of an owner, if the process has them; takes no time.  (Not frozen: each put makes one.)"""
+    """The keys of an owner, if the process has them; takes no time.  (Not frozen: each put makes one.)
 
+    The result is ``Unknown.UNKNOWN`` if it has to ask whether there are any.
+    """
+
+    namespace: str
     shard_key: UUID
 
 
@@ -87,6 +91,16 @@ def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:
     return keys
 
 
+def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
+    """Whether a namespace is sealed, and the keys of an owner if it has any already.
+
+    Raises:
+        KeyUnavailableError: they cannot be unwrapped.
+    """
+    found: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
+    return found
+
+
 def claim_owner_keys(namespace: str, shard_key: UUID, *, anew: bool = False) -> Operation[OwnerKeys | None]:
     """The same before an owner's first content is stored: they are made if its namespace is sealed.
 
@@ -98,6 +112,12 @@ def claim_owner_keys(namespace: str, shard_key: UUID, *, anew: bool = False) -> 
 
 def _find(shard_key: UUID, codec: ContentCodec) -> Operation[OwnerKeys | None]:
     return codec.find_keys(shard_key)
+
+
+def _look_up(
+    namespace: str, shard_key: UUID, codec: ContentCodec
+) -> Operation[tuple[bool, OwnerKeys | None]]:
+    return codec.look_up_keys(namespace, shard_key)
 
 
 def _claim(namespace: str, shard_key: UUID, anew: bool, codec: ContentCodec) -> Operation[OwnerKeys | None]:

@@ -26,10 +26,16 @@ from strandline.schemas.queries.application.sealing import (
 )
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.values import open_column, seal_values
+from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
-from strandline.schemas.sealing.marks import Marks
-from strandline.schemas.sealing.owner_keys import KEY_BYTES, OwnerKeys, make_owner_keys, make_secret
-from strandline.schemas.sealing.tokens import key_numbers
+from strandline.schemas.sealing.marks import Mark, Marks
+from strandline.schemas.sealing.owner_keys import (
+    KEY_BYTES,
+    DataKeyMissingError,
+    OwnerKeys,
+    make_owner_keys,
+    make_secret,
+)
 
 R = TypeVar("R")
 # In whose name a key is probed.
@@ -40,15 +46,29 @@ INLINE_CHARACTERS = 500_000
 
 
 class SealedContent:
-    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops."""
+    """Implements ``schemas.sealing.codec.ContentCodec``; safe to share between threads and event loops.
 
-    def __init__(self, keyring: Keyring, cache: KeyCache) -> None:
+    Args:
+        can_seal: whether this process has a keyring; without one it asks for no keys before it puts.
+    """
+
+    def __init__(self, keyring: Keyring, cache: KeyCache, *, can_seal: bool = True) -> None:
         self.keyring = keyring
         self.cache = cache
+        self._can_seal = can_seal
         self._checked: set[bytes] = set()
 
-    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
-        return self.cache.keys_of(shard_key)
+    def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
+        keys = self.cache.keys_of(shard_key)
+        if keys is None and self._can_seal and not self.cache.is_clear(namespace):
+            return Unknown.UNKNOWN
+        return keys
+
+    def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
+        if not (yield from fetch(FindEncryption(namespace=namespace))):
+            self.cache.note_clear(namespace)
+            return False, None
+        return True, (yield from self.find_keys(shard_key))
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
         if self.cache.is_known(shard_key):
@@ -132,12 +152,7 @@ class SealedContent:
         marks = _marks_of(query)
         if marks.owner is None:
             return (yield from self._open_of_each(query, marks, rows))
-        keys = yield from self._opening_keys(_owner_given(query, marks), marks, rows)
-        open_all = partial(_open_all, query, marks, rows, keys)
-        if _characters(marks, rows) <= INLINE_CHARACTERS:
-            return open_all()
-        opened: list[R] = yield Run(open_all)
-        return opened
+        return (yield from self._open_of(query, _owner_given(query, marks), rows))
 
     def _open_of_each(self, query: Query[R], marks: Marks, rows: Sequence[Any]) -> Operation[list[R]]:
         """Rows of several owners, each opened with the keys of its own."""
@@ -145,17 +160,20 @@ class SealedContent:
         for owner in {row[marks.owner_column] for row in rows}:
             places = [place for place, row in enumerate(rows) if row[marks.owner_column] == owner]
             own = [rows[place] for place in places]
-            keys = yield from self._opening_keys(owner, marks, own)
-            for place, row in zip(places, _open_all(query, marks, own, keys), strict=True):
+            for place, row in zip(places, (yield from self._open_of(query, owner, own)), strict=True):
                 opened[place] = row
         return opened
 
-    def _opening_keys(self, owner: UUID, marks: Marks, rows: Sequence[Any]) -> Operation[OwnerKeys]:
-        """The keys that some rows need; what this process has kept may be from before a rotation."""
+    def _open_of(self, query: Query[R], owner: UUID, rows: Sequence[R]) -> Operation[list[R]]:
+        """Rows of one owner; the keys that this process has kept may be from before a rotation."""
         keys = yield from self.find_keys(owner)
-        if keys is None or _lacks_key(keys, marks, rows):
-            keys = yield from self.renew_keys(owner)
-        return keys or OwnerKeys(owner, 0, True, {}, b"")
+        if keys is not None:
+            try:
+                return (yield from _open_with(keys, query, rows))
+            except DataKeyMissingError:
+                pass
+        keys = yield from self.renew_keys(owner)
+        return (yield from _open_with(keys or OwnerKeys(owner, 0, True, {}, b""), query, rows))
 
 
 def wrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str, secret: bytes) -> bytes:
@@ -237,51 +255,40 @@ def _owner_given(query: Query[Any], marks: Marks) -> UUID:
     return owner
 
 
-def _lacks_key(keys: OwnerKeys, marks: Marks, rows: Sequence[Any]) -> bool:
-    """Whether some rows may be sealed with a data key that is not among these."""
-    newest = keys.prefix, keys.json_prefix
-    for mark in marks.opens:
-        if mark.form == "name":
-            continue
-        # Most are sealed with the newest one, and need no closer look.
-        others = [row[mark.place] for row in rows if not _starts_with(row[mark.place], newest)]
-        for value in others:
-            for text in _texts(value):
-                if any(number not in keys.ciphers for number in key_numbers(text)):
-                    return True
-    return False
+def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operation[list[R]]:
+    """The rows opened; a lot of them off the event loop."""
+    marks = _marks_of(query)
+    stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
+    open_all = partial(_open_all, query, marks, stored, keys)
+    if sum(sum(map(len, filter(None, stored[place]))) for place in _opened(marks)) <= INLINE_CHARACTERS:
+        return open_all()
+    opened: list[R] = yield Run(open_all)
+    return opened
 
 
-def _starts_with(value: object, prefixes: tuple[str, str]) -> bool:
-    return value is None or (type(value) is str and value.startswith(prefixes))
+def _opened(marks: Marks) -> set[int]:
+    """The places of the columns that are opened."""
+    return {mark.place for mark in marks.opens}
 
 
-def _texts(value: str | bytes | list[str | None] | None) -> list[str]:
-    if value is None:
-        return []
-    if isinstance(value, bytes):
-        # Of bytes, only what names the key is text.
-        return [value[:32].decode("ascii", "replace")]
-    return [value] if isinstance(value, str) else [item for item in value if item is not None]
-
-
-def _characters(marks: Marks, rows: Sequence[Any]) -> int:
-    places = {mark.place for mark in marks.opens}
-    return sum([len(row[place]) for place in places for row in rows if row[place]])
-
-
-def _open_all(query: Query[R], marks: Marks, rows: Sequence[Any], keys: OwnerKeys) -> list[R]:
-    """The rows opened, column by column."""
-    stored = list(zip(*rows, strict=True))
-    columns: list[Sequence[Any]] = list(stored)
+def _open_all(query: Query[R], marks: Marks, stored: Sequence[Sequence[Any]], keys: OwnerKeys) -> list[R]:
+    """The rows opened, column by column; ``stored`` are the columns."""
+    columns = list(stored)
     for mark in marks.opens:
         if columns[mark.place] is stored[mark.place]:
             columns[mark.place] = open_column(mark, stored, keys)
-        else:  # what was not opened under the mark before
-            again = open_column(mark, columns, keys)
-            columns[mark.place] = [
-                second if first is before else first
-                for first, second, before in zip(columns[mark.place], again, stored[mark.place], strict=True)
-            ]
-    make = partial(tuple.__new__, query.row)
-    return [make(values) for values in zip(*columns, strict=True)]  # type: ignore[misc]
+        else:
+            columns[mark.place] = _open_rest(mark, columns, stored[mark.place], keys)
+    return list(map(partial(tuple.__new__, query.row), zip(*columns, strict=True)))  # type: ignore[arg-type]
+
+
+def _open_rest(
+    mark: Mark, columns: Sequence[Sequence[Any]], stored: Sequence[Any], keys: OwnerKeys
+) -> list[Any]:
+    """A column that was opened under one mark, with what that left as it is stored opened under another."""
+    opened = list(columns[mark.place])
+    places = [place for place, (now, before) in enumerate(zip(opened, stored, strict=True)) if now is before]
+    rest = [[column[place] for place in places] for column in columns]
+    for place, value in zip(places, open_column(mark, rest, keys), strict=True):
+        opened[place] = value
+    return opened

@@ -29,6 +29,7 @@ class KeyCache:
         self._max_owners = max_owners
         self._clock = clock
         self._keys: OrderedDict[UUID, tuple[float, OwnerKeys | None]] = OrderedDict()
+        self._clear: OrderedDict[str, float] = OrderedDict()
         self._unused_until = -1.0
         self._changing = threading.Lock()
 
@@ -61,10 +62,27 @@ class KeyCache:
         """Nothing is sealed in the whole database: for a short time nobody has to ask again."""
         self._unused_until = self._clock() + UNSEALED_SECONDS
 
+    def is_clear(self, namespace: str) -> bool:
+        """Whether a namespace was not sealed when this process asked last, at most ``seconds`` ago.
+
+        What is put meanwhile is refused where it was sealed since, and is then sealed.
+        """
+        until = self._clear.get(namespace)
+        return until is not None and self._clock() < until
+
+    def note_clear(self, namespace: str) -> None:
+        """A namespace is not sealed."""
+        with self._changing:
+            self._clear[namespace] = self._clock() + self._seconds
+            self._clear.move_to_end(namespace)
+            while len(self._clear) > self._max_owners:
+                self._clear.popitem(last=False)
+
     def forget(self, shard_key: UUID | None = None) -> None:
         """Drop the keys of an owner, or all of them."""
         with self._changing:
             self._unused_until = -1.0
+            self._clear.clear()
             if shard_key is None:
                 self._keys.clear()
             else:

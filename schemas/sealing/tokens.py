@@ -8,10 +8,8 @@ is stored with ``sealed:0:`` before it, so whatever somebody writes is never tak
 
 from __future__ import annotations
 
-import re
 from binascii import Error as Base64Error
 from binascii import a2b_base64, b2a_base64
-from collections.abc import Iterator
 from typing import NamedTuple
 
 from strandline.schemas.errors import SealedContentError
@@ -25,7 +23,6 @@ _JSON_MARK = f'"{MARK}'
 _JSON_ESCAPE = f'"{_ESCAPE}'
 _BYTES_MARK = MARK.encode()
 _BYTES_ESCAPE = _ESCAPE.encode()
-_NUMBER = re.compile(r"sealed:1:([0-9]{1,9}):")
 
 
 class Token(NamedTuple):
@@ -83,11 +80,6 @@ def is_bytes_token(stored: bytes) -> bool:
 def is_token(text: str) -> bool:
     """Whether a text, or a JSON text, was stored in a form that has to be opened."""
     return text.startswith((MARK, _JSON_MARK))
-
-
-def key_numbers(text: str) -> Iterator[int]:
-    """The numbers of the data keys that a stored text names, wherever in it, without reading the rest."""
-    return (int(number) for number in _NUMBER.findall(text))
 
 
 def read_token(text: str) -> Token | None:

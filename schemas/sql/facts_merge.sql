@@ -3,13 +3,13 @@
 -- name: insert_candidates
 -- Insert the candidates that extract found.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json
--- seals: candidates within *.text=text:fact;*.topics.*=name:topic;*.said_by=name:said_by
+-- seals: candidates within *.text=text:fact;*.fingerprint=hex;*.topics.*=name:topic;*.said_by=name:said_by
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
-    text, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
+    text, fingerprint, seqs, topics, said_by, about_date, said_at, model, prompt_hash)
 SELECT %(shard_key)s, %(generation_id)s, c.event_id, c.ordinal, c.session_key, %(batch_id)s, c.text,
-    c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s, %(prompt_hash)s
+    decode(c.fingerprint, 'hex'), c.seqs, c.topics, c.said_by, c.about_date, c.said_at, %(model)s, %(prompt_hash)s
 FROM json_to_recordset(%(candidates)s::json) AS c (
-    event_id uuid, ordinal integer, session_key uuid, text text, seqs bigint[], topics text[],
+    event_id uuid, ordinal integer, session_key uuid, text text, fingerprint text, seqs bigint[], topics text[],
     said_by text, about_date date, said_at timestamptz)
 
 -- name: pending_candidates

@@ -224,9 +224,10 @@ RETURNING r.fact_id
 -- name: unsealed_candidates
 -- The next candidates of an owner of which something is not sealed under the newest data key.
 -- params: shard_key uuid, prefix text, after_generation integer, after_event uuid, after_ordinal integer, limit bigint
--- row: generation_id integer, event_id uuid, ordinal integer, version text, text text, topics text[], said_by text?
+-- row: generation_id integer, event_id uuid, ordinal integer, version text, text text, fingerprint bytea, topics text[],
+--     said_by text?
 -- repeatable
-SELECT c.generation_id, c.event_id, c.ordinal, c.xmin::text AS version, c.text, c.topics, c.said_by
+SELECT c.generation_id, c.event_id, c.ordinal, c.xmin::text AS version, c.text, c.fingerprint, c.topics, c.said_by
 FROM strandline.fact_candidate c
 WHERE c.shard_key = %(shard_key)s AND (c.generation_id, c.event_id, c.ordinal)
         > (%(after_generation)s, %(after_event)s, %(after_ordinal)s)
@@ -239,9 +240,11 @@ ORDER BY c.generation_id, c.event_id, c.ordinal LIMIT %(limit)s
 -- params: shard_key uuid, candidates json
 -- row: event_id uuid
 -- repeatable
-UPDATE strandline.fact_candidate c SET text = n.text, topics = n.topics, said_by = n.said_by
+UPDATE strandline.fact_candidate c SET text = n.text, fingerprint = decode(n.fingerprint, 'hex'), topics = n.topics,
+    said_by = n.said_by
 FROM json_to_recordset(%(candidates)s::json) AS n (
-    generation_id integer, event_id uuid, ordinal integer, version text, text text, topics text[], said_by text)
+    generation_id integer, event_id uuid, ordinal integer, version text, text text, fingerprint text, topics text[],
+    said_by text)
 WHERE c.shard_key = %(shard_key)s AND c.generation_id = n.generation_id AND c.event_id = n.event_id
     AND c.ordinal = n.ordinal AND c.xmin::text = n.version
 RETURNING c.event_id

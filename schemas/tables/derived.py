@@ -36,6 +36,7 @@ fact_candidate = Table(
     Column("session_key", Uuid, nullable=False),
     Column("batch_id", Uuid, nullable=False),
     personal("text", Text, nullable=False),
+    personal("fingerprint", LargeBinary, nullable=False),
     Column("seqs", ARRAY(BigInteger), nullable=False),
     personal("topics", ARRAY(Text), nullable=False),
     personal("said_by", Text),

@@ -11,6 +11,7 @@ from strandline.wiring.runtime import runtime_for
 if TYPE_CHECKING:
     from fastapi import FastAPI
 
+    from strandline.producers.service.gate.mcp import MakeTools
     from strandline.producers.service.operators import Operators
 
 NEEDED = "strandline serve needs FastAPI and uvicorn: pip install 'strandline[service]'."
@@ -29,4 +30,15 @@ def build_service(settings: Settings, operators: Operators) -> FastAPI:
         if (error.name or "").partition(".")[0] not in _PACKAGES:
             raise
         raise ConfigurationError(NEEDED) from None
-    return make_app(runtime_for(settings), operators)
+    return make_app(runtime_for(settings), operators, _tools_if_installed())
+
+
+def _tools_if_installed() -> MakeTools | None:
+    """What makes the answerer of MCP requests; None without the extra ``mcp``."""
+    try:
+        from strandline.producers.tools.mcp_http import HttpTools
+    except ImportError as error:
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
+            raise
+        return None
+    return HttpTools

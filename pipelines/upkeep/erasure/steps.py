@@ -147,7 +147,7 @@ def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     yield from _erase_names(order, fenced)
     yield from _erase_items(order, fenced)
     if order.target.is_whole_owner:
-        origins = yield from forget_pseudonym(order.target.namespace, order.target.owner_key)
+        origins = yield from forget_pseudonym(order.target.namespace, order.target.owner_key, fenced.number)
         order.on_progress("names", "audit_sealed", origins)
     for _pass in range(MAX_PASSES):
         yield from _erase_once(order, fenced)

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 from pydantic_core import ErrorDetails, to_json
@@ -205,7 +206,15 @@ class ProblemError(Exception):
         self.headers = headers or {}
 
     def response(self) -> Response:
+        if not self.places and not self.headers:
+            return _plain_response(self.kind)
         return problem_response(self.kind, self.places, self.headers)
+
+
+@cache
+def _plain_response(kind: Kind) -> Response:
+    """Made once: a process that has too much to do refuses a thousand requests a second."""
+    return problem_response(kind)
 
 
 def problem_response(

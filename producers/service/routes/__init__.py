@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.producers.service import mcp
 from strandline.producers.service.routes import (
     admin,
     audit,
@@ -31,5 +32,6 @@ ROUTERS = (
     keys.router,
     admin.router,
     audit.router,
+    mcp.router,
     health.router,
 )

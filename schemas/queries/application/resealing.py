@@ -417,6 +417,7 @@ class UnsealedCandidatesRow(NamedTuple):
     ordinal: int
     version: str
     text: str
+    fingerprint: bytes
     topics: list[str]
     said_by: str | None
 

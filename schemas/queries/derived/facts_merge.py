@@ -16,7 +16,12 @@ class InsertCandidates(Query[Never]):
     __slots__ = ()
     name = "insert_candidates"
     marks = Marks(
-        owner=0, seals=(Mark(5, "within", "*.text=text:fact;*.topics.*=name:topic;*.said_by=name:said_by"),)
+        owner=0,
+        seals=(
+            Mark(
+                5, "within", "*.text=text:fact;*.fingerprint=hex;*.topics.*=name:topic;*.said_by=name:said_by"
+            ),
+        ),
     )
 
     def __init__(

@@ -19,7 +19,9 @@ BEGIN
             FROM strandline.fact_revision r
             LEFT JOIN strandline.fact_candidate c ON c.shard_key = p_shard_key
                 AND c.generation_id = r.generation_id AND c.event_id = r.event_id
-                AND c.batch_id = r.extract_batch_id AND c.seqs = r.seqs AND c.text = coalesce(r.own_text, r.text)
+                AND c.batch_id = r.extract_batch_id AND c.seqs = r.seqs
+                -- Of two texts that are sealed, the same words are seen by these.
+                AND c.fingerprint = coalesce(r.own_fingerprint, r.fingerprint)
             LEFT JOIN strandline.fact_event e ON e.shard_key = p_shard_key AND e.number = r.fact_event
             LEFT JOIN LATERAL (
                 SELECT unnest(c.topics)

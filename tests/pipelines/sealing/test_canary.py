@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
+import logging
+import tempfile
 from base64 import b64encode
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from urllib.parse import urlsplit, urlunsplit
 from uuid import uuid4
 
 import psycopg
 import pytest
 from redis import Redis
 
-from strandline import Facts, Memory
+from strandline import Memory
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.sealing.enabling import enable, prepare_owners
@@ -23,17 +25,36 @@ from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import OTHER_SERVER, rows_of
-from tests.support.workers.draining import drain_everything
+from tests.support.canary.places import Places, holds, written_forms
+from tests.support.canary.saying import MAX_FACTS, Speaker
+from tests.support.servers.model_server import ModelServer
 
 KEYS = f"main {b64encode(b'k' * 32).decode()}"
+# A broker's database of its own, emptied in the end.
+BROKER_DATABASE = 9
+# Where nothing would be found without encryption either: what a test plants there shows that it is looked at.
+NEVER_CONTENT = {"broker", "temporary", "logs"}
+HELD_IN_CLEAR = {
+    *(f"table {table}" for table in ("message", "shared_message", "fact", "fact_revision", "fact_candidate")),
+    *(f"table {table}" for table in ("fact_event", "chunk", "block_state", "answer", "store_item")),
+    *("table kept_response", "dump", "archive", "base", "pg_wal", "server.log"),
+}
 
 pytestmark = pytest.mark.skipif(OTHER_SERVER is not None, reason="reads the server's files")
 
 
 @pytest.fixture
-def settings(monkeypatch: pytest.MonkeyPatch, database_url: str) -> Settings:
+def mark() -> str:
+    return f"zq{uuid4().hex[:10]}"
+
+
+@pytest.fixture
+def settings(monkeypatch: pytest.MonkeyPatch, database_url: str, model_server: ModelServer) -> Settings:
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
-    return load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    monkeypatch.setenv("STRANDLINE_EMBEDDING_BACKEND", "local")
+    return load_settings(database_url=database_url, max_facts=MAX_FACTS)
 
 
 @pytest.fixture
@@ -48,111 +69,102 @@ def opened(settings: Settings, database_url: str, content: SealedContent) -> Ite
     database.close()
 
 
-def say_everything(url: str, mark: str, database: Database, settings: Settings) -> Memory:
-    """Use the mark in each field that holds content, and have everything derived from it."""
-    made: dict[str, Any] = {"user_id": "u", "database_url": url, "shared_scope": "team"}
-    memory = Memory.from_defaults("s", **made)
-    call = {
-        "id": f"call{mark}",
-        "type": "function",
-        "function": {"name": "find", "arguments": f'"{mark}arg"'},
-    }
-    messages: list[dict[str, Any]] = [
-        {
-            "role": "user",
-            "content": f"My favourite harbour is {mark}haven. I live in {mark}town.",
-            "name": f"{mark}name",
-        },
-        {
-            "role": "assistant",
-            "content": None,
-            "tool_calls": [call],
-            "metadata": {f"{mark}key": f"{mark}value"},
-        },
-        {"role": "tool", "content": f"{mark}result", "tool_call_id": f"call{mark}"},
-        {"role": "assistant", "content": f"Then I remember {mark}haven for you."},
-        {"role": "user", "content": f"I work at the {mark}works since May 2024."},
-    ]
-    memory.put_messages(messages)
-    memory.flush(all=True)
-    drain_everything(database, url, settings)
-    facts = Facts.for_owner(user_id="u", database_url=url)
-    kept = facts.add(f"I own a {mark}boat", topics=[f"{mark}topic"], input=f"{mark}input")
-    facts.feedback(kept.fact_id, f"{mark}praise")
-    gone = facts.add(f"I sail to {mark}island")
-    facts.replace(gone.fact_id, f"I never sail to {mark}island")
-    facts.delete(gone.fact_id)
-    memory.put({"role": "user", "content": f"Taken back: {mark}back", "id": "back"})
-    memory.replace(memory.history()[-1].seq or 0, f"Replaced: {mark}other", idempotency_key="once")
-    other = Memory.from_defaults("s2", **made)
-    other.put({"role": "user", "content": f"I dislike {mark}weather."})
-    other.flush(all=True)
-    drain_everything(database, url, settings)
-    other.reset(derived=True)
-    return memory
+@pytest.fixture
+def places(
+    stack: EmbeddedStack, database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Places]:
+    """Where to look; Postgres writes each statement with its values into its log, and we into ours."""
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        name = urlsplit(database_url).path[1:]
+        connection.execute(f"ALTER DATABASE {name} SET log_statement = 'all'".encode())
+    (tmp_path / "logs").mkdir()
+    (tmp_path / "temporary").mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path / "temporary"))
+    handler = logging.FileHandler(tmp_path / "logs" / "service.log")
+    handler.setLevel(logging.DEBUG)
+    loggers = [logging.getLogger(name) for name in ("strandline", "uvicorn")]
+    levels = [logger.level for logger in loggers]
+    for logger in loggers:
+        logger.addHandler(handler)
+        logger.setLevel(logging.DEBUG)
+    folders = {name: tmp_path / name for name in ("temporary", "archive", "logs")}
+    broker_url = urlunsplit(urlsplit(stack.broker_url or "")._replace(path=f"/{BROKER_DATABASE}"))
+    yield Places(stack, database_url, broker_url, folders)
+    for logger, level in zip(loggers, levels, strict=True):
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+    handler.close()
+    with Redis.from_url(broker_url) as broker:
+        broker.flushdb()
 
 
-def on_disk(stack: EmbeddedStack, url: str, mark: str) -> set[str]:
-    """The files of the server, and the tables of a dump, that hold the mark in any case."""
-    with psycopg.connect(url, autocommit=True) as connection:
-        connection.execute("CHECKPOINT")
-        tables = connection.execute(
-            "SELECT tablename FROM pg_tables WHERE schemaname = 'strandline'"
-        ).fetchall()
-        found = set()
-        for (table,) in tables:
-            rows = connection.execute(f"SELECT t::text FROM strandline.{table} t".encode()).fetchall()
-            found |= {f"table {table}" for (row,) in rows if mark in row.lower()}
-    folder = Path(stack.home)
-    needle = mark.encode()
-    for path in folder.rglob("*"):
-        if path.is_file() and needle in path.read_bytes().lower():
-            found.add(path.relative_to(folder).parts[1] if len(path.parts) else path.name)
-    assert stack.broker_url is not None
-    with Redis.from_url(stack.broker_url) as broker:
-        for key in broker.scan_iter():
-            assert isinstance(key, bytes)
-            if needle in (broker.dump(key) or b""):
-                found.add("broker")
-    return found
+@pytest.fixture
+def speaker(
+    mark: str, places: Places, opened: Database, settings: Settings, model_server: ModelServer, tmp_path: Path
+) -> Speaker:
+    archive = f"file://{tmp_path}/archive"
+    return Speaker(mark, places.database_url, places.broker_url, opened, settings, model_server, archive)
+
+
+def encrypt(database: Database, content: SealedContent) -> None:
+    """As the command does."""
+    assert enable(database, content, "default", "main", "clear")
+    for _made in prepare_owners(database, content, "default"):
+        pass
+
+
+def test_it_is_found_wherever_it_is_planted(places: Places, mark: str) -> None:
+    assert places.find(mark) == set()
+    with psycopg.connect(places.database_url, autocommit=True) as connection:
+        connection.execute("CREATE TABLE strandline.planted (word bytea)")
+        connection.execute("INSERT INTO strandline.planted VALUES (%s)", (mark.encode(),))
+    with Redis.from_url(places.broker_url) as broker:
+        broker.set("planted", mark)
+    with tempfile.NamedTemporaryFile(delete=False) as file:
+        file.write(b64encode(b"x" + mark.encode() + b"y"))
+    places.folders["archive"].mkdir()
+    (places.folders["archive"] / "object").write_text(f'"{mark.encode().hex()}"')
+    logging.getLogger("strandline.planted").info(mark.upper())
+    wanted = {"table planted", "dump", *NEVER_CONTENT, "archive", "base", "pg_wal"}
+    assert wanted <= places.find(mark)
+
+
+@pytest.mark.parametrize("before", range(4))
+def test_base64_is_seen_through_wherever_a_word_begins_in_it(before: int) -> None:
+    needles = written_forms("zq0123456789")
+    assert holds(b64encode(b"a" * before + b"zq0123456789" + b"bcd"), needles)
+    assert not holds(b64encode(b"a" * before + b"zq0123056789" + b"bcd"), needles)
 
 
 @pytest.mark.parametrize("when", ["never", "before", "after"])
 def test_nothing_of_what_was_said_is_on_disk(
-    when: str,
-    stack: EmbeddedStack,
-    database_url: str,
-    opened: Database,
-    content: SealedContent,
-    settings: Settings,
+    when: str, speaker: Speaker, places: Places, opened: Database, content: SealedContent
 ) -> None:
-    mark = f"zq{uuid4().hex[:10]}"
+    mark = speaker.mark
     if when == "before":
-        enable(opened, content, "default", "main", "clear")
-    memory = say_everything(database_url, mark, opened, settings)
+        encrypt(opened, content)
+    speaker.say_everything()
+    memory = Memory.from_defaults("s", user_id="u", database_url=places.database_url, shared_scope="team")
     hits = memory.search(f"{mark}haven", scope="owner")
     assert any(f"{mark}haven" in hit.text for hit in hits)
     shown = str(memory.get(input=f"Where is {mark}haven?"))
     assert f"{mark}town" in shown
-    found = on_disk(stack, database_url, mark)
+    found = places.find(mark)
     if when == "before":
         assert found == set()
     else:
-        assert {"table message", "table fact", "table chunk", "table answer"} - found <= {"table answer"}
+        assert HELD_IN_CLEAR - found == set()
+        assert found & NEVER_CONTENT == set()
     if when == "after":
-        enable(opened, content, "default", "main", "clear")
-        for _made in prepare_owners(opened, content, "default"):
-            pass
-        rows_of(
-            database_url,
-            "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1",
-        )
+        encrypt(opened, content)
+        aged = "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1"
+        rows_of(places.database_url, aged)
         memory.close()  # a process that knew nothing of it has a few seconds to find out
-        memory = Memory.from_defaults("s", user_id="u", database_url=database_url, shared_scope="team")
+        memory = Memory.from_defaults("s", user_id="u", database_url=places.database_url, shared_scope="team")
         for _progress in reseal_namespace(opened, content, "default", cache_seconds=300, pace=Pace()):
             pass
-        tables = {name for name in on_disk(stack, database_url, mark) if name.startswith("table")}
-        assert tables == set()
+        found = {place for place in places.find(mark) if place == "dump" or place.startswith("table")}
+        assert found == set()
         assert [hit.text for hit in memory.search(f"{mark}haven", scope="owner")] == [
             hit.text for hit in hits
         ]

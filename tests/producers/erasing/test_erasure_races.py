@@ -181,7 +181,7 @@ def test_a_claim_and_a_put_apart_do_not_bring_a_user_back(
             " VALUES (%s, 'default', 's1', 'ann', %s)",
             (keys.directory_key, keys.shard_key),
         )
-    assert erasures.erase_user("ann").counts == {"session_owner": 1}
+    assert erasures.erase_user("ann").counts == {"audit_subject": 1, "session_owner": 1}
     with psycopg.connect(database_url, autocommit=True) as connection:
         (status,) = connection.execute(
             "SELECT status FROM strandline.put_v1(%s, %s, true, '{\"pipelines\": []}', '{x}', '{user}',"

@@ -155,7 +155,7 @@ def test_every_error_that_a_caller_can_meet_has_a_meaning() -> None:
     }
     assert unmapped == {
         "StrandlineError", "DatabaseError", "BrokerUnavailableError", "UndecodableEventError",
-        "BlockCodeError", "LeaseLostError", "ArchiveError",
+        "BlockCodeError", "LeaseLostError", "ArchiveError", "ServiceError",
     }  # fmt: skip
 
 

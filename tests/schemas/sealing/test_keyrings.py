@@ -82,3 +82,7 @@ def test_keys_are_kept_for_a_time_and_of_so_many_owners() -> None:
     assert cache.is_known(uuid4())
     cache.forget()
     assert not cache.is_known(uuid4())
+    cache.note_clear("in-clear")
+    assert cache.is_clear("in-clear") and not cache.is_clear("another")
+    now[0] += 60.0
+    assert not cache.is_clear("in-clear")

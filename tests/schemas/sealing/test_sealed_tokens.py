@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from uuid import uuid4
 
 import pytest
@@ -14,7 +15,13 @@ from strandline.schemas.errors import SealedContentError
 from strandline.schemas.sealed.values import keyed_tsvector, open_column, open_traces, seal_traces
 from strandline.schemas.sealing.codec import holds_tokens
 from strandline.schemas.sealing.marks import Mark, Marks
-from strandline.schemas.sealing.owner_keys import OwnerKeys, make_owner_keys, make_secret, renew_data_key
+from strandline.schemas.sealing.owner_keys import (
+    DataKeyMissingError,
+    OwnerKeys,
+    make_owner_keys,
+    make_secret,
+    renew_data_key,
+)
 from strandline.schemas.sealing.tokens import escape, escape_json, is_token
 
 SECRET = make_secret()
@@ -52,6 +59,30 @@ def test_an_array_of_texts_opens_as_each_text_does(arrays: list[list[str | None]
     has_text = any(text is not None for array in arrays for text in array or ())
     assert holds_tokens(Marks(0, opens=(mark,)), [(array,) for array in sealed]) == has_text
     assert open_column(mark, [sealed], KEYS) == arrays
+
+
+FORMS = st.sampled_from(["newest", "older", "clear", "none"])
+
+
+@given(st.lists(st.tuples(FORMS, TEXTS.map(json.dumps), st.text(max_size=3)), max_size=5))
+def test_a_column_opens_as_each_of_its_values_does(cells: list[tuple[str, str, str]]) -> None:
+    secrets = {1: SECRET, 2: renew_data_key(SECRET)}
+    newest = make_owner_keys(KEYS.shard_key, secrets, is_settled=True)
+    make: dict[str, Callable[[str, str], str | None]] = {
+        "newest": lambda text, bound: newest.seal_json(text, "message", bound),
+        "older": lambda text, bound: KEYS.seal_json(text, "message", bound),
+        "clear": lambda text, _bound: escape_json(text),
+        "none": lambda _text, _bound: None,
+    }
+    forms, texts, bounds = [[cell[place] for cell in cells] for place in range(3)]
+    column = [make[form](text, bound) for form, text, bound in cells]
+    shown = [None if form == "none" else text for form, text in zip(forms, texts, strict=True)]
+    assert newest.open_all(column, "message", bounds) == shown
+    if "newest" in forms:
+        with pytest.raises(DataKeyMissingError):
+            KEYS.open_all(column, "message", bounds)
+        with pytest.raises(SealedContentError, match="does not open"):
+            newest.open_all(column, "message", [f"{bound}!" for bound in bounds])
 
 
 @given(JSONS)

@@ -32,6 +32,8 @@ PR_SET_CHILD_SUBREAPER = 36
 
 # What the interpreter reads while it starts: a process with another one has to start itself.
 READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "MALLOC", "LD_", "OPENBLAS", "OMP_")
+# Where the suite runs encrypted, what a test starts has the keyring that the test has.
+GIVEN_TO_ALL = ("STRANDLINE_KEYRING_KEYS",) if os.environ.get("STRANDLINE_TEST_ENCRYPTION") else ()
 TAKEN_UP = ("PYTHONUNBUFFERED", "PYTHONPATH")
 
 
@@ -44,12 +46,14 @@ class Popen(subprocess.Popen[AnyStr]):
     # How every method of the class gets its process; the arguments are those of CPython 3.11 to 3.14.
     def _execute_child(self, *arguments: Any) -> None:
         start = super()._execute_child  # type: ignore[misc]
-        options = inspect.signature(start).bind(*arguments).arguments
+        bound = inspect.signature(start).bind(*arguments)
+        options = bound.arguments
         given = options["args"] if isinstance(options["args"], Sequence) else ()
         command, closed = (given.command, given.closed) if isinstance(given, WithoutStreams) else (given, ())
         env = dict(os.environ if options["env"] is None else options["env"])
+        options["env"] = env = {name: os.environ[name] for name in GIVEN_TO_ALL if name in os.environ} | env
         if not (_is_forkable(options, command) and _template().can_stand_for(env)):
-            start(*arguments)
+            start(*bound.args)
             return
         order = {
             "arguments": [os.fsdecode(argument) for argument in command[1:]],

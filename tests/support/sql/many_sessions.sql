@@ -51,8 +51,8 @@ INSERT INTO strandline.block_state (shard_key, scope_key, generation_id, ordinal
 
 -- name: candidates
 INSERT INTO strandline.fact_candidate (shard_key, generation_id, event_id, ordinal, session_key, batch_id,
-    text, seqs, topics, said_at, model, prompt_hash) SELECT b.shard_key, b.generation_id, e.event_id, n,
-    e.session_key, b.batch_id, 'fact ' || n, ARRAY[e.from_seq + n], '{}', now(), 'm', 'p' FROM
+    text, fingerprint, seqs, topics, said_at, model, prompt_hash) SELECT b.shard_key, b.generation_id, e.event_id, n,
+    e.session_key, b.batch_id, 'fact ' || n, decode(md5(n::text), 'hex'), ARRAY[e.from_seq + n], '{}', now(), 'm', 'p' FROM
     strandline.batch b JOIN strandline.flush_event e ON e.shard_key = b.shard_key AND e.event_id =
     b.event_ids[1] AND b.stage = 'extract' JOIN strandline.session s ON s.session_key = e.session_key AND
     s.namespace = 'many', generate_series(0, 2) AS n

@@ -1,0 +1,90 @@
+"""What reads have of a process: the steps of one at a time, and no more than some connections.
+
+A read is milliseconds of work between its statements, a put some microseconds.  A loop takes up all that is
+ready before it looks at its sockets again: on a process with many reads in hand a put would wait, at each of
+its steps, for a step of every read, and for the connections of the pool, which these hold meanwhile.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from collections.abc import Coroutine, Generator
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
+
+
+class Turns:
+    """The turns of one event loop.
+
+    Args:
+        at_once: how many are begun at the same time; the others have not asked the database for anything yet.
+    """
+
+    def __init__(self, at_once: int) -> None:
+        self._places = asyncio.Semaphore(at_once)
+        self._in_hand = 0
+        self._waiting: deque[asyncio.Future[None]] = deque()
+        self._is_giving = False
+
+    async def take(self, work: Coroutine[Any, Any, T]) -> T:
+        """Await ``work``, each step of which is taken when it is its turn."""
+        try:
+            async with self._places:
+                self._in_hand += 1
+                try:
+                    return await _StepByStep(self, work)
+                finally:
+                    self._in_hand -= 1
+        finally:
+            work.close()
+
+    def wait(self) -> Generator[Any, Any, None]:
+        """Wait for a turn, unless nobody else takes any."""
+        if self._in_hand < 2:
+            return
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._waiting.append(turn)
+        if not self._is_giving:
+            self._is_giving = True
+            loop.call_soon(self._give)
+        yield from turn
+
+    def _give(self) -> None:
+        """Give the next turn; the one after it is given when the loop comes round again."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():  # else its task was cancelled
+                turn.set_result(None)
+                asyncio.get_running_loop().call_soon(self._give)
+                return
+        self._is_giving = False
+
+
+class _StepByStep(Generic[T]):
+    """Awaits a coroutine, and waits for a turn before each step of it."""
+
+    __slots__ = ("_turns", "_work")
+
+    def __init__(self, turns: Turns, work: Coroutine[Any, Any, T]) -> None:
+        self._turns = turns
+        self._work = work
+
+    def __await__(self) -> Generator[Any, Any, T]:
+        steps = self._work.__await__()
+        try:
+            yield from self._turns.wait()
+            waits_for = next(steps)
+            while True:
+                try:
+                    value = yield waits_for
+                    yield from self._turns.wait()
+                except BaseException as error:  # noqa: BLE001  # handed on to where it belongs
+                    waits_for = steps.throw(error)
+                else:
+                    waits_for = steps.send(value)
+        except StopIteration as ended:
+            result: T = ended.value
+            return result

@@ -1,0 +1,47 @@
+"""The tools of agents by the Model Context Protocol, with the keys of the service."""
+
+from __future__ import annotations
+
+from fastapi import Request
+from starlette.responses import Response
+
+from strandline.producers.blocks.resolve import default_blocks
+from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.memory import new_session_id
+from strandline.producers.service.gate.mcp import check_asker
+from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.params import make_router
+from strandline.producers.service.route import access, call_of
+from strandline.producers.tools.offering import Offer
+from strandline.schemas.wire.base import USER_HEADER
+
+router = make_router()
+
+_BLOCKS = tuple(
+    VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
+    for block in default_blocks()
+)
+
+
+@router.post("/mcp", include_in_schema=False)
+@access("read", "others", user=True)
+async def call_tools(request: Request) -> Response:
+    """Answer an MCP request about the memory of the key's user; every request stands alone.
+
+    A key without the scope `facts` is offered the tools that change nothing.
+    """
+    call = call_of(request)
+    settings = call.service.settings
+    check_asker(
+        request.headers.get("host"),
+        request.headers.get("origin"),
+        listens_on=settings.service_host,
+        hosts=settings.service_mcp_hosts,
+        origins=settings.service_mcp_origins,
+    )
+    if call.caller.user_id is None:
+        raise invalid(f"/header/{USER_HEADER}", "It is missing: the tools work on a user's memory.")
+    # A session that nothing is put to: facts, and the messages of all the user's sessions.
+    memory = call.service.records.begin(call.caller.session(new_session_id()), blocks=_BLOCKS)
+    read_only = "facts" not in call.caller.scopes
+    return call.service.mcp.response(Offer(memory.acall_tool, read_only=read_only))

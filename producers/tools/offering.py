@@ -1,0 +1,23 @@
+"""What a client of the tools is offered, whichever protocol it speaks."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol
+
+
+class CallTool(Protocol):
+    """``SessionMemory.acall_tool``."""
+
+    def __call__(
+        self, name: str, arguments: Mapping[str, Any] | None, *, read_only: bool
+    ) -> Awaitable[dict[str, Any]]: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """What one client is offered: ``read_only`` tools alone, or all, and what answers its calls."""
+
+    call_tool: CallTool
+    read_only: bool

@@ -1,0 +1,108 @@
+"""What operators do at a service: keys, limits, dead letters, replays, generations, the audit trail."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Iterator
+
+from strandline.client import admin_operations as asked
+from strandline.client.events import ServiceEvent, follow, follow_async
+from strandline.client.operations import async_iterator, async_method, path, sync_iterator, sync_method
+from strandline.client.service import RemoteService
+
+
+class ServiceAdmin:
+    """What the two faces have in common."""
+
+    def __init__(self, service: RemoteService) -> None:
+        self._service = service
+
+    @property
+    def service(self) -> RemoteService:
+        return self._service
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self._service!r})"
+
+
+class RemoteAdmin(ServiceAdmin):
+    """For operators, whose key has the scope ``operate``; lists are iterators that follow the pages."""
+
+    whoami = sync_method(asked.whoami)
+    status = sync_method(asked.status)
+    workers = sync_method(asked.workers)
+    create_key = sync_method(asked.create_key)
+    keys = sync_iterator(asked.keys)
+    rotate_key = sync_method(asked.rotate_key)
+    revoke_key = sync_method(asked.revoke_key)
+    namespaces = sync_method(asked.namespaces)
+    limits = sync_method(asked.limits)
+    set_limits = sync_method(asked.set_limits)
+    dead_letters = sync_iterator(asked.dead_letters)
+    retry_dead_letter = sync_method(asked.retry_dead_letter)
+    drop_dead_letter = sync_method(asked.drop_dead_letter)
+    start_replay = sync_method(asked.start_replay)
+    estimate_replay = sync_method(asked.estimate_replay)
+    operations = sync_iterator(asked.operations)
+    operation = sync_method(asked.operation)
+    stop_operation = sync_method(asked.stop_operation)
+    generations = sync_method(asked.generations)
+    diff_generation = sync_method(asked.diff_generation)
+    promote_generation = sync_method(asked.promote_generation)
+    prune_generation = sync_method(asked.prune_generation)
+    roll_pipeline_back = sync_method(asked.roll_pipeline_back)
+    acts = sync_iterator(asked.acts)
+    act = sync_method(asked.act)
+    verify_audit = sync_method(asked.verify_audit)
+    audit_level = sync_method(asked.audit_level)
+    set_audit_level = sync_method(asked.set_audit_level)
+    users = sync_iterator(asked.users)
+    sessions = sync_iterator(asked.sessions)
+    session = sync_method(asked.session)
+
+    def events(
+        self, *, user_id: str | None = None, last_event_id: str | None = None
+    ) -> Iterator[ServiceEvent]:
+        """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
+        return follow(self._service, path("events"), user_id, last_event_id)
+
+
+class AsyncRemoteAdmin(ServiceAdmin):
+    """The same for asyncio."""
+
+    whoami = async_method(asked.whoami)
+    status = async_method(asked.status)
+    workers = async_method(asked.workers)
+    create_key = async_method(asked.create_key)
+    keys = async_iterator(asked.keys)
+    rotate_key = async_method(asked.rotate_key)
+    revoke_key = async_method(asked.revoke_key)
+    namespaces = async_method(asked.namespaces)
+    limits = async_method(asked.limits)
+    set_limits = async_method(asked.set_limits)
+    dead_letters = async_iterator(asked.dead_letters)
+    retry_dead_letter = async_method(asked.retry_dead_letter)
+    drop_dead_letter = async_method(asked.drop_dead_letter)
+    start_replay = async_method(asked.start_replay)
+    estimate_replay = async_method(asked.estimate_replay)
+    operations = async_iterator(asked.operations)
+    operation = async_method(asked.operation)
+    stop_operation = async_method(asked.stop_operation)
+    generations = async_method(asked.generations)
+    diff_generation = async_method(asked.diff_generation)
+    promote_generation = async_method(asked.promote_generation)
+    prune_generation = async_method(asked.prune_generation)
+    roll_pipeline_back = async_method(asked.roll_pipeline_back)
+    acts = async_iterator(asked.acts)
+    act = async_method(asked.act)
+    verify_audit = async_method(asked.verify_audit)
+    audit_level = async_method(asked.audit_level)
+    set_audit_level = async_method(asked.set_audit_level)
+    users = async_iterator(asked.users)
+    sessions = async_iterator(asked.sessions)
+    session = async_method(asked.session)
+
+    def events(
+        self, *, user_id: str | None = None, last_event_id: str | None = None
+    ) -> AsyncGenerator[ServiceEvent, None]:
+        """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
+        return follow_async(self._service, path("events"), user_id, last_event_id)

@@ -1,0 +1,137 @@
+"""What happens, as it happens: streams of server-sent events that resume by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import AsyncGenerator, Iterator
+from typing import Any
+
+import httpx2
+from pydantic import ValidationError
+
+from strandline.client.operations import Call
+from strandline.client.problems import error_of, kind_of, problem_of, unreadable
+from strandline.client.retrying import failure_of, retry_after_of
+from strandline.client.service import RemoteService
+from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError, StrandlineError
+from strandline.schemas.wire.operations import EventOut
+
+# The service says something every 15 seconds; after this long the connection is dead.
+SILENT_SECONDS = 45.0
+
+
+class ServiceEvent(EventOut):
+    """An event, with the id behind which a later stream goes on; one may come twice, none is missing."""
+
+    id: str
+
+
+class _Stream:
+    """One stream over all its connections: where it is, and how often in a row it could not be had."""
+
+    def __init__(self, service: RemoteService, path: str, user_id: str | None, last_id: str | None) -> None:
+        if last_id is not None and not isinstance(last_id, str):
+            raise ConfigurationError("last_event_id must be the id of an event, which is a string.")
+        self._service, self._path, self._user_id = service, path, user_id
+        self._last_id = last_id
+        self._failures = 0
+        self._failing_since = 0.0
+
+    def request(self) -> dict[str, Any]:
+        headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
+        if self._last_id is not None:
+            headers["Last-Event-ID"] = self._last_id
+        sent = self._service.request_of(Call("GET", self._path, user_id=self._user_id, headers=headers))
+        times = self._service.timeouts
+        sent["timeout"] = httpx2.Timeout(
+            connect=times.connect, read=SILENT_SECONDS, write=times.write, pool=times.pool
+        )
+        return sent
+
+    def read(self, event: httpx2.ServerSentEvent) -> ServiceEvent | None:
+        """The event; None for what is none of ours."""
+        self._failures = 0
+        if not event.data:
+            return None
+        try:
+            event_out = EventOut.model_validate_json(event.data)
+        except ValidationError as error:
+            raise unreadable(error) from None
+        self._last_id = event.id or self._last_id
+        return ServiceEvent(id=self._last_id or "", **event_out.model_dump())
+
+    def wait_after(self, refusal: httpx2.Response | None) -> float:
+        """How long to wait before the next connection; raises an error if there is none."""
+        retry_after, error = (
+            None,
+            ServiceUnavailableError(
+                f"The stream of events at {self._service.url} cannot be had; check that the service runs."
+            ),
+        )
+        raised: StrandlineError = error
+        if refusal is not None:
+            problem = problem_of(refusal.content, refusal.headers.get("content-type"))
+            raised = error_of(problem, refusal.status_code)
+            if failure_of(kind_of(problem), refusal.status_code) is None:
+                raise raised
+            retry_after = retry_after_of(refusal.headers.get("retry-after"))
+        now = time.monotonic()
+        self._failing_since = now if self._failures == 0 else self._failing_since
+        self._failures += 1
+        wait = self._service.retries.wait_seconds(
+            "always",
+            "not_done",
+            attempt=self._failures,
+            spent_seconds=now - self._failing_since,
+            retry_after=retry_after,
+            random=random.random,
+        )
+        if wait is None:
+            raise raised
+        return wait
+
+
+def follow(
+    service: RemoteService, path: str, user_id: str | None, last_event_id: str | None
+) -> Iterator[ServiceEvent]:
+    """The events at a path, until the caller stops; raises what a refusal is that does not pass."""
+    stream = _Stream(service, path, user_id, last_event_id)
+    while True:
+        refusal: httpx2.Response | None = None
+        try:
+            with service.client().stream(**stream.request()) as response:
+                if response.is_success:
+                    for sent in httpx2.EventSource(response):
+                        event = stream.read(sent)
+                        if event is not None:
+                            yield event
+                else:
+                    response.read()
+                    refusal = response
+        except httpx2.RequestError:
+            pass
+        time.sleep(stream.wait_after(refusal))
+
+
+async def follow_async(
+    service: RemoteService, path: str, user_id: str | None, last_event_id: str | None
+) -> AsyncGenerator[ServiceEvent, None]:
+    """Async twin of ``follow``."""
+    stream = _Stream(service, path, user_id, last_event_id)
+    while True:
+        refusal: httpx2.Response | None = None
+        try:
+            async with service.aclient().stream(**stream.request()) as response:
+                if response.is_success:
+                    async for sent in httpx2.EventSource(response):
+                        event = stream.read(sent)
+                        if event is not None:
+                            yield event
+                else:
+                    await response.aread()
+                    refusal = response
+        except httpx2.RequestError:
+            pass
+        await asyncio.sleep(stream.wait_after(refusal))

@@ -1,0 +1,225 @@
+"""Requests as data, and operations over them: each written once, and carried out sync or async.
+
+An operation is a generator: it yields the ``Call``s that it needs and gets their ``Reply``s back.  It does no
+I/O.  ``sync_method`` and ``async_method`` make methods of it, ``sync_iterator`` and ``async_iterator``
+iterators.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import wraps
+from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, TypeVar
+from urllib.parse import quote as percent_encoded
+from uuid import uuid4
+
+from pydantic import BaseModel
+
+T = TypeVar("T")
+A = TypeVar("A", bound=BaseModel)
+P = ParamSpec("P")
+
+# Whether a request may be sent again if no answer came: one that was carried out changes nothing more.
+Repeat = Literal["always", "if_not_done"]
+
+
+@dataclass(frozen=True, slots=True)
+class Call:
+    """One request.
+
+    Attributes:
+        path: with its names percent-encoded.
+        query: parameters; those that are None are left out, and each element of a list is one.
+        body: what becomes JSON; None: no body.
+        user_id: for ``Strandline-User``; None: that of the key.
+        headers: further ones.
+        repeat: ``always`` if it may be sent again although it may have been carried out.
+        wait_seconds: how long the service may wait with its answer (``Prefer: wait``).
+        accepts: statuses of refusals that the operation takes as answers.
+        is_read: whether it changes nothing although it is no GET.
+    """
+
+    method: Literal["GET", "POST", "PUT", "PATCH", "DELETE"]
+    path: str
+    query: Mapping[str, Any] = field(default_factory=dict)
+    body: Any = None
+    user_id: str | None = None
+    headers: Mapping[str, str] = field(default_factory=dict)
+    repeat: Repeat = "always"
+    wait_seconds: float | None = None
+    accepts: frozenset[int] = frozenset()
+    is_read: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """The answer to a call; ``was_lost``: an answer to it was lost before, so it may have been done twice."""
+
+    status: int
+    content: bytes
+    was_lost: bool = False
+
+    def read(self, kind: type[A]) -> A:
+        """The body as the wire has it."""
+        return kind.model_validate_json(self.content)
+
+
+Operation = Generator[Call, Reply, T]
+
+
+class Driver(Protocol):
+    """What carries operations out: ``RemoteService``."""
+
+    known_namespace: str | None
+
+    def run(self, operation: Operation[T]) -> T: ...
+
+    async def arun(self, operation: Operation[T]) -> T: ...
+
+
+class Face(Protocol):
+    """An object whose methods are operations on a service."""
+
+    @property
+    def service(self) -> Driver: ...
+
+
+class UserFace(Face, Protocol):
+    """A face of one user."""
+
+    @property
+    def user_id(self) -> str: ...
+
+
+class SessionFace(Face, Protocol):
+    """A face of one session.
+
+    Attributes:
+        insert_method: of its reads, as ``token_limit``, which ``read_within`` changes.
+        policy: what its first put stores, as far as it is not the default.
+    """
+
+    @property
+    def session_id(self) -> str: ...
+
+    @property
+    def user_id(self) -> str | None: ...
+
+    @property
+    def token_limit(self) -> int: ...
+
+    @property
+    def insert_method(self) -> str: ...
+
+    @property
+    def policy(self) -> Mapping[str, Any]: ...
+
+    def read_within(self, token_limit: int) -> None: ...
+
+
+F = TypeVar("F", bound=Face)
+
+
+@dataclass(frozen=True, slots=True)
+class PageOf(Generic[T]):
+    """Some items of a list, and the cursor of the next page."""
+
+    items: Sequence[T]
+    next_cursor: str | None
+
+
+def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
+    """A method that carries an operation out and waits for it."""
+
+    @wraps(operation)
+    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return face.service.run(operation(face, *arguments, **named))
+
+    return _signed(method, operation)
+
+
+def async_method(
+    operation: Callable[Concatenate[F, P], Operation[T]],
+) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
+    """The same for asyncio."""
+
+    @wraps(operation)
+    async def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await face.service.arun(operation(face, *arguments, **named))
+
+    return _signed(method, operation)
+
+
+def sync_iterator(
+    operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
+) -> Callable[Concatenate[F, P], Iterator[T]]:
+    """A method that follows the cursors of a list; the operation's second argument is the cursor."""
+
+    @wraps(operation)
+    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> Iterator[T]:
+        cursor: str | None = None
+        while True:
+            page = face.service.run(operation(face, cursor, *arguments, **named))
+            yield from page.items
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    return _signed(method, operation, page_as="Iterator")
+
+
+def async_iterator(
+    operation: Callable[Concatenate[F, str | None, P], Operation[PageOf[T]]],
+) -> Callable[Concatenate[F, P], AsyncIterator[T]]:
+    """The same for asyncio."""
+
+    @wraps(operation)
+    async def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> AsyncIterator[T]:
+        cursor: str | None = None
+        while True:
+            page = await face.service.arun(operation(face, cursor, *arguments, **named))
+            for item in page.items:
+                yield item
+            cursor = page.next_cursor
+            if cursor is None:
+                return
+
+    return _signed(method, operation, page_as="AsyncIterator")
+
+
+def path(*parts: str | int) -> str:
+    """A path below ``/v1``; names in it are percent-encoded, slashes too."""
+    return "/v1/" + "/".join(percent_encoded(str(part), safe="") for part in parts)
+
+
+def once() -> dict[str, str]:
+    """The header that has the service carry a request out once, however often it is sent."""
+    return {"Idempotency-Key": uuid4().hex}
+
+
+def set_fields(**fields: Any) -> dict[str, Any]:
+    """The fields of a body that are not None; what is left out has the service's default."""
+    return {name: value for name, value in fields.items() if value is not None}
+
+
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def _signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
+    """The method with the signature that ``help`` and tests are to see: of the operation, with its result.
+
+    ``page_as``: what the method makes of the operation's pages; it then follows the cursors itself.
+    """
+    signature = inspect.signature(operation)
+    face, *others = signature.parameters.values()
+    result = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+    if page_as is not None:
+        result = f"{page_as}[{result.removeprefix('PageOf[')}"
+        others = others[1:]
+    shown: Any = method
+    shown.__signature__ = signature.replace(
+        parameters=[face.replace(name="self"), *others], return_annotation=result
+    )
+    return method

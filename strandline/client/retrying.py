@@ -1,0 +1,90 @@
+"""Which requests are sent again, and when: decided without I/O, so that it can be tested alone."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from strandline.client.operations import Repeat
+from strandline.schemas.errors import ConfigurationError
+
+# What became of a request: it never left, the service refused it undone, or no answer came.
+Failure = Literal["not_sent", "not_done", "unknown"]
+
+# Problems that say that nothing was done, and that it may be tried again.
+NOT_DONE = frozenset({"busy", "stopping", "too-many-requests", "unavailable"})
+# Problems after which it may have been done.
+UNKNOWN = frozenset({"outcome-unknown", "timed-out"})
+
+
+@dataclass(frozen=True, slots=True)
+class Retries:
+    """How often and how long a request is sent again.
+
+    Attributes:
+        attempts: how often it is sent at most, the first time included; 1: never again.
+        total_seconds: no attempt begins later than this after the first.
+        base_seconds: the first wait is a random time up to this; the range doubles each time.
+        longest_seconds: up to this, if the service asks for no longer one.
+    """
+
+    attempts: int = 6
+    total_seconds: float = 30.0
+    base_seconds: float = 0.1
+    longest_seconds: float = 5.0
+
+    def __post_init__(self) -> None:
+        if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
+            raise ConfigurationError("attempts must be a whole number from 1 on.")
+        for name in ("total_seconds", "base_seconds", "longest_seconds"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
+                raise ConfigurationError(f"{name} must be a number of seconds, 0 or more.")
+
+    def wait_seconds(
+        self,
+        repeat: Repeat,
+        failure: Failure,
+        *,
+        attempt: int,
+        spent_seconds: float,
+        retry_after: float | None,
+        random: Callable[[], float],
+    ) -> float | None:
+        """How long to wait before the next attempt; None: there is none.
+
+        Args:
+            attempt: the number of the attempt that failed, from 1.
+            spent_seconds: since the first attempt began.
+            retry_after: what the service asks for; never waited less, and spread a little.
+            random: gives a number from 0 to 1, below it.
+        """
+        if attempt >= self.attempts or (failure == "unknown" and repeat != "always"):
+            return None
+        widest = min(self.longest_seconds, self.base_seconds * 2.0 ** min(attempt - 1, 60))
+        wait = random() * widest + (retry_after or 0.0)
+        return wait if spent_seconds + wait <= self.total_seconds else None
+
+
+def failure_of(problem: str | None, status: int) -> Failure | None:
+    """What a refusal says of its request; None: it is the answer, and trying again does not help.
+
+    Args:
+        problem: the last part of the problem's type; None if the answer is not a problem of Strandline's,
+            as of a proxy in between.
+    """
+    if problem in NOT_DONE:
+        return "not_done"
+    if problem in UNKNOWN:
+        return "unknown"
+    if problem is None and status in (502, 503, 504):
+        return "unknown"
+    return None
+
+
+def retry_after_of(value: str | None) -> float | None:
+    """The seconds of a header ``Retry-After``; a date, or what cannot be read, is no wish."""
+    if value is None or not value.strip().isdigit() or len(value) > 9:
+        return None
+    return float(value)

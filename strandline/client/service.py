@@ -1,0 +1,375 @@
+"""A service and the connections to it: two thin drivers, which carry operations out sync or async."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import threading
+import time
+import weakref
+from dataclasses import dataclass
+from math import ceil
+from typing import Any, TypeVar
+from urllib.parse import urlsplit
+
+import httpx2
+from pydantic import ValidationError
+
+from strandline.client.operations import Call, Operation, Reply
+from strandline.client.problems import error_of, kind_of, problem_of, unreadable
+from strandline.client.retrying import Failure, Retries, failure_of, retry_after_of
+from strandline.schemas.errors import (
+    ConfigurationError,
+    InvalidMessageError,
+    OutcomeUnknownError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+    StrandlineError,
+)
+from strandline.schemas.version import VERSION
+from strandline.schemas.wire.base import USER_HEADER
+
+T = TypeVar("T")
+
+# Before the service closes an idle connection, which it does after 75 seconds.
+KEEP_ALIVE_SECONDS = 60.0
+# These failed before a byte of the request left.
+_NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The longest waits of one attempt, in seconds.
+
+    Attributes:
+        connect: for a connection.
+        read: for the next part of an answer; what a call has the service wait comes on top.
+        write: until a part of the request is taken.
+        pool: for a free connection of the pool.
+    """
+
+    connect: float = 5.0
+    read: float = 35.0
+    write: float = 10.0
+    pool: float = 10.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "read", "write", "pool"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+                raise ConfigurationError(f"The time-out {name} must be a number of seconds above 0.")
+
+
+class _Key(httpx2.Auth):
+    """Adds the key to each request; nothing that is printed shows it."""
+
+    def __init__(self, key: str) -> None:
+        self._header = f"Bearer {key}"
+
+    def auth_flow(self, request: httpx2.Request) -> Any:
+        request.headers["Authorization"] = self._header
+        yield request
+
+    def __repr__(self) -> str:
+        return "<key>"
+
+
+@dataclass(slots=True)
+class _Attempts:
+    """How it stands with one call: attempts made, when the first began, and whether an answer was lost."""
+
+    call: Call
+    retries: Retries
+    began_at: float
+    number: int = 1
+    was_lost: bool = False
+
+    def next_wait(self, failure: Failure, retry_after: float | None) -> float | None:
+        """How long to wait before the next attempt; None: there is none."""
+        self.was_lost = self.was_lost or failure == "unknown"
+        wait = self.retries.wait_seconds(
+            self.call.repeat,
+            failure,
+            attempt=self.number,
+            spent_seconds=time.monotonic() - self.began_at,
+            retry_after=retry_after,
+            random=random.random,
+        )
+        self.number += 1
+        return wait
+
+
+class RemoteService:
+    """A Strandline service at a URL, with a key.  Make one per process: it holds the connections.
+
+    Safe to share between threads, tasks, event loops and forked processes; makes no connection yet.
+
+    Args:
+        url: such as ``https://memory.example.com``; a path before ``/v1`` is kept.
+        key: ``sl_…``, as ``strandline keys create`` prints it; no representation, log or error shows it.
+        timeouts: of one attempt.
+        retries: how often and how long what is safe is sent again.
+        max_connections: of the pool, for each event loop, and for all threads together.
+
+    Raises:
+        ConfigurationError: an argument cannot be used.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        key: str,
+        *,
+        timeouts: Timeouts | None = None,
+        retries: Retries | None = None,
+        max_connections: int = 100,
+    ) -> None:
+        self.url = _checked_url(url)
+        self._key = _Key(_checked_key(key))
+        self.timeouts = timeouts or Timeouts()
+        self.retries = retries or Retries()
+        self._limits = httpx2.Limits(
+            max_connections=max_connections,
+            max_keepalive_connections=max_connections,
+            keepalive_expiry=KEEP_ALIVE_SECONDS,
+        )
+        self._lock = threading.Lock()
+        self._process = os.getpid()
+        self._client: httpx2.Client | None = None
+        self._of_loops: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, httpx2.AsyncClient] = (
+            weakref.WeakKeyDictionary()
+        )
+        # As `whoami` says; a key is bound to it for good.
+        self.known_namespace: str | None = None
+
+    @property
+    def service(self) -> RemoteService:
+        """Itself, as the faces have it."""
+        return self
+
+    def run(self, operation: Operation[T]) -> T:
+        """Carry an operation out.
+
+        Raises:
+            StrandlineError: the service refuses it, or does not answer.
+        """
+        reply: Reply | None = None
+        try:
+            while True:
+                call = next(operation) if reply is None else operation.send(reply)
+                reply = self._answer(call)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        except ValidationError as error:
+            raise unreadable(error) from None
+
+    async def arun(self, operation: Operation[T]) -> T:
+        """Async twin of ``run``."""
+        reply: Reply | None = None
+        try:
+            while True:
+                call = next(operation) if reply is None else operation.send(reply)
+                reply = await self._aanswer(call)
+        except StopIteration as done:
+            result: T = done.value
+            return result
+        except ValidationError as error:
+            raise unreadable(error) from None
+
+    def close(self) -> None:
+        """Close the connections of threads; the next call makes new ones."""
+        with self._lock:
+            client, self._client = self._client, None
+        if client is not None:
+            client.close()
+
+    async def aclose(self) -> None:
+        """Close the connections of the running event loop; the next call makes new ones."""
+        with self._lock:
+            client = self._of_loops.pop(asyncio.get_running_loop(), None)
+        if client is not None:
+            await client.aclose()
+
+    def client(self) -> httpx2.Client:
+        """The connections of this process's threads."""
+        with self._lock:
+            self._forget_other_process()
+            if self._client is None:
+                self._client = httpx2.Client(**self._options())
+            return self._client
+
+    def aclient(self) -> httpx2.AsyncClient:
+        """The connections of the running event loop."""
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            self._forget_other_process()
+            client = self._of_loops.get(loop)
+            if client is None:
+                client = self._of_loops[loop] = httpx2.AsyncClient(**self._options())
+            return client
+
+    def request_of(self, call: Call) -> dict[str, Any]:
+        """What the HTTP client sends for a call."""
+        # Text in UTF-8, as the service reads it.
+        headers: dict[str, Any] = {name: value.encode() for name, value in call.headers.items()}
+        if call.user_id is not None:
+            headers[USER_HEADER] = call.user_id.encode()
+        if call.wait_seconds is not None:
+            headers["Prefer"] = f"wait={ceil(call.wait_seconds)}"
+        sent: dict[str, Any] = {"method": call.method, "url": call.path, "headers": headers}
+        query = {name: value for name, value in call.query.items() if value is not None}
+        if query:
+            sent["params"] = query
+        if call.body is not None:
+            sent["content"] = _json(call.body)
+            headers["Content-Type"] = "application/json"
+        if call.wait_seconds is not None:
+            sent["timeout"] = self._timeout(self.timeouts.read + call.wait_seconds)
+        return sent
+
+    def _answer(self, call: Call) -> Reply:
+        attempts = _Attempts(call, self.retries, time.monotonic())
+        sent = self.request_of(call)
+        while True:
+            try:
+                response = self.client().request(**sent)
+            except httpx2.RequestError as error:
+                wait = self._after_failure(attempts, error)
+            else:
+                judged = self._judge(attempts, response)
+                if isinstance(judged, Reply):
+                    return judged
+                wait = judged
+            time.sleep(wait)
+
+    async def _aanswer(self, call: Call) -> Reply:
+        attempts = _Attempts(call, self.retries, time.monotonic())
+        sent = self.request_of(call)
+        while True:
+            try:
+                response = await self.aclient().request(**sent)
+            except httpx2.RequestError as error:
+                wait = self._after_failure(attempts, error)
+            else:
+                judged = self._judge(attempts, response)
+                if isinstance(judged, Reply):
+                    return judged
+                wait = judged
+            await asyncio.sleep(wait)
+
+    def _after_failure(self, attempts: _Attempts, error: httpx2.RequestError) -> float:
+        """How long to wait before the next attempt; raises an error if there is none."""
+        failure: Failure = "not_sent" if isinstance(error, _NOT_SENT) else "unknown"
+        wait = attempts.next_wait(failure, None)
+        if wait is None:
+            raise self._no_answer(attempts, error) from None
+        return wait
+
+    def _judge(self, attempts: _Attempts, response: httpx2.Response) -> Reply | float:
+        """The reply, or how long to wait before the next attempt; raises an error for a refusal."""
+        if response.is_success or response.status_code in attempts.call.accepts:
+            return Reply(response.status_code, response.content, attempts.was_lost)
+        problem = problem_of(response.content, response.headers.get("content-type"))
+        failure = failure_of(kind_of(problem), response.status_code)
+        if failure is not None:
+            wait = attempts.next_wait(failure, retry_after_of(response.headers.get("retry-after")))
+            if wait is not None:
+                return wait
+        if failure == "unknown" and _changes(attempts.call):
+            raise OutcomeUnknownError(_LOST)
+        raise error_of(problem, response.status_code)
+
+    def _no_answer(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
+        tried = attempts.number - 1
+        times = "once" if tried == 1 else f"{tried} times"
+        if attempts.was_lost and _changes(attempts.call):
+            return OutcomeUnknownError(_LOST)
+        if isinstance(error, httpx2.TimeoutException) and not isinstance(error, _NOT_SENT):
+            return ServiceTimeoutError(
+                f"The service at {self.url} did not answer in time (tried {times}); raise the time-out read,"
+                " or look at its load."
+            )
+        return ServiceUnavailableError(
+            f"The service at {self.url} cannot be reached ({type(error).__name__}, tried {times}); check the"
+            " URL, and that it runs."
+        )
+
+    def _options(self) -> dict[str, Any]:
+        return {
+            "base_url": self.url,
+            "auth": self._key,
+            "timeout": self._timeout(self.timeouts.read),
+            "limits": self._limits,
+            "headers": {"User-Agent": f"strandline-client/{VERSION}", "Accept": "application/json"},
+            # A redirect would carry the key to where it does not belong.
+            "follow_redirects": False,
+        }
+
+    def _timeout(self, read: float) -> httpx2.Timeout:
+        times = self.timeouts
+        return httpx2.Timeout(connect=times.connect, read=read, write=times.write, pool=times.pool)
+
+    def _forget_other_process(self) -> None:
+        """After a fork the parent's connections are the parent's."""
+        if self._process != os.getpid():
+            self._process, self._client = os.getpid(), None
+            self._of_loops = weakref.WeakKeyDictionary()
+
+    def __repr__(self) -> str:
+        return f"RemoteService({self.url!r})"
+
+    def __enter__(self) -> RemoteService:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    async def __aenter__(self) -> RemoteService:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self.aclose()
+
+
+_LOST = (
+    "No answer came, so the change may have taken effect; look before you repeat it."
+    " (A put whose messages have an `id` may simply be repeated.)"
+)
+
+
+def _changes(call: Call) -> bool:
+    """Whether a call changes something, as far as its method says; reads by POST are named by ``is_read``."""
+    return call.method != "GET" and not call.is_read
+
+
+def _json(body: Any) -> bytes:
+    """A body as JSON, once for all attempts."""
+    try:
+        return json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+    except (TypeError, ValueError, RecursionError) as error:
+        raise InvalidMessageError(
+            "body", f"holds a value that JSON cannot ({type(error).__name__})"
+        ) from None
+
+
+def _checked_url(url: object) -> str:
+    if not isinstance(url, str):
+        raise ConfigurationError(f"url must be a string, not {type(url).__name__}.")
+    parts = urlsplit(url)
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ConfigurationError("url is not an http(s) URL, such as https://memory.example.com.")
+    if parts.username or parts.password or parts.query or parts.fragment:
+        raise ConfigurationError("url must hold no credentials, query or fragment: the key is an argument.")
+    return url.rstrip("/")
+
+
+def _checked_key(key: object) -> str:
+    """The key; an error never quotes it."""
+    if not isinstance(key, str) or not key.startswith("sl_") or not key.isascii() or not key.isprintable():
+        raise ConfigurationError(
+            "key is not a key of a Strandline service (sl_…); `strandline keys create` makes one."
+        )
+    return key

@@ -1,0 +1,326 @@
+"""The operations of a session, by the names of ``Memory``'s methods; each describes its requests."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from strandline.client.operations import (
+    Call,
+    Driver,
+    Operation,
+    PageOf,
+    Repeat,
+    SessionFace,
+    once,
+    path,
+    set_fields,
+)
+from strandline.client.values import (
+    context_from,
+    hit_from,
+    latest_summary_from,
+    message_bodies,
+    message_body,
+    messages_from,
+    run_from,
+    summary_from,
+)
+from strandline.producers.arguments import check_count, check_timeout
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
+from strandline.producers.reading.summary import Summary
+from strandline.producers.runs.latest_summary import LatestSummary
+from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun
+from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope
+from strandline.producers.search.search import SearchResult
+from strandline.producers.sessions import HISTORY_PAGE
+from strandline.producers.writing.bulk_import import Imported
+from strandline.schemas.values.labels import Scalar
+from strandline.schemas.values.message import Message, Role, RunStatus, plain
+from strandline.schemas.wire.base import MAX_PAGE, Page
+from strandline.schemas.wire.contexts import ContextOut, Hits, LatestSummaryOut, SummaryOut
+from strandline.schemas.wire.keys import Identity
+from strandline.schemas.wire.messages import MessageOut, MessagesPut, RunOut
+from strandline.schemas.wire.operations import ImportOut
+
+# The default of ``get(wait_for=…)``, in seconds.
+DEFAULT_WAIT_SECONDS = 10.0
+MAX_IMPORT_BYTES = 512 * 1024
+
+
+def put(memory: SessionFace, message: object) -> Operation[int]:
+    """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``, once it is committed.
+
+    An answer that is lost costs nothing: the request is sent again under the same key, and adds nothing.
+    Raises as ``Memory.put``, and ServiceError and its subclasses.
+    """
+    return (yield from _put(memory, [message_body(message, "message")]))[0]
+
+
+def put_messages(memory: SessionFace, messages: Sequence[object]) -> Operation[list[int]]:
+    """Accept several messages, all or none; an empty list does nothing."""
+    bodies = message_bodies(messages)
+    if not bodies:
+        return []
+    return (yield from _put(memory, bodies))
+
+
+def _put(memory: SessionFace, bodies: list[dict[str, Any]]) -> Operation[list[int]]:
+    body: dict[str, Any] = {"messages": bodies}
+    if memory.policy:
+        body["policy"] = dict(memory.policy)
+    reply = yield session_call(memory, "POST", "messages", body=body, headers=once())
+    return [place.seq for place in reply.read(MessagesPut).messages]
+
+
+def import_messages(memory: SessionFace, messages: Sequence[object]) -> Operation[Imported]:
+    """Accept many messages that were said elsewhere, in requests of a size that the service takes.
+
+    Give each message its own ``id``, so that repeating the import adds nothing.
+    """
+    known = added = 0
+    for bodies in _parts(message_bodies(messages)):
+        reply = yield session_call(memory, "POST", "import", body={"messages": bodies})
+        done = reply.read(ImportOut)
+        known, added = known + done.known, added + done.added
+    return Imported(known, added)
+
+
+def get(
+    memory: SessionFace,
+    input: object | None = None,
+    *,
+    messages: Sequence[object] | None = None,
+    initial_token_count: int = 0,
+    wait_for: int | None = None,
+    timeout: float | None = None,
+    block_arguments: Mapping[str, Any] | None = None,
+) -> Operation[MemoryContext]:
+    """The prompt's memory within ``token_limit``; arguments and result are those of ``Memory.get``.
+
+    Raises:
+        NotFoundError: nothing was put to the session yet, or the key does not open it.
+    """
+    body = set_fields(
+        input=input if input is None or isinstance(input, str) else message_body(input, "input"),
+        messages=None if messages is None else message_bodies(messages),
+        token_limit=memory.token_limit,
+        initial_token_count=initial_token_count or None,
+        wait_for=wait_for,
+        insert_method=memory.insert_method,
+        block_arguments=None if block_arguments is None else plain(block_arguments),
+    )
+    wait = None
+    if wait_for is not None:
+        wait = max(0.0, DEFAULT_WAIT_SECONDS if timeout is None else check_timeout(timeout))
+    reply = yield read_call(memory, "context", body, wait_seconds=wait)
+    return context_from(reply.read(ContextOut))
+
+
+def get_all(memory: SessionFace) -> Operation[list[Message]]:
+    """The whole history in order, flushed messages included."""
+    messages: list[Message] = []
+    cursor: str | None = None
+    while True:
+        page = yield from _log_page(memory, cursor, MAX_PAGE)
+        messages += page.items
+        cursor = page.next_cursor
+        if cursor is None:
+            return messages
+
+
+def iterate(
+    memory: SessionFace, cursor: str | None, *, after_seq: int = 0, page_size: int = HISTORY_PAGE
+) -> Operation[PageOf[Message]]:
+    """The history page by page, for long ones; each page is a separate request."""
+    page = yield from _log_page(memory, cursor, min(check_count("page_size", page_size, least=1), MAX_PAGE))
+    return PageOf([one for one in page.items if (one.seq or 0) > after_seq], page.next_cursor)
+
+
+def _log_page(memory: SessionFace, cursor: str | None, size: int) -> Operation[PageOf[Message]]:
+    reply = yield session_call(memory, "GET", "messages", query={"limit": size, "cursor": cursor})
+    page = reply.read(Page[MessageOut])
+    return PageOf(messages_from(page.items), page.next_cursor)
+
+
+def history(
+    memory: SessionFace,
+    limit: int | None = None,
+    offset: int = 0,
+    roles: Sequence[str] | None = None,
+    metadata: Mapping[str, Scalar] | None = None,
+    since: datetime | None = None,
+    until: datetime | None = None,
+) -> Operation[list[Message]]:
+    """The newest messages that pass all filters, in order; arguments as for ``Memory.history``.
+
+    More than 1,000 are read in several requests.
+    """
+    left = None if limit is None else check_count("limit", limit)
+    filters = set_fields(
+        roles=None if roles is None else [*roles],
+        metadata=None if metadata is None else dict(metadata),
+        since=None if since is None else since.isoformat(),
+        until=None if until is None else until.isoformat(),
+    )
+    by_seq: dict[int, Message] = {}
+    while True:
+        number = MAX_PAGE if left is None else min(left, MAX_PAGE)
+        reply = yield read_call(memory, "history", {**filters, "limit": number, "offset": offset})
+        page = messages_from(reply.read(Page[MessageOut]).items)
+        # What is put meanwhile moves the pages: a message may come twice.
+        by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
+        offset += len(page)
+        left = None if left is None else left - len(page)
+        if len(page) < number or left == 0:
+            return [by_seq[seq] for seq in sorted(by_seq)]
+
+
+def context_window(memory: SessionFace, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> Operation[list[Message]]:
+    """The newest messages that fit ``max_tokens`` together, in order, without any derived memory."""
+    reply = yield session_call(memory, "GET", "context_window", query={"max_tokens": max_tokens})
+    return messages_from(reply.read(Page[MessageOut]).items)
+
+
+def search(
+    memory: SessionFace,
+    query: str,
+    *,
+    limit: int = 10,
+    scope: SearchScope = "session",
+    exclude_current: bool = False,
+    include_window: bool = True,
+    kinds: Sequence[HitKind] = MESSAGES_ALONE,
+) -> Operation[Sequence[SearchResult]]:
+    """Search messages, and facts if asked for, that match ``query``, best first."""
+    body = {
+        "query": query,
+        "limit": limit,
+        "scope": scope,
+        "exclude_current": exclude_current,
+        "include_window": include_window,
+        "kinds": [*kinds],
+    }
+    reply = yield read_call(memory, "search", body)
+    hits = reply.read(Hits).items
+    namespace = (yield from namespace_of(memory.service)) if "fact" in kinds else ""
+    return [hit_from(hit, namespace) for hit in hits]
+
+
+def summarize(memory: SessionFace, *, wait: float | None = None) -> Operation[Summary | None]:
+    """Deliver all that was not delivered yet, and return the session's summary, as far as workers are."""
+    seconds = None if wait is None else max(0.0, check_timeout(wait))
+    reply = yield session_call(memory, "POST", "summary", wait_seconds=seconds)
+    return summary_from(reply.read(SummaryOut).summary)
+
+
+def summarize_last(
+    memory: SessionFace,
+    messages: int | None = None,
+    *,
+    runs: int | None = None,
+    instructions: str | None = None,
+) -> Operation[LatestSummary | None]:
+    """Have a model summarize the last messages, or those of the last runs; None if nothing was said."""
+    body = set_fields(messages=messages, runs=runs, instructions=instructions)
+    reply = yield session_call(memory, "POST", "summary/latest", body=body, repeat="if_not_done")
+    return latest_summary_from(reply.read(LatestSummaryOut).summary)
+
+
+def add_run(
+    memory: SessionFace,
+    run_id: str,
+    messages: Sequence[object],
+    *,
+    status: RunStatus = "completed",
+    agent_id: str | None = None,
+    team_id: str | None = None,
+) -> Operation[SessionRun]:
+    """Put the messages of an agent's run, and keep which they are; the same id again replaces the run."""
+    body = set_fields(messages=message_bodies(messages), status=status, agent_id=agent_id, team_id=team_id)
+    reply = yield session_call(memory, "PUT", "runs", run_id, body=body)
+    return run_from(reply.read(RunOut))
+
+
+def run_history(
+    memory: SessionFace,
+    last_n: int | None = DEFAULT_LAST_RUNS,
+    *,
+    skip_roles: Sequence[Role] = (),
+    skip_statuses: Sequence[RunStatus] = UNFINISHED,
+    agent_id: str | None = None,
+    team_id: str | None = None,
+) -> Operation[list[Message]]:
+    """The messages of the last runs, in the order of the runs."""
+    body = {
+        "last_n": last_n,
+        "skip_roles": [*skip_roles],
+        "skip_statuses": [*skip_statuses],
+        **set_fields(agent_id=agent_id, team_id=team_id),
+    }
+    reply = yield read_call(memory, "run-history", body)
+    return messages_from(reply.read(Page[MessageOut]).items)
+
+
+def namespace_of(service: Driver) -> Operation[str]:
+    """The namespace that the key opens; asked for once."""
+    if service.known_namespace is None:
+        reply = yield Call("GET", path("whoami"))
+        service.known_namespace = reply.read(Identity).namespace or ""
+    return service.known_namespace
+
+
+def session_call(
+    memory: SessionFace,
+    method: Any,
+    *route: str | int,
+    query: Mapping[str, Any] | None = None,
+    body: Any = None,
+    headers: Mapping[str, str] | None = None,
+    repeat: Repeat = "always",
+    wait_seconds: float | None = None,
+) -> Call:
+    """A request about the session; the first part of ``route`` is ours, and may have slashes."""
+    ours, *names = route
+    below = "/".join((f"{path('sessions', memory.session_id)}/{ours}", *(path(n)[4:] for n in names)))
+    return Call(
+        method,
+        below,
+        query=query or {},
+        body=body,
+        user_id=memory.user_id,
+        headers=headers or {},
+        repeat=repeat,
+        wait_seconds=wait_seconds,
+    )
+
+
+def read_call(memory: SessionFace, route: str, body: Any, *, wait_seconds: float | None = None) -> Call:
+    """A read whose question is a body."""
+    return Call(
+        "POST",
+        f"{path('sessions', memory.session_id)}/{route}",
+        body=body,
+        user_id=memory.user_id,
+        wait_seconds=wait_seconds,
+        is_read=True,
+    )
+
+
+def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
+    """The messages of an import in requests that are not too large; each has an id that stays."""
+    part: list[dict[str, Any]] = []
+    size = 0
+    for body in bodies:
+        body.setdefault("id", once()["Idempotency-Key"])
+        length = len(json.dumps(body, default=str))
+        if part and (size + length > MAX_IMPORT_BYTES or len(part) == MAX_PAGE):
+            yield part
+            part, size = [], 0
+        part.append(body)
+        size += length
+    if part:
+        yield part

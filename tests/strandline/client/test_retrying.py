@@ -1,0 +1,269 @@
+"""When a request is sent again, and how what went wrong is told; no Strandline service is needed."""
+
+from __future__ import annotations
+
+import logging
+import socket
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline import ConfigurationError, DatabaseTimeoutError, DatabaseUnavailableError
+from strandline.client import (
+    RemoteMemory,
+    RemoteService,
+    Retries,
+    ServiceError,
+    ServiceKeyError,
+    ServiceTimeoutError,
+    ServiceUnavailableError,
+    Timeouts,
+)
+from strandline.client.problems import ERRORS, error_of
+from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of
+from strandline.producers.service.gate.problems import KINDS
+from strandline.schemas.errors import ErasedError, StrandlineError
+from strandline.schemas.wire.base import Problem
+
+KEY = "sl_abc_thesecretofthekey"
+retries = st.builds(
+    Retries,
+    attempts=st.integers(1, 10),
+    total_seconds=st.floats(0, 100),
+    base_seconds=st.floats(0, 10),
+    longest_seconds=st.floats(0, 60),
+)
+failures: st.SearchStrategy[Failure] = st.sampled_from(("not_sent", "not_done", "unknown"))
+
+
+@given(
+    retries,
+    failures,
+    st.integers(1, 12),
+    st.floats(0, 200),
+    st.none() | st.floats(0, 300),
+    st.floats(0, 0.999),
+)
+def test_waits_are_spread_and_bounded(
+    policy: Retries, failure: Failure, attempt: int, spent: float, after: float | None, random: float
+) -> None:
+    wait = policy.wait_seconds(
+        "always", failure, attempt=attempt, spent_seconds=spent, retry_after=after, random=lambda: random
+    )
+    if wait is None:
+        least = after or 0.0
+        assert attempt >= policy.attempts or spent + least + policy.longest_seconds >= policy.total_seconds
+        return
+    assert attempt < policy.attempts
+    assert spent + wait <= policy.total_seconds
+    assert (after or 0.0) <= wait <= (after or 0.0) + policy.longest_seconds
+    # Full jitter: the first time at most the base, and anything down to nothing.
+    assert wait - (after or 0.0) <= policy.base_seconds * 2.0 ** (attempt - 1) + 1e-9
+    again = policy.wait_seconds(
+        "if_not_done", failure, attempt=attempt, spent_seconds=spent, retry_after=after, random=lambda: random
+    )
+    assert again == (None if failure == "unknown" else wait)
+
+
+def test_every_problem_of_the_service_is_an_exception() -> None:
+    names = {kind.name for kind in KINDS}
+    assert set(ERRORS) == names
+    assert names >= NOT_DONE | UNKNOWN
+    for kind in KINDS:
+        problem = Problem(
+            type=f"urn:strandline:problem:{kind.name}",
+            title=kind.title,
+            status=kind.status,
+            detail=kind.detail,
+        )
+        error = error_of(problem, kind.status)
+        assert isinstance(error, StrandlineError)
+        assert kind.detail in str(error) or isinstance(error, ErasedError)
+        # What asks to come later is tried again, and nothing else.
+        if kind.name not in ("sealed", "redaction-failed", "model-failed"):
+            assert (failure_of(kind.name, kind.status) == "not_done") == (
+                kind.retry_after_seconds is not None
+            )
+
+
+class Answers:
+    """A server that gives these answers one after the other, and the last one again and again."""
+
+    def __init__(self, *answers: tuple[int, dict[str, str], bytes]) -> None:
+        self.answers = answers
+        self.asked = 0
+        self.headers: list[dict[str, str]] = []
+
+
+@contextmanager
+def answering(answers: Answers) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            status, headers, body = answers.answers[min(answers.asked, len(answers.answers) - 1)]
+            answers.asked += 1
+            answers.headers.append(dict(self.headers))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def problem(name: str, status: int, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    body = Problem(type=f"urn:strandline:problem:{name}", title="T", status=status, detail="D.")
+    sent = {"Content-Type": "application/problem+json", **headers}
+    return status, sent, body.model_dump_json(exclude_none=True).encode()
+
+
+DONE = (201, {"Content-Type": "application/json"}, b'{"messages": [{"id": "m", "seq": 7}]}')
+HELLO: dict[str, Any] = {"role": "user", "content": "hello"}
+
+
+def test_a_refusal_that_passes_is_waited_for_under_one_key() -> None:
+    answers = Answers(
+        problem("busy", 503, **{"Retry-After": "0"}),
+        problem("too-many-requests", 429, **{"Retry-After": "0"}),
+        (502, {}, b"<html>a proxy's</html>"),
+        DONE,
+    )
+    with answering(answers) as url, RemoteService(url, KEY, retries=Retries(base_seconds=0.001)) as service:
+        assert RemoteMemory.from_defaults("a", service=service).put(HELLO) == 7
+    keys = {headers["Idempotency-Key"] for headers in answers.headers}
+    assert (answers.asked, len(keys)) == (4, 1)
+
+
+def test_a_longer_wait_than_there_is_time_for_ends_at_once() -> None:
+    answers = Answers(problem("busy", 503, **{"Retry-After": "3600"}))
+    with (
+        answering(answers) as url,
+        RemoteService(url, KEY) as service,
+        pytest.raises(ServiceUnavailableError, match="T: D"),
+    ):
+        RemoteMemory.from_defaults("a", service=service).put(HELLO)
+    assert answers.asked == 1
+
+
+def test_the_attempts_come_to_an_end() -> None:
+    answers = Answers(problem("stopping", 503, **{"Retry-After": "0"}))
+    quick = Retries(attempts=3, base_seconds=0.001)
+    with (
+        answering(answers) as url,
+        RemoteService(url, KEY, retries=quick) as service,
+        pytest.raises(DatabaseUnavailableError),
+    ):
+        RemoteMemory.from_defaults("a", service=service).put(HELLO)
+    assert answers.asked == 3
+
+
+@pytest.mark.parametrize(
+    ("answer", "error", "sentence"),
+    [
+        (problem("unauthenticated", 401), ServiceKeyError, "T: D"),
+        (problem("forbidden", 403), ServiceKeyError, "T: D"),
+        (problem("newer-than-this-release", 418), ServiceError, "T: D"),
+        ((404, {"Content-Type": "text/html"}, b"<html>"), ServiceError, "not Strandline's"),
+        ((301, {"Location": "http://evil.example/"}, b""), ServiceError, "status 301"),
+        ((201, {"Content-Type": "application/json"}, b'{"seqs": [1]}'), ServiceError, "messages"),
+        ((201, {"Content-Type": "text/html"}, b"<html>"), ServiceError, "of a form"),
+    ],
+)
+def test_what_is_no_answer_is_an_error_that_says_what_to_do(
+    answer: tuple[int, dict[str, str], bytes], error: type[Exception], sentence: str
+) -> None:
+    answers = Answers(answer)
+    with (
+        answering(answers) as url,
+        RemoteService(url, KEY) as service,
+        pytest.raises(error, match=sentence),
+    ):
+        RemoteMemory.from_defaults("a", service=service).put(HELLO)
+    assert answers.asked == 1
+
+
+def test_a_service_that_is_away_is_told_with_its_url() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        url = f"http://127.0.0.1:{free.getsockname()[1]}"
+    with (
+        RemoteService(url, KEY, retries=Retries(attempts=2, base_seconds=0)) as service,
+        pytest.raises(ServiceUnavailableError, match=r"cannot be reached \(ConnectError, tried 2 times"),
+    ):
+        RemoteMemory.from_defaults("a", service=service).put(HELLO)
+
+
+def test_a_read_that_is_not_answered_in_time_is_a_timeout() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:
+        url = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        quick = Retries(attempts=1)
+        with (
+            RemoteService(url, KEY, timeouts=Timeouts(read=0.05), retries=quick) as service,
+            pytest.raises(ServiceTimeoutError, match="did not answer in time") as raised,
+        ):
+            RemoteMemory.from_defaults("a", service=service).get("x")
+    assert isinstance(raised.value, DatabaseTimeoutError)
+    assert isinstance(raised.value, TimeoutError)
+
+
+def test_the_key_is_in_nothing_that_is_printed(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.DEBUG)
+    answers = Answers(problem("unauthenticated", 401))
+    with answering(answers) as url, RemoteService(url, KEY) as service:
+        memory = RemoteMemory.from_defaults("a", user_id="ana", service=service)
+        with pytest.raises(ServiceKeyError) as raised:
+            memory.put(HELLO)
+        shown = [repr(one) for one in (service, memory, memory.facts, service.client().auth)]
+        error: BaseException | None = raised.value
+        while error is not None:
+            shown += [str(error), repr(error)]
+            error = error.__cause__
+    assert answers.headers[0]["Authorization"] == f"Bearer {KEY}"
+    assert "thesecret" not in caplog.text + "".join(shown)
+
+
+@pytest.mark.parametrize("url", ["memory.example", "ftp://x", "http://u:p@x", "http://x/?a=b", "", 5])
+def test_a_url_that_cannot_be_used_is_refused(url: Any) -> None:
+    with pytest.raises(ConfigurationError):
+        RemoteService(url, KEY)
+
+
+@pytest.mark.parametrize("key", ["", "secret", "sl_ü_x", "sl_a\nb", None])
+def test_what_is_no_key_is_refused_and_not_quoted(key: Any) -> None:
+    with pytest.raises(ConfigurationError, match="strandline keys create") as raised:
+        RemoteService("http://x", key)
+    assert not key or key not in str(raised.value)
+
+
+def test_numbers_that_cannot_be_waited_for_are_refused() -> None:
+    wrongs: list[dict[str, Any]] = [
+        {"attempts": 0},
+        {"attempts": True},
+        {"total_seconds": -1},
+        {"base_seconds": "1"},
+    ]
+    for wrong in wrongs:
+        with pytest.raises(ConfigurationError):
+            Retries(**wrong)
+    with pytest.raises(ConfigurationError):
+        Timeouts(read=0)
