@@ -27,11 +27,12 @@ SELECT status, number, ledger_key, requested_at, touched FROM strandline.erase_s
 
 -- name: readmit
 -- Lift the fence of an owner or a session (readmit_v1).
--- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb
+-- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb,
+--     erasures uuid[]?
 -- row: status text, number integer?, readmitted_at timestamptz
 SELECT status, number, readmitted_at FROM strandline.readmit_v1(
     %(erasure_id)s, %(namespace)s, %(shard_key)s, %(scope_key)s, %(actor)s, %(user_id)s,
-    %(act)s::jsonb)
+    %(act)s::jsonb, %(erasures)s::uuid[])
 
 -- name: erase_rows
 -- Delete a page of a table's rows of an owner, or of one of its sessions or scopes (erase_rows_v1).

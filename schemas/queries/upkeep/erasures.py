@@ -123,8 +123,9 @@ class Readmit(Query[ReadmitRow]):
         actor: str | None,
         user_id: str | None,
         act: str,
+        erasures: list[UUID] | None,
     ) -> None:
-        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act)
+        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act, erasures)
 
 
 class EraseRowsRow(NamedTuple):
