@@ -11,7 +11,6 @@ from strandline import Memory, Retention
 from strandline.erasure import Erasures
 from strandline.schemas.postgres.database import Database
 from tests.pipelines.upkeep.test_removal import (  # noqa: F401  # fixtures
-    DAY,
     archived,
     database_url,
     filled,
@@ -19,6 +18,7 @@ from tests.pipelines.upkeep.test_removal import (  # noqa: F401  # fixtures
     memory,
     remove,
 )
+from tests.support.aging import DAY
 
 
 @pytest.fixture
