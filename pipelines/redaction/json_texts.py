@@ -150,8 +150,10 @@ def _visit_call(call: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     if "id" in call:
         visited = {"id": call["id"], **visited}
     if "function" in call:
-        is_plain = isinstance(function, Mapping)
-        visited["function"] = _visit_function(function, visit) if is_plain else _visit_part(function, visit)
+        if isinstance(function, Mapping):
+            visited["function"] = _visit_function(function, visit)
+        else:
+            visited["function"] = _visit_part(function, visit)
     return visited
 
 
