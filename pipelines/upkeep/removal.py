@@ -203,8 +203,8 @@ class Remover:
             kept = stored.messages - outcome.removed
             archived = 0 if archive is None else stored.messages
             return Removal(removed=outcome.removed, kept=kept, archived=archived, steps=1)
-        # If it changed, it is another step by now, which may begin at once, and deletes the object: that holds
-        # words that a correction took back.
+        # If it changed, it is another step by now, which may begin at once. That one deletes the object: it
+        # holds words that a correction took back.
         if outcome.status == "waiting":
             self._give_up(step, "an event is due again", at_once=True)
         return Removal(waiting=int(outcome.status == "waiting"))
