@@ -123,8 +123,9 @@ class Readmit(Query[ReadmitRow]):
         actor: str | None,
         user_id: str | None,
         act: str,
+        erasures: list[UUID] | None,
     ) -> None:
-        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act)
+        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act, erasures)
 
 
 class EraseRowsRow(NamedTuple):
@@ -192,19 +193,21 @@ class MoveEntries(Query[MoveEntriesRow]):
 class ErasedObjectsRow(NamedTuple):
     archive: str
     object_name: str | None
+    is_shared: bool
 
 
 class ErasedObjects(Query[ErasedObjectsRow]):
     """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
-    may be there.
+    may be there. One that a session which stays names as well (a fork, or what it is a fork of) is that
+    session's too. A session that is erased at this moment does not stay.
     """
 
     __slots__ = ()
     name = "erased_objects"
     row = ErasedObjectsRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID | None) -> None:
-        self.values = (shard_key, session_key)
+    def __init__(self, *, session_key: UUID | None, shard_key: UUID) -> None:
+        self.values = (session_key, shard_key)
 
 
 class EraseDirectoryRow(NamedTuple):

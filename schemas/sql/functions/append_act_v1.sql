@@ -5,8 +5,8 @@
 -- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower.
 -- An owner's first act makes the pseudonym.  Content and names are not stored: the owner is its pseudonym, and so is an
 -- actor who is that very user; a session is a digest by a secret of the owner's.
--- Of an owner who was erased, or is being erased at this moment, the act stands under a random key, without a
--- pseudonym: nothing leads to the owner again.
+-- Of an owner or a session that was erased, or is being erased at this moment, the act stands under a random key,
+-- without a pseudonym: nothing leads to the owner again.
 -- p_lazily: the commit does not wait for the disk.  Returns whether the act was appended.
 CREATE FUNCTION strandline.append_act_v1(
     p_shard_key uuid, p_has_owner boolean, p_namespace text, p_user_id text, p_session_key uuid, p_act jsonb,
@@ -32,7 +32,9 @@ BEGIN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     -- Whoever sets the fence is not waited for: the caller may hold what that waits for.
-    is_erased := p_has_owner AND NOT pg_try_advisory_xact_lock_shared(@owner_lock(p_shard_key));
+    is_erased := p_has_owner AND NOT (
+        pg_try_advisory_xact_lock_shared(@erasing_lock(p_shard_key))
+        AND (p_session_key IS NULL OR pg_try_advisory_xact_lock_shared(@erasing_lock(p_session_key))));
     is_erased := is_erased OR p_has_owner AND EXISTS (
         SELECT FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND @stands(f)
             AND f.scope_key IN (p_shard_key, p_session_key));

@@ -338,6 +338,25 @@ def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
     assert verify(database, deep=True).violations == ()
 
 
+def test_a_step_whose_messages_changed_begins_anew_at_once(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    """Although a step that has been begun is left alone for a minute."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    done: list[bool] = []
+
+    def change(point: StepPoint) -> None:
+        if point == "removal_read_back" and not done:
+            done.append(True)
+            changed = """'{"content": "changed"}' WHERE seq = 5 RETURNING 1"""
+            rows_of(database_url, f"UPDATE strandline.message SET envelope = {changed}")
+
+    outcome = run_once(database, Remover(database, open_archive, reach=change, rest=0.0), ALL)
+    assert outcome.busy == 0
+    assert outcome.removed > 0
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
+
+
 def test_what_workers_still_derive_waits(
     memory: Memory, database: Database, database_url: str, settings: Settings
 ) -> None:

@@ -2,12 +2,22 @@
 
 from __future__ import annotations
 
+from typing import Any
+from uuid import uuid4
+
+import psycopg
+import pytest
+
 from strandline import Memory, acting
 from strandline.erasure import Erasures
+from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.audit.keys import NO_KEYS
 from strandline.pipelines.audit.sealing import seal_all
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.upkeep.erasures import EraseSession, FenceOwner
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
 
 STORED = (
@@ -36,6 +46,43 @@ def test_an_erased_user_leaves_a_sound_chain(
     stored = str(rows_of(database_url, STORED))
     assert "address of ben" in stored
     assert "eve" not in stored
+
+
+SUBJECTS = """
+SELECT e.subject IS NOT NULL, e.actor FROM strandline.audit_entry e
+WHERE e.act = 'reveal' ORDER BY e.created_at DESC LIMIT 1"""
+
+
+@pytest.mark.parametrize(
+    ("ending", "is_named"), [("other session", True), ("session", False), ("user", False)]
+)
+def test_an_act_during_an_erasure_loses_the_name_only_if_it_concerns_what_is_erased(
+    ending: str, is_named: bool, database: Database, database_url: str
+) -> None:
+    """An erasure has set the fence, and has not committed yet."""
+    act(database_url, "eve")
+    eve = identify_session("default", "chat of eve", "eve")
+    other = identify_session("default", "another", "eve")
+    fence: Query[Any]
+    common: Any = {"erasure_id": uuid4(), "ledger_key": uuid4(), "actor": "ops", "is_forced": True}
+    common |= {"namespace": "default", "shard_key": eve.shard_key, "user_id": "eve"}
+    if ending == "user":
+        fence = FenceOwner(kind="user", act=Act.here("erasure").as_json(), **common)
+    else:
+        which = eve if ending == "session" else other
+        keys = {"session_key": which.session_key, "directory_key": which.directory_key}
+        fence = EraseSession(act=Act.here("erasure").as_json(), **keys, **common)
+    with database.transaction() as erasing:
+        erasing.fetch(fence)
+        with psycopg.connect(database_url) as reader:
+            names = "'default', 'eve', %s, %s::jsonb, false"
+            reader.execute(
+                f"SELECT strandline.append_act_v1(%s, true, {names})",
+                (eve.shard_key, eve.session_key, Act.here("reveal", actor="eve").as_json()),
+            )
+    ((has_subject, actor),) = rows_of(database_url, SUBJECTS)
+    assert has_subject is is_named
+    assert actor != "eve"
 
 
 def test_an_export_is_recorded(erasures: Erasures, database_url: str) -> None:
