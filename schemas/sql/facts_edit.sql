@@ -3,11 +3,11 @@
 
 -- name: open_fact_lanes
 -- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked
--- (open_fact_lanes_v1); returns the erasure that keeps the owner away.
+-- (open_fact_lanes_v1); returns the erasure that keeps the owner away, and the first data key of the owner's present life.
 -- params: shard_key uuid, stage text
--- row: erasure integer?
+-- row: erasure integer?, first_data_key integer
 -- repeatable
-SELECT strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s) AS erasure
+SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s)
 
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
