@@ -77,7 +77,8 @@ def erase(
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unreached, *missed]))
+    not_covered = [*traces.missed, *unreached, *missed]
+    return (yield from finish(record, [*checks, *archives, *erased], signer, not_covered))
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:

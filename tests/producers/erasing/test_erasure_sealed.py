@@ -15,7 +15,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
-from strandline.schemas.values.identity import adapter_items_key
+from strandline.schemas.values.identity import adapter_items_key, identify_user
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.opened_rows import clear_only
@@ -83,3 +83,37 @@ def test_what_an_adapter_keeps_of_a_user_goes_where_nobody_sees_whose_it_is(
         erasures.close()
     finally:
         database.close()
+
+
+@pytest.mark.parametrize("lost", ["a character", "the keyring", "the data key"])
+def test_content_that_does_not_open_is_erased(
+    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch, lost: str
+) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", KEYS)
+    settings = load_settings()
+    content = sealed_content(settings)
+    database = Database.connect(ConnectionOptions.from_settings(database_url, settings), content)
+    assert enable(database, content, "default", "first", "clear")
+    database.close()
+    memory = make_memory("sealed", user_id="eve", **LIMITS)
+    memory.put({"role": "user", "content": "the canary is xylophone"})
+    memory.facts.add("Eve has a boat.", topics=["boats"])
+    memory.close()
+    eve = identify_user("default", "eve").shard_key
+    if lost == "a character":
+        changed = "to_json(overlay(envelope #>> '{}' placing '////////' from 20))"
+        damaged = f"UPDATE strandline.message SET envelope = {changed} WHERE shard_key = '{eve}' RETURNING 1"
+        rows_of(database_url, damaged)
+    elif lost == "the data key":
+        rows_of(database_url, "DELETE FROM strandline.data_key RETURNING 1")
+    else:
+        monkeypatch.delenv("STRANDLINE_KEYRING_KEYS")
+    erasures = Erasures.of_namespace(database_url=database_url)
+    receipt = erasures.erase_user("eve")
+    again = erasures.erase_user("eve")
+    erasures.close()
+    assert again == receipt and receipt.counts["fact_event"] == 1
+    assert any(one.startswith("Search and explain: content of 1 session") for one in receipt.not_covered)
+    assert {check.remaining for check in receipt.checks} == {0}
+    left = f"SELECT count(*) FROM strandline.message WHERE shard_key = '{eve}'"
+    assert rows_of(database_url, left) == [(0,)]
