@@ -70,14 +70,14 @@ def erase(
             return done.receipt
     # First, since the rows say where they are.
     archives, unreached = yield from erase_archives(beside, target)
-    yield from erase_what_is_left(order, fenced)
+    unread = yield from erase_what_is_left(order, fenced)
     erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, traces)
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    not_covered = [*traces.missed, *unreached, *missed]
+    not_covered = [*traces.omissions, *unread, *unreached, *missed]
     return (yield from finish(record, [*checks, *archives, *erased], signer, not_covered))
 
 

@@ -161,7 +161,7 @@ def keep_source(request: SourceRequest) -> Operation[Source]:
 def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -> Operation[FactChanges]:
     """What came of a source, once the derivation that serves has merged it, or after so many seconds."""
     until, pause = time.monotonic() + (wait_seconds or 0), 0.01
-    while (left := (yield from _left(owner, source))).events and time.monotonic() < until:
+    while (left := (yield from _events_left(owner, source))).events and time.monotonic() < until:
         yield Pause(min(pause, max(0.0, until - time.monotonic())))
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     rows = yield from fetch(ChangesOfEvents(shard_key=owner.shard_key, event_ids=list(source.event_ids)))
@@ -182,7 +182,7 @@ def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -
     )
 
 
-def _left(owner: Owner, source: Source) -> Operation[EventsLeftRow]:
+def _events_left(owner: Owner, source: Source) -> Operation[EventsLeftRow]:
     (left,) = yield from fetch(EventsLeft(shard_key=owner.shard_key, event_ids=list(source.event_ids)))
     return left
 

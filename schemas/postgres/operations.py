@@ -116,7 +116,7 @@ def claim_owner_keys(
 
 
 def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
-    """Fetch an owner's keys anew if this process has kept some below ``first_number``, from before an erasure.
+    """Fetch an owner's keys anew if this process kept some below ``first_number``, from before an erasure.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped.

@@ -6,23 +6,23 @@ again: it finds its number, and goes on.  Two that run at once share the work.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import partial
-from typing import Literal, NamedTuple, Protocol
+from typing import Literal, Protocol
 from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.audit.upkeep import forget_pseudonym
 from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.upkeep.erasure.kept_items import erase_kept_items
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
-from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.erasure_plan import ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, NotFoundError
-from strandline.schemas.postgres.operations import Atomic, Operation, fetch, find_owner_keys
+from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.application.items import ItemsAfter
 from strandline.schemas.queries.upkeep.erasures import (
     EraseDirectory,
     ErasedRows,
@@ -35,12 +35,9 @@ from strandline.schemas.queries.upkeep.erasures import (
     MoveCalls,
     MoveEntries,
 )
-from strandline.schemas.values.identity import adapter_items_key, item_store_key
+from strandline.schemas.values.identity import item_store_key
 
 ROWS_PER_PAGE = 2_000
-# Where an adapter keeps whose memory an id is, and the id of each fact (strandline/adapters/agno_v1).
-IDS_PATH = "ids."
-FACTS_PATH = "facts."
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
 MAX_PASSES = 5
 
@@ -143,14 +140,17 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
     return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
 
 
-def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
+def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
     """Delete everything behind the fence, until the catalog shows that nothing is left.
+
+    Returns: sentences for what could not be looked at.
 
     Raises:
         ConflictError: rows came back each time, which no process of this release writes.
     """
     yield from _erase_names(order, fenced)
     yield from _erase_items(order, fenced)
+    missed = yield from _erase_kept(order, fenced)
     if order.target.is_whole_owner:
         origins = yield from forget_pseudonym(order.target.namespace, order.target.owner_key, fenced.number)
         order.on_progress("names", "audit_sealed", origins)
@@ -158,7 +158,7 @@ def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
         yield from _erase_once(order, fenced)
         left = yield from rows_left(order.target)
         if not left:
-            return
+            return missed
     raise ConflictError(
         f"Rows of an erased owner kept coming back ({', '.join(sorted(left))}): a process of an earlier"
         " release may be running. Stop it, and run the same erasure again."
@@ -174,55 +174,32 @@ def rows_left(target: ErasureTarget) -> Operation[dict[str, int]]:
 def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """Before the directory goes, by which the sessions in selections of replays are recognised."""
     target = order.target
-    keys = [adapter_items_key(target.namespace, adapter) for adapter in ADAPTERS_WITH_ITEMS]
-    user_id = target.user_id if target.is_whole_owner else None
-    items = [] if user_id is None else (yield from _sealed_items(keys, user_id))
     (done,) = yield from fetch(
         EraseNames(
             number=fenced.number,
             owner_key=target.owner_key,
             namespace=target.namespace,
-            user_id=user_id,
+            user_id=target.user_id if target.is_whole_owner else None,
             session_id=None if target.is_whole_owner else target.session_id,
             mark=f"erased-{uuid4().hex}",
-            adapter_keys=keys,
-            item_owners=[item.shard_key for item in items],
-            item_paths=[item.path for item in items],
-            item_keys=[item.key for item in items],
         )
     )
     order.on_progress("names", "names", done.rows)
 
 
-class _Item(NamedTuple):
-    """An item of an adapter, by its key."""
-
-    shard_key: UUID
-    path: str
-    key: str
-
-
-def _sealed_items(adapter_keys: Sequence[UUID], user_id: str) -> Operation[list[_Item]]:
-    """What adapters keep of a user where Postgres cannot see whose it is, since values are sealed."""
-    items: list[_Item] = []
-    for shard_key in adapter_keys:
-        if (yield from find_owner_keys(shard_key)) is None:
-            continue
-        after = ""
-        while True:
-            page = yield from fetch(
-                ItemsAfter(shard_key=shard_key, path=IDS_PATH, after=after, limit=ROWS_PER_PAGE)
-            )
-            for row in page:
-                value = json.loads(row.value)
-                if value.get("user_id") == user_id:
-                    items.append(_Item(shard_key, IDS_PATH, row.key))
-                    if "fact_id" in value:
-                        items.append(_Item(shard_key, FACTS_PATH, value["fact_id"]))
-            if len(page) < ROWS_PER_PAGE:
-                break
-            after = page[-1].key
-    return items
+def _erase_kept(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
+    """What adapters keep of a user; returns sentences for what could not be looked at."""
+    target = order.target
+    if target.user_id is None or not target.is_whole_owner:
+        return []
+    kept = yield from erase_kept_items(fenced.number, target.namespace, target.user_id)
+    order.on_progress("items", "store_item", kept.rows)
+    if not kept.unread:
+        return []
+    return [
+        f"Adapters: {quantity(kept.unread, 'item')} of the namespace did not open; if any of them is the"
+        " user's, it is still there, and nobody can read it without its key."
+    ]
 
 
 def _erase_items(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
