@@ -126,15 +126,15 @@ LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 
 -- name: read_unsealed
--- Acts of namespaces that no seal covers yet, whatever their time.
+-- Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those that an erasure
+-- changes at this moment are left to a later seal.
 -- params: namespaces text[], limit bigint
 -- row: shard_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?,
 --     seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
--- repeatable
 SELECT e.shard_key, e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount,
     e.detail::text, e.flags, e.created_at
 FROM strandline.audit_entry e WHERE e.namespace = ANY (%(namespaces)s::text[])
-LIMIT %(limit)s
+LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 
 -- name: subject_salts
 -- The secrets of owners by their pseudonyms; none of one that was erased.

@@ -228,11 +228,12 @@ class ReadUnsealedRow(NamedTuple):
 
 
 class ReadUnsealed(Query[ReadUnsealedRow]):
-    """Acts of namespaces that no seal covers yet, whatever their time."""
+    """Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those
+    that an erasure changes at this moment are left to a later seal.
+    """
 
     __slots__ = ()
     name = "read_unsealed"
-    repeatable = True
     row = ReadUnsealedRow
 
     def __init__(self, *, namespaces: list[str], limit: int) -> None:
