@@ -2,7 +2,7 @@
 --
 -- p_shard_key is the key of the owner concerned, or that of the namespace's chain if the act concerns no owner
 -- (p_has_owner false).  p_act: entry_id, act, level ('changes' or 'all': from which on it is recorded), actor, origin,
--- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower.
+-- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower, but for a pruning of the trail.
 -- An owner's first act makes the pseudonym.  Content and names are not stored: the owner is its pseudonym, and so is an
 -- actor who is that very user; a session is a digest by a secret of the owner's.
 -- Of an owner or a session that was erased, or is being erased at this moment, the act stands under a random key,
@@ -25,7 +25,9 @@ DECLARE
     new_salt bytea;
     happened_at CONSTANT timestamptz := clock_timestamp();
 BEGIN
-    IF this_level = 'off' OR this_level <> 'all' AND p_act ->> 'level' = 'all' THEN
+    -- A chain that was pruned is sound only with the act that says so.
+    IF p_act ->> 'act' <> 'audit.prune' AND (this_level = 'off' OR this_level <> 'all' AND p_act ->> 'level' = 'all')
+    THEN
         RETURN false;
     END IF;
     IF p_lazily THEN

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from typing import Any
 from uuid import uuid4
 
@@ -10,15 +11,16 @@ import pytest
 
 from strandline import Memory, acting
 from strandline.erasure import Erasures
-from strandline.pipelines.audit.appending import Act
+from strandline.pipelines.audit import sealing
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import NO_KEYS
-from strandline.pipelines.audit.sealing import seal_all
+from strandline.pipelines.audit.sealing import seal_all, seal_once
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import EraseSession, FenceOwner
-from strandline.schemas.values.identity import identify_session
-from tests.conftest import rows_of
+from strandline.schemas.values.identity import audit_chain_key, identify_session, identify_user
+from tests.conftest import lock_is_awaited, rows_of, wait_until
 
 STORED = (
     "SELECT t::text FROM strandline.audit_sealed t UNION ALL SELECT t::text FROM strandline.audit_entry t"
@@ -91,3 +93,43 @@ def test_an_export_is_recorded(erasures: Erasures, database_url: str) -> None:
         assert list(erasures.export_user("eve"))
     exports = "SELECT act, actor FROM strandline.audit_entry WHERE act = 'export'"
     assert rows_of(database_url, exports) == [("export", "ops")]
+
+
+RENAME = "SELECT strandline.erase_names_v1(1, %s, 'shop', 'eve', NULL, 'erased-x', '{}'::uuid[])"
+
+
+def test_a_seal_covers_what_an_erasure_made_of_an_act(database: Database, database_url: str) -> None:
+    """The erasure has replaced eve's name as an actor, and has not committed, while acts are sealed."""
+    for session in ("one", "two"):
+        bob = identify_session("shop", session, "bob")
+        database.run(append_act(bob, Act.here("pop", actor="eve" if session == "one" else "ben")))
+    eve = identify_user("shop", "eve")
+    with psycopg.connect(database_url) as erasing:
+        erasing.execute(RENAME, (eve.shard_key,))
+        assert database.run(seal_all(NO_KEYS)) != ()
+        assert database.run(verify_trail("shop", NO_KEYS)).unsealed == 1
+    database.run(seal_all(NO_KEYS))
+    result = database.run(verify_trail("shop", NO_KEYS))
+    assert (result.findings, result.entries, result.unsealed) == ([], 2, 0)
+    actors = "SELECT actor FROM strandline.audit_sealed WHERE shard_key = %s ORDER BY 1"
+    assert rows_of(database_url, actors, audit_chain_key("shop")) == [("ben",), ("erased-x",)]
+
+
+def test_an_erasure_waits_for_the_seal_that_is_being_made(
+    database: Database, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bob = identify_session("shop", "one", "bob")
+    database.run(append_act(bob, Act.here("pop", actor="eve")))
+    eve = identify_user("shop", "eve")
+    make_seals = sealing._make_seals  # between reading the acts and moving them
+    erasing = threading.Thread(target=rows_of, args=(database_url, RENAME, eve.shard_key))
+
+    def wait_and_make(*given: Any) -> Any:
+        erasing.start()
+        wait_until(lambda: lock_is_awaited(database_url), timeout=30, what="the erasure to wait")
+        return make_seals(*given)
+
+    monkeypatch.setattr(sealing, "_make_seals", wait_and_make)
+    database.run(seal_once(NO_KEYS))
+    erasing.join()
+    assert database.run(verify_trail("shop", NO_KEYS)).findings == []
