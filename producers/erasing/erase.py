@@ -22,7 +22,7 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_i
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
 from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
 from strandline.producers.erasing.readers import check_readers, gather_traces
-from strandline.schemas.errors import ConflictError, NotFoundError
+from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
 
@@ -170,6 +170,32 @@ def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
     if not is_valid and receipt.key_id != verifier.key_id:
         return ReceiptVerdict("other_key")
     return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def refuse_forged(
+    receipts: Sequence[ErasureReceipt], verifiers: Sequence[Verifier], *, unverified: bool = False
+) -> None:
+    """Refuse receipts that none of the keys signed: they say who is erased, and who is let in again.
+
+    Raises:
+        ConfigurationError: naming them.
+    """
+    if unverified:
+        return
+    forged = [
+        str(one.number)
+        for one in receipts
+        if not any(judge(one, verifier).signature == "valid" for verifier in verifiers)
+    ]
+    if forged and not verifiers:
+        raise ConfigurationError(
+            "There is no key to verify the receipts with; nothing was done. Give the public key that signed"
+            " them, or set STRANDLINE_RECEIPT_KEY_FILE."
+        )
+    if forged:
+        raise ConfigurationError(
+            f"Receipts {', '.join(forged)} are not signed by a given key, or were changed; nothing was done."
+        )
 
 
 def erased_rows() -> Operation[dict[str, int]]:

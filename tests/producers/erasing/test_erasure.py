@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -399,3 +400,29 @@ def test_the_tables_of_a_session_have_the_column_that_is_named(database_url: str
         " WHERE table_schema = 'strandline'",
     )
     assert {(table, column) for table, column in SCOPED.items() if column} <= set(columns)
+
+
+def test_reapply_takes_no_receipt_that_no_key_vouches_for(
+    erasures: Erasures, database_url: str, make_memory: MakeMemory, key: Path, tmp_path: Path
+) -> None:
+    receipt = erasures.erase_user("ann")
+    bob = identify_user("default", "bob").shard_key
+    forged = replace(receipt, owner_key=bob, scope_key=bob, erasure_id=uuid4())
+    readmission = replace(receipt, kind="readmission", number=99, erasure_id=uuid4())
+    make_receipt_key(tmp_path / "other.pem")
+    other = Erasures.of_namespace(database_url=database_url, key_file=tmp_path / "other.pem")
+    without = Erasures.of_namespace(database_url=database_url)
+    unsigned = replace(forged, signature=None, key_id=None)
+    for one in (forged, readmission, unsigned):
+        for face in (erasures, other, without):
+            with pytest.raises(ConfigurationError, match="nothing was done"):
+                list(face.reapply([receipt, one]))
+    with pytest.raises(ConfigurationError, match="nothing was done"):
+        list(other.reapply([receipt]))
+    assert make_memory("bobsword-one", user_id="bob").history()
+    with pytest.raises(ErasedError):
+        make_memory("back", user_id="ann").put({"role": "user", "content": "again"})
+    for face in (erasures, other, without):
+        assert [one.outcome for one in face.reapply([receipt], verifiers=[verifier_of(key)])] == ["known"]
+    assert [one.outcome for one in without.reapply([unsigned], unverified=True)] == ["erased"]
+    assert not make_memory("bobsword-one", user_id="bob").history()
