@@ -47,7 +47,7 @@ Within `/v1` fields may be added; a change that breaks a client gets a new prefi
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
-  *look*: nothing names the request, so look whether it was done, unless the text says what a repetition gives.
+  *look*: nothing names the request, so look whether it was done, unless the text says what repeating gives.
 - **errors**: the last parts of `type` that the route has beside those of every route.
 """
 
