@@ -59,6 +59,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
         finally:
             await service.events.close()
             await service.operations.close()
+            await service.erasures.close()
             await resources.aclose()
 
     app = ServiceApp(

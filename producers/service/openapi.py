@@ -38,6 +38,7 @@ _TAGS = {
     "explain": "Why something was remembered, or not.",
     "events": "What happens, as it happens.",
     "imports": "Messages and facts from elsewhere.",
+    "erasures": "Erasing users and sessions for good, and exporting what is kept about them.",
     "keys": "Keys, and the identity of a request.",
     "audit": "Who did what.",
     "operations": "For operators.",
@@ -172,7 +173,7 @@ _WITH_KEY = frozenset(
         "redaction-failed",
     }
 )  # fmt: skip
-_WRITING = frozenset({"conflict", "delivered", "unknown-pipeline"})
+_WRITING = frozenset({"conflict", "delivered", "erased", "unknown-pipeline"})
 
 
 def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
