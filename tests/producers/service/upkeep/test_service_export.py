@@ -107,11 +107,14 @@ def test_a_client_that_leaves_gives_its_place_back(
         return b""
 
     monkeypatch.setattr(exports, "_read", held)
+    reading = []
     with ExitStack() as places:
         for _ in range(exports.AT_ONCE):
             other = places.enter_context(running.client(key))
             begun = places.enter_context(other.stream("GET", "/v1/users/ana/export"))
-            assert json.loads(next(begun.iter_lines()))["kind"] == "header"
+            lines = begun.iter_lines()
+            reading.append(lines)  # one that nobody has closes its connection
+            assert json.loads(next(lines))["kind"] == "header"
         busy = client.get("/v1/users/ana/export")
         assert (busy.status_code, busy.headers["retry-after"]) == (503, "1")
         assert client.get("/v1/sessions/one/context").status_code == 200
