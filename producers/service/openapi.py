@@ -46,13 +46,17 @@ _TAGS = {
 }
 
 
+# Of a process, whose applications all have the routes of ``ROUTERS``: to make it takes most of a second.
+_documents: list[dict[str, Any]] = []
+
+
 def describe(app: FastAPI) -> None:
     """Have ``app.openapi()`` give the description."""
 
     def openapi() -> dict[str, Any]:
-        if app.openapi_schema is None:
-            app.openapi_schema = _document(app)
-        return app.openapi_schema
+        if not _documents:
+            _documents.append(_document(app))
+        return _documents[0]
 
     app.openapi = openapi  # type: ignore[method-assign]
 

@@ -245,6 +245,13 @@ def test_examples_are_taken(running: RunningService, document: dict[str, Any]) -
     assert tried >= 4
 
 
+def test_it_is_there_before_the_first_request(running: RunningService) -> None:
+    """Making it takes most of a second, in which a process would answer nobody."""
+    assert json.loads(running.app.state.description) == json.loads(SNAPSHOT.read_text()) | {
+        "info": running.app.openapi()["info"]
+    }
+
+
 def test_it_is_served_to_all(running: RunningService, document: dict[str, Any]) -> None:
     with running.client(None) as client:
         assert client.get("/openapi.json").json() == json.loads(json.dumps(document))
