@@ -18,10 +18,16 @@ from strandline.pipelines.upkeep.erasure.records import (
     readmit,
     show_erasure,
 )
-from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
+from strandline.pipelines.upkeep.erasure.steps import (
+    ErasureOrder,
+    Fenced,
+    erase_what_is_left,
+    rows_left,
+    set_fence,
+)
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
 from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
-from strandline.producers.erasing.readers import check_readers, gather_traces
+from strandline.producers.erasing.readers import Traces, check_readers, gather_traces
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
@@ -51,19 +57,42 @@ class ReceiptVerdict:
         return self.signature == "valid" and not self.rows
 
 
-def erase(
-    order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
-) -> Operation[ErasureReceipt]:
-    """Erase the target, check it through the readers, and record the receipt.
+@dataclass(frozen=True, slots=True)
+class BegunErasure:
+    """An erasure whose fence stands: from now on nothing is written for the target.
+
+    Attributes:
+        order: with the names that were known before.
+        traces: by what the readers are asked in the end.
+    """
+
+    order: ErasureOrder
+    traces: Traces
+    fenced: Fenced
+
+
+def begin_erasing(order: ErasureOrder) -> Operation[BegunErasure]:
+    """Set the fence, and remember by what the readers are asked in the end.
 
     Raises:
         NotFoundError: there is no such session.
-        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
     """
     target = yield from with_names(order.target)
     order = replace(order, target=target)
     traces = yield from gather_traces(target)
     fenced = yield from set_fence(order)
+    return BegunErasure(order, traces, fenced)
+
+
+def finish_erasing(
+    begun: BegunErasure, signer: Signer | None, beside: Beside = NOTHING_BESIDE
+) -> Operation[ErasureReceipt]:
+    """Erase what is behind the fence, check it through the readers, and record the receipt.
+
+    Raises:
+        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+    """
+    order, fenced, target = begun.order, begun.fenced, begun.order.target
     if fenced.is_done:
         done = yield from show_erasure(fenced.number)
         if done.receipt is not None:
@@ -73,12 +102,25 @@ def erase(
     unread = yield from erase_what_is_left(order, fenced)
     erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
-    checks = yield from check_readers(target, traces)
+    checks = yield from check_readers(target, begun.traces)
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    not_covered = [*traces.omissions, *unread, *unreached, *missed]
+    not_covered = [*begun.traces.omissions, *unread, *unreached, *missed]
     return (yield from finish(record, [*checks, *archives, *erased], signer, not_covered))
+
+
+def erase(
+    order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
+) -> Operation[ErasureReceipt]:
+    """Erase the target, check it through the readers, and record the receipt.
+
+    Raises:
+        NotFoundError: there is no such session.
+        ConflictError: as for ``finish_erasing``.
+    """
+    begun = yield from begin_erasing(order)
+    return (yield from finish_erasing(begun, signer, beside))
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:

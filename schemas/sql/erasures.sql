@@ -177,15 +177,16 @@ SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.
 FROM strandline.erasure e WHERE e.number = %(number)s OR e.erasure_id = %(erasure_id)s
 
 -- name: list_erasures
--- Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number.
--- params: namespace text?, before integer, limit bigint
+-- Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all, below a number.
+-- params: namespace text?, owner_key uuid?, before integer, limit bigint
 -- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, state text, actor
 --     text?, rows_erased bigint, requested_at timestamptz, finished_at timestamptz?, is_signed boolean
 -- repeatable
 SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.state, e.actor, e.rows_erased,
     e.requested_at, e.finished_at, coalesce(e.receipt::json ->> 'signature' IS NOT NULL, false) AS is_signed
 FROM strandline.erasure e
-WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s) AND e.number < %(before)s
+WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
+    AND (%(owner_key)s::uuid IS NULL OR e.owner_key = %(owner_key)s) AND e.number < %(before)s
 ORDER BY e.number DESC LIMIT %(limit)s
 
 -- name: find_fence

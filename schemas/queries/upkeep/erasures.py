@@ -467,15 +467,17 @@ class ListErasuresRow(NamedTuple):
 
 
 class ListErasures(Query[ListErasuresRow]):
-    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number."""
+    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all,
+    below a number.
+    """
 
     __slots__ = ()
     name = "list_erasures"
     repeatable = True
     row = ListErasuresRow
 
-    def __init__(self, *, namespace: str | None, before: int, limit: int) -> None:
-        self.values = (namespace, before, limit)
+    def __init__(self, *, namespace: str | None, owner_key: UUID | None, before: int, limit: int) -> None:
+        self.values = (namespace, owner_key, before, limit)
 
 
 class FindFenceRow(NamedTuple):
