@@ -1,4 +1,4 @@
-"""The quick start of docs/service.md, followed word for word: by a shell and curl, beside ``strandline up``."""
+"""The quick start of docs/service.md, followed word for word: by a shell and curl, beside a stack."""
 
 from __future__ import annotations
 
