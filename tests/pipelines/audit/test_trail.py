@@ -247,7 +247,7 @@ def test_a_chain_that_was_made_again_without_the_key_is_found_by_who_has_it(
 
 
 def test_an_anchor_vouches_for_what_was_sealed_before_there_was_a_key(database: Database) -> None:
-    anchors = []
+    anchors: list[Anchor] = []
     for keys in (NO_KEYS, NO_KEYS, KEYS, NO_KEYS):
         database.run(append_act(ANN, Act.here("pop")))
         anchors += database.run(seal_all(keys))
