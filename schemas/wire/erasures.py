@@ -70,7 +70,7 @@ class ErasureOut(ErasureDetailsReport):
     """An erasure and how it stands; ``state`` is ``running`` until there is a receipt.
 
     ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.  One that
-    nobody carries on goes on where it was when it is asked for again.
+    no process carries on goes on where it was when a client asks for it again.
     """
 
     is_running: bool
@@ -81,7 +81,7 @@ Path = Annotated[list[Name], Field(min_length=1, max_length=100)]
 
 
 class ErasureIn(Request):
-    """Who asks for it.
+    """The name of the person who asks for it, and items to erase as well.
 
     ``items_below``: paths of items of the namespace (LangGraph's store) that are the user's, each as its
     labels; it takes a key that is not one user's.
@@ -94,7 +94,7 @@ class ErasureIn(Request):
 
 
 class ReadmissionIn(Request):
-    """Who lets a user or a session begin anew."""
+    """The name of the person who readmits a user or a session."""
 
     actor: Name | None = None
 
@@ -107,7 +107,7 @@ class PlannedErasureOut(Answer):
 
 
 class ErasureVerdictOut(Answer):
-    """What is to be said of an erasure that was done.
+    """The verification of an erasure that is done.
 
     ``signature``: ``valid``, ``changed``, ``unsigned``, ``other_key``, or ``unchecked`` where the service has
     no key.  ``fence``: the number of the erasure that keeps the owner away; null after a readmission or a

@@ -1,7 +1,7 @@
 """Erasures that requests began, carried on by this process behind their fences.
 
-A request answers once the fence stands: from then on nothing is written for the user.  How far the rest is
-stands in Postgres; what nobody carries on any more goes on when it is asked for again.
+A request answers once the fence stands: from then on nothing is written for the user.  Postgres records how
+far the rest is; an erasure whose process ended goes on when a client asks for it again.
 """
 
 from __future__ import annotations

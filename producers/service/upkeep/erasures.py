@@ -120,7 +120,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
 @access("operate", "others")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn) -> ReceiptReport:
-    """Let an erased user begin anew, with nothing; 404 if no fence keeps them away."""
+    """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
     owner = call.caller.owner(user)
     return await _readmit(call, user_target(owner.namespace, user), body)
@@ -240,7 +240,7 @@ async def _list(
 
 
 async def _find(call: Call, number: int) -> ErasureRecord:
-    """An erasure of the caller's; of another's as of an unknown one there is none."""
+    """An erasure of the caller's; raises a problem for an unknown one, and for another's."""
     caller = call.caller
     record = await call.service.runner.arun(show_erasure(number, caller.tenant))
     if caller.is_bound and record.owner_key != caller.owner(caller.user_id or "").shard_key:
