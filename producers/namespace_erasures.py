@@ -317,14 +317,9 @@ class NamespaceErasures:
         items_below: Iterable[Sequence[str]],
         on_progress: OnProgress,
     ) -> ErasureOrder:
-        ranges = []
-        for labels in items_below:
-            if isinstance(labels, str) or not labels:
-                raise ConfigurationError("items_below must be paths, each a list of at least one label.")
-            below = range_below(labels)
-            ranges.append(ItemRange(below.start, below.end))
         act = Act.here("erasure", actor=actor)
-        return ErasureOrder(target, act.actor, tuple(ranges), act=act, on_progress=on_progress)
+        ranges = item_ranges(items_below)
+        return ErasureOrder(target, act.actor, ranges, act=act, on_progress=on_progress)
 
     def _erase_session(
         self, session_id: str, actor: str | None, on_progress: OnProgress
@@ -349,6 +344,21 @@ class NamespaceErasures:
     @staticmethod
     def _export_of(target: ErasureTarget) -> ExportTarget:
         return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
+
+
+def item_ranges(items_below: Iterable[Sequence[str]]) -> tuple[ItemRange, ...]:
+    """The items below paths.
+
+    Raises:
+        ConfigurationError: one is no path.
+    """
+    ranges = []
+    for labels in items_below:
+        if isinstance(labels, str) or not labels:
+            raise ConfigurationError("items_below must be paths, each a list of at least one label.")
+        below = range_below(labels)
+        ranges.append(ItemRange(below.start, below.end))
+    return tuple(ranges)
 
 
 def _limit(limit: int) -> int:

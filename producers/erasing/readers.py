@@ -47,7 +47,7 @@ class Traces:
     unopened: int = 0
 
     @property
-    def missed(self) -> list[str]:
+    def omissions(self) -> list[str]:
         """What the receipt says about that."""
         if not self.unopened:
             return []

@@ -97,8 +97,8 @@ def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool,
     Raises:
         KeyUnavailableError: they cannot be unwrapped.
     """
-    found: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
-    return found
+    answer: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
+    return answer
 
 
 def claim_owner_keys(
@@ -116,7 +116,7 @@ def claim_owner_keys(
 
 
 def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
-    """Fetch an owner's keys anew if those that were kept are below ``first_number``: from before an erasure.
+    """Fetch an owner's keys anew if this process kept some below ``first_number``, from before an erasure.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped.

@@ -275,13 +275,14 @@ def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operati
     marks = _marks_of(query)
     stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
     open_all = partial(_open_all, query, marks, stored, keys)
-    if sum(sum(map(len, filter(None, stored[place]))) for place in _opened(marks)) <= INLINE_CHARACTERS:
+    columns = [filter(None, stored[place]) for place in _places_to_open(marks)]
+    if sum(sum(map(len, column)) for column in columns) <= INLINE_CHARACTERS:
         return open_all()
     opened: list[R] = yield Run(open_all)
     return opened
 
 
-def _opened(marks: Marks) -> set[int]:
+def _places_to_open(marks: Marks) -> set[int]:
     """The places of the columns that are opened."""
     return {mark.place for mark in marks.opens}
 

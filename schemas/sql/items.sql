@@ -18,8 +18,8 @@ ON CONFLICT (shard_key, path, key) DO UPDATE SET value = excluded.value, vectors
 -- Store an item unless there is one under its path and key, and return what is stored then. No row: another transaction
 -- has just stored or deleted one; ask again.
 -- params: shard_key uuid, path text, key text, value json
--- row: value text, is_new boolean
 -- seals: value json item
+-- row: value text, is_new boolean
 -- opens: value json item
 WITH claimed AS (
     INSERT INTO strandline.store_item (shard_key, path, key, value)

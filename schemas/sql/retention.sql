@@ -228,13 +228,6 @@ LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key 
 WHERE o.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
 ORDER BY o.session_key, o.from_seq
 
--- name: forget_archived_objects
--- Delete the record of what an owner has in archives, for an erasure that has deleted the objects.
--- params: shard_key uuid
--- row: step_id uuid
-DELETE FROM strandline.retention_step WHERE shard_key = %(shard_key)s
-RETURNING step_id
-
 -- name: restore_range
 -- Put archived messages into a session of their own (restore_session_v1).
 -- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, before_id uuid?, from_seq

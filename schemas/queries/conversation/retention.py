@@ -442,21 +442,6 @@ class ArchivedObjects(Query[ArchivedObjectsRow]):
         self.values = (shard_key, session_key)
 
 
-class ForgetArchivedObjectsRow(NamedTuple):
-    step_id: UUID
-
-
-class ForgetArchivedObjects(Query[ForgetArchivedObjectsRow]):
-    """Delete the record of what an owner has in archives, for an erasure that has deleted the objects."""
-
-    __slots__ = ()
-    name = "forget_archived_objects"
-    row = ForgetArchivedObjectsRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
-
-
 class RestoreRangeRow(NamedTuple):
     status: str
     messages: int

@@ -124,8 +124,9 @@ class Readmit(Query[ReadmitRow]):
         actor: str | None,
         user_id: str | None,
         act: str,
+        erasures: list[UUID] | None,
     ) -> None:
-        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act)
+        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act, erasures)
 
 
 class EraseRowsRow(NamedTuple):
@@ -193,19 +194,21 @@ class MoveEntries(Query[MoveEntriesRow]):
 class ErasedObjectsRow(NamedTuple):
     archive: str
     object_name: str | None
+    is_shared: bool
 
 
 class ErasedObjects(Query[ErasedObjectsRow]):
     """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
-    may be there.
+    may be there. One that a session which stays names as well (a fork, or what it is a fork of) is that
+    session's too. A session that is erased at this moment does not stay.
     """
 
     __slots__ = ()
     name = "erased_objects"
     row = ErasedObjectsRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID | None) -> None:
-        self.values = (shard_key, session_key)
+    def __init__(self, *, session_key: UUID | None, shard_key: UUID) -> None:
+        self.values = (session_key, shard_key)
 
 
 class EraseDirectoryRow(NamedTuple):
@@ -254,21 +257,6 @@ class EraseNames(Query[EraseNamesRow]):
         mark: str,
     ) -> None:
         self.values = (number, owner_key, namespace, user_id, session_id, mark)
-
-
-class EraseItemsRow(NamedTuple):
-    rows: int
-
-
-class EraseItems(Query[EraseItemsRow]):
-    """Delete a page of a namespace's items below a path (erase_items_v1)."""
-
-    __slots__ = ()
-    name = "erase_items"
-    row = EraseItemsRow
-
-    def __init__(self, *, number: int, shard_key: UUID, path_from: str, path_before: str, limit: int) -> None:
-        self.values = (number, shard_key, path_from, path_before, limit)
 
 
 class KeptItemNamesRow(NamedTuple):
@@ -321,6 +309,21 @@ class EraseKeptItems(Query[EraseKeptItemsRow]):
         self, *, number: int, shard_key: UUID, paths: list[str], keys: list[str], versions: list[str | None]
     ) -> None:
         self.values = (number, shard_key, paths, keys, versions)
+
+
+class EraseItemsRow(NamedTuple):
+    rows: int
+
+
+class EraseItems(Query[EraseItemsRow]):
+    """Delete a page of a namespace's items below a path (erase_items_v1)."""
+
+    __slots__ = ()
+    name = "erase_items"
+    row = EraseItemsRow
+
+    def __init__(self, *, number: int, shard_key: UUID, path_from: str, path_before: str, limit: int) -> None:
+        self.values = (number, shard_key, path_from, path_before, limit)
 
 
 class ErasedRowsRow(NamedTuple):
@@ -464,15 +467,17 @@ class ListErasuresRow(NamedTuple):
 
 
 class ListErasures(Query[ListErasuresRow]):
-    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number."""
+    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all,
+    below a number.
+    """
 
     __slots__ = ()
     name = "list_erasures"
     repeatable = True
     row = ListErasuresRow
 
-    def __init__(self, *, namespace: str | None, before: int, limit: int) -> None:
-        self.values = (namespace, before, limit)
+    def __init__(self, *, namespace: str | None, owner_key: UUID | None, before: int, limit: int) -> None:
+        self.values = (namespace, owner_key, before, limit)
 
 
 class FindFenceRow(NamedTuple):

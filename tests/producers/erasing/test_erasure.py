@@ -25,6 +25,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session, identify_user, item_store_key
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS, retain
+from tests.support.opened_rows import clear_only
 
 WORD = "zanzibarq"
 TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'strandline'"
@@ -83,6 +84,7 @@ def test_a_table_that_the_eraser_misses_is_found_by_the_check(erasures: Erasures
     assert erasures.erase_user("ann").number == 1
 
 
+@clear_only("keys of the user are made by SQL")
 def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str, tmp_path: Path) -> None:
     retain(database_url, tmp_path)
     before = dump(database_url)
@@ -208,6 +210,7 @@ def test_a_user_of_whom_nothing_is_known_is_kept_away_too(erasures: Erasures, da
     assert erasures.erase_user("nobody") == receipt
 
 
+@clear_only("looks for words within rows of all tables")
 def test_a_session_goes_and_its_user_stays(erasures: Erasures, database: Database, database_url: str) -> None:
     keys = identify_session("default", f"{WORD}-two", "ann")
     others = said(database_url, f"{WORD}-one", "ann")

@@ -13,6 +13,9 @@ from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS, KeyCache
 from strandline.schemas.sealed.opening import open_keyring, sealed_content
 from strandline.schemas.sealing.owner_keys import make_owner_keys, make_secret
 from strandline.schemas.settings import load_settings
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("names keyrings itself")
 
 KEY = b64encode(b"k" * 32).decode()
 

@@ -23,7 +23,6 @@ from strandline import ErasedError
 from strandline.cli.entry import run
 from strandline.cli.erasures.reports import (
     EraseReport,
-    ErasureDetailsReport,
     ErasuresReport,
     ReapplyReport,
     ReceiptKeyReport,
@@ -32,6 +31,7 @@ from strandline.cli.erasures.reports import (
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.producers.exports.lines import ExportLine
+from strandline.schemas.wire.erasures import ErasureDetailsReport
 from tests.conftest import OTHER_SERVER, MakeMemory, rows_of, wait_until
 from tests.support.processes.forking import Popen
 from tests.support.servers.databases import temporary_database

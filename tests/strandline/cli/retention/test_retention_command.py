@@ -118,8 +118,8 @@ def test_a_session_that_is_in_use_takes_no_archived_messages_and_keeps_its_reten
     live.put(Message(role="user", content="in use"))
     live.flush(all=True)
     old = make_memory("old", user_id="ana", memory_blocks=[])
-    roles = ["system" if head else "user", *["user"] * 5]
-    old.put_messages([Message(role=role, content=role) for role in roles])
+    first = Message(role="system" if head else "user", content="the first")
+    old.put_messages([first, *(Message(role="user", content=f"number {number}") for number in range(5))])
     old.flush(all=True)
     age_messages(database_url, "old", 40 * DAY, 6)
     command("set", "--session", "old", "--max-age", "30d", "--archive", f"file://{tmp_path}/archive")
