@@ -146,7 +146,7 @@ def _seal_owner(
 
 def _log_failed(owner: UUID, namespace: str, error: StrandlineError) -> None:
     logger.warning(
-        "an owner cannot be sealed anew",
+        "the content of an owner cannot be sealed again",
         extra={
             "action": "reseal_owner_failed",
             "namespace": namespace,

@@ -28,7 +28,7 @@ from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
 from tests.conftest import needs_internals, rows_of, wait_until
 from tests.support.opened_rows import clear_only
-from tests.support.servers.stalling_proxy import Direction, StallingProxy
+from tests.support.proxies.stalling_proxy import Direction, StallingProxy
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
 
 MakeMemory = Callable[..., Memory]

@@ -1,4 +1,4 @@
-"""The quick start of docs/service.md, followed word for word: by a shell and curl, beside a stack."""
+"""The quick start of docs/service.md, word for word: by a shell and curl, beside ``strandline up``."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
 
-PAGE = Path(__file__).resolve().parent.parent.parent / "docs" / "service.md"
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "service.md"
 SECTION = PAGE.read_text(encoding="utf-8").split("## Quick start\n")[1].split("On servers of your own:")[0]
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 NEW_ENOUGH = (7, 82)
