@@ -25,7 +25,8 @@ NOT_COVERED = (
     " strandline erasures reapply.",
     "Freed space of the tables and indexes until Postgres uses it again; file systems and disks below it.",
     "Prompts that the providers of models and embeddings were sent, and have kept.",
-    "Acts in the sealed audit trail in which this user, as an actor, changed the data of others.",
+    "Acts in the audit trail, sealed or not yet, in which this user, as an actor, changed the data of others,"
+    " with the origins (addresses) of these acts.",
     "Logs of Postgres, of the application and of the operator, and files that commands were redirected to.",
     "Memory of running processes until their next read, or their end.",
 )

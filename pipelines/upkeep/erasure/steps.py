@@ -198,7 +198,7 @@ def _erase_kept(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
         return []
     return [
         f"Adapters: {quantity(kept.unread, 'item')} of the namespace did not open; if any of them is the"
-        " user's, it is still there, and cannot be read without its key."
+        " user's, it is still there, sealed under a key that is missing."
     ]
 
 

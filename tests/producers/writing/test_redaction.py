@@ -477,3 +477,18 @@ def test_long_numbers_are_seen_as_text_and_others_stay_numbers() -> None:
     (hook,) = load_hooks("contacts", "SETTING")
     visited = visit_object(value, lambda text: hook.redact([text])[0])
     assert visited == {"card": "[card]", "year": 2024, "share": 0.5, "order": 5551234567}
+
+
+class _Shown(str):
+    """Text that shows another one."""
+
+    __slots__ = ()
+
+    def __str__(self) -> str:
+        return "another text"
+
+
+def test_a_hook_has_to_return_text_and_nothing_that_only_passes_for_it() -> None:
+    hook = RedactionHook("shown", "1", _Shown)
+    with pytest.raises(RedactionError, match="_Shown"):
+        hook.redact(["text"])
