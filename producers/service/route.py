@@ -210,8 +210,8 @@ class ServiceRoute(APIRoute):
         """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
         if not scope["query_string"]:
             return
-        given = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        names = [name for name, _ in given]
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        names = [name for name, _ in pairs]
         unknown = [name for name in names if name not in self._queries]
         if unknown:
             known = ", ".join(sorted(self._queries)) or "none"
@@ -224,7 +224,7 @@ class ServiceRoute(APIRoute):
                 for name in sorted(twice)
             ]
             raise ProblemError(INVALID, places=places)
-        for name, value in given:
+        for name, value in pairs:
             if "\0" in value:  # no text of Postgres holds it
                 raise invalid(f"/query/{name}", "It must not hold NUL.")
 

@@ -179,7 +179,7 @@ async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
 
 
 async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response:
-    number = await _known(call, target)
+    number = await _find_earlier(call, target)
     carried = call.service.erasures
     if number is None:
         act = Act.here("erasure", actor=body.actor)
@@ -197,7 +197,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
 
 
-async def _known(call: Call, target: ErasureTarget) -> int | None:
+async def _find_earlier(call: Call, target: ErasureTarget) -> int | None:
     """The erasure that this Idempotency-Key began, if it is done: whoever was readmitted since stays."""
     if call.idempotency_key is None:
         return None
@@ -231,11 +231,11 @@ async def _list(
     before = read_number_cursor(name, cursor)
     if before >= 2**31:
         before = 0  # no erasure has such a number
-    found = await call.service.runner.arun(
+    records = await call.service.runner.arun(
         list_erasures(call.caller.tenant, limit + 1, before or None, owner_key)
     )
-    items = [ErasureReport.model_validate(one, from_attributes=True) for one in found[:limit]]
-    following = cursor_of(name, items[-1].number) if len(found) > limit else None
+    items = [ErasureReport.model_validate(one, from_attributes=True) for one in records[:limit]]
+    following = cursor_of(name, items[-1].number) if len(records) > limit else None
     return Page[ErasureReport](items=items, next_cursor=following)
 
 

@@ -19,7 +19,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import wait_until
 from tests.support.servers.databases import temporary_database
-from tests.support.servers.service_process import ServiceProcess
+from tests.support.processes.service_process import ServiceProcess
 
 CLIENTS = 16
 MEGABYTE = 2**20
