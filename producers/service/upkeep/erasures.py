@@ -179,7 +179,7 @@ async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
 
 
 async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response:
-    number = await _find_earlier(call, target)
+    number = await _find_begun(call, target)
     carried = call.service.erasures
     if number is None:
         act = Act.here("erasure", actor=body.actor)
@@ -197,7 +197,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
 
 
-async def _find_earlier(call: Call, target: ErasureTarget) -> int | None:
+async def _find_begun(call: Call, target: ErasureTarget) -> int | None:
     """The erasure that this Idempotency-Key began, if it is done: whoever was readmitted since stays."""
     if call.idempotency_key is None:
         return None

@@ -61,8 +61,8 @@ async def export_user(request: Request, user: UserId) -> ExportStream:
 async def export_session(request: Request, session_id: SessionId) -> ExportStream:
     """Everything that is kept about one session, in the same form."""
     call = call_of(request)
-    session = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
-    target = ExportTarget(session.namespace, session.owner_key, session.user_id, session.session_key)
+    whole = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    target = ExportTarget(whole.namespace, whole.owner_key, whole.user_id, whole.session_key)
     return await _stream(call, target, session_id)
 
 
@@ -72,10 +72,10 @@ async def _stream(call: Call, target: ExportTarget, session_id: str | None) -> E
         raise ProblemError(BUSY)
     parts = _parts(call, aexport_lines(call.service.runner, target, session_id))
     first = await anext(parts)
-    return ExportStream(_rest(first, parts), headers={"Cache-Control": "no-store"})
+    return ExportStream(_all_parts(first, parts), headers={"Cache-Control": "no-store"})
 
 
-async def _rest(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _all_parts(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
     """All parts; at an error the connection ends, without the last line."""
     yield first
     try:

@@ -223,6 +223,8 @@ def test_after_a_restore_of_an_older_dump_reapply_cleans_it_before_producers_wri
     assert {one.outcome for one in again.receipts} == {"known"}
     receipts.write_text(receipts.read_text().replace('"message":6', '"message":5'))
     assert "were changed; nothing was done" in command(*reapply, "--yes", on=restored_url).err
+    own = command(*reapply[:4], "--yes", on=restored_url)
+    assert own.code and "were changed; nothing was done" in own.err, "by the key of the settings"
 
 
 @pytest.mark.parametrize(
