@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
 
 Item = TypeVar("Item")
 
@@ -14,8 +15,22 @@ MAX_SEQ = 2**53 - 1  # what JSON's readers in other languages hold exactly
 Name = Annotated[str, Field(min_length=1, max_length=512)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
+
+
+def _storable(moment: datetime) -> datetime:
+    """A time that Postgres takes: as far from UTC as it knows zones, and of our era there as well."""
+    offset = moment.utcoffset()
+    try:
+        moment.astimezone(UTC)
+    except OverflowError:
+        raise ValueError("its year in UTC is not 1 to 9999") from None
+    if offset is not None and abs(offset) >= timedelta(hours=16):
+        raise ValueError("its offset from UTC is 16 hours or more")
+    return moment
+
+
 # JSON has no time of its own: text in ISO 8601 is read.
-Moment = Annotated[AwareDatetime, Field(strict=False)]
+Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
 Json = dict[str, Any]
 
 # Headers of requests and responses, by the names that both sides use.

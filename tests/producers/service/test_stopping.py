@@ -18,9 +18,9 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import wait_until
+from tests.support.processes.service_process import RoundRobin, ServiceProcess, two_processes
 from tests.support.proxies.cutting_proxy import CuttingProxy
 from tests.support.servers.databases import temporary_database
-from tests.support.servers.service_process import RoundRobin, ServiceProcess, two_processes
 
 
 @pytest.fixture

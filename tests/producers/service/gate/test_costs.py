@@ -18,8 +18,8 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from tests.conftest import wait_until
+from tests.support.processes.service_process import ServiceProcess
 from tests.support.servers.databases import temporary_database
-from tests.support.servers.service_process import ServiceProcess
 
 CLIENTS = 16
 MEGABYTE = 2**20

@@ -111,3 +111,13 @@ def test_none_is_a_defect(running: RunningService, caplog: pytest.LogCaptureFixt
     assert wrong == []
     assert caplog.records == []
     assert asked > 200
+
+
+@pytest.mark.parametrize("moment", ["0145-11-13T23:02:21+20:29", "0001-01-01T00:00:00+14:00"])
+def test_times_that_postgres_refuses_are_refused_before(running: RunningService, moment: str) -> None:
+    with running.client(running.make_key("odd", scopes=SCOPES), user="ana") as client:
+        assert client.get("/v1/admin/audit", params={"since": moment}).status_code == 422
+        said = {"role": "user", "content": "x", "created_at": moment}
+        assert client.post("/v1/sessions/times/messages", json={"messages": [said]}).status_code == 422
+        near = client.get("/v1/admin/audit", params={"since": "2026-11-13T23:02:21+14:00"})
+        assert near.status_code == 200
