@@ -16,7 +16,9 @@ import pytest
 import yaml
 from starlette.routing import Route
 
+from strandline.cli.serve.server import KEEP_ALIVE_SECONDS
 from strandline.producers.service.routes import health
+from strandline.producers.service.routes.events import PING_SECONDS
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 
@@ -138,6 +140,20 @@ def test_all_ports_are_the_one_that_the_service_listens_on() -> None:
     (rule,) = policy("strandline-service")["ingress"]
     assert [each["port"] for each in rule["ports"]] == [port]
     assert f"EXPOSE {port}" in (DEPLOY / "Dockerfile").read_text()
+
+
+def test_the_proxy_bears_what_the_service_allows_and_closes_first() -> None:
+    text = (DEPLOY / "nginx/strandline.conf").read_text()
+    named = dict(re.findall(r"^ *(\w+) (\d+)[sm];$", text, re.MULTILINE))
+    of = Settings.model_fields
+    assert int(named["client_max_body_size"]) * 2**20 == of["service_max_body_bytes"].default
+    assert float(named["client_body_timeout"]) == of["service_body_seconds"].default
+    longest = of["service_request_seconds"].default + of["service_queue_seconds"].default
+    assert float(named["proxy_read_timeout"]) > max(longest, PING_SECONDS)
+    assert float(named["keepalive_timeout"]) < KEEP_ALIVE_SECONDS
+    # A body is whole before it is passed on, and no path is decoded on the way.
+    assert "proxy_request_buffering" not in text
+    assert re.findall(r"proxy_pass (\S+);", text) == ["http://strandline"]
 
 
 def policy(name: str) -> dict[str, Any]:
