@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
@@ -12,7 +11,6 @@ from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.audit.audit import (
-    AppendForSubject,
     ForgetSealedOrigins,
     ForgetSubject,
     ForgetUnsealedOrigins,
@@ -27,9 +25,11 @@ from strandline.schemas.queries.audit.audit import (
 )
 from strandline.schemas.queries.upkeep.erasures import EraseRows
 from strandline.schemas.values.acts.kinds import AuditLevel, check_level
-from strandline.schemas.values.identity import Owner, audit_chain_key
+from strandline.schemas.values.identity import audit_chain_key
 
+# What one transaction deletes at most; puts wait for no lock of it, sealers of this chain do.
 SEALS_PER_STEP = 200
+ACTS_PER_STEP = 10_000
 ORIGINS_PER_STEP = 1_000
 
 
@@ -68,8 +68,8 @@ def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning
     """Delete the entries of all seals that were made before a time, in whole seals from the beginning.
 
     The last of these seals stays, without its entries, so that the next one can be seen to follow it; the
-    newest seal of all is never pruned.  Each step is a transaction, and an act in the trail that says up to
-    which seal it went.
+    newest seal of all is never pruned.  Each step is a transaction, and an act in the trail at every level
+    that says up to which seal it went, with the MAC of that seal.
 
     Raises:
         ConfigurationError: ``before`` has no time zone.
@@ -89,45 +89,26 @@ def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning
 def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | None]:
     chain_key = audit_chain_key(namespace)
     for chain in (yield from fetch(LockChain(shard_key=chain_key))):
-        (last,) = yield from fetch(
+        rows = yield from fetch(
             PrunableThrough(
-                shard_key=chain_key, before=before, pruned_seals=chain.pruned_seals, limit=SEALS_PER_STEP
+                shard_key=chain_key,
+                before=before,
+                pruned_seals=chain.pruned_seals,
+                max_acts=ACTS_PER_STEP,
+                limit=SEALS_PER_STEP,
             )
         )
-        through = min(last.number or 0, chain.seals - 1)
-        if through <= chain.pruned_seals:
+        if not rows:
             return Pruning(0, chain.pruned_seals)
+        through = rows[0].number
         (gone,) = yield from fetch(PruneEntries(shard_key=chain_key, through_seal=through))
         yield from fetch(PruneSeals(shard_key=chain_key, through_seal=through))
         yield from fetch(MarkPruned(shard_key=chain_key, through_seal=through))
-        described = Act.here(act.kind, actor=act.actor, count=gone.entries, detail={"through_seal": through})
+        detail = {"through_seal": through, "mac": rows[0].mac.hex()}
+        described = Act.here(act.kind, actor=act.actor, count=gone.entries, detail=detail)
         yield from append_act(namespace, described)
         return Pruning(gone.entries, through)
     return None
-
-
-def forget_owner(owner: Owner, act: Act) -> Operation[int]:
-    """As ``forget_pseudonym``, and record that as an act under the pseudonym, without a new mapping."""
-    rows = yield from fetch(SubjectOf(shard_key=owner.shard_key))
-    if not rows:
-        yield from append_act(owner.namespace, act)
-        return 0
-    forgotten = yield from forget_pseudonym(owner.namespace, owner.shard_key)
-    is_own = act.actor is not None and act.actor == owner.user_id
-    yield from fetch(
-        AppendForSubject(
-            chain_key=audit_chain_key(owner.namespace),
-            entry_id=act.entry_id,
-            namespace=owner.namespace,
-            act=act.kind,
-            actor=f"user:{rows[0].subject}" if is_own else act.actor,
-            origin=None if is_own else act.origin,
-            subject=rows[0].subject,
-            count=act.count,
-            detail=None if act.detail is None else json.dumps(act.detail),
-        )
-    )
-    return forgotten
 
 
 def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int | None = None) -> Operation[int]:

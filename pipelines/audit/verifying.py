@@ -21,11 +21,12 @@ from strandline.pipelines.audit.hashing import (
     split_leaves,
 )
 from strandline.pipelines.audit.keys import UNKEYED, SealKeys
+from strandline.pipelines.audit.unkeyed import UnkeyedSeals
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     ChainOf,
     ChainOfRow,
-    PrunedThrough,
+    RecordedPrunings,
     SealedEntries,
     SealedEntriesRow,
     SealsAfter,
@@ -44,7 +45,7 @@ MAX_FINDINGS = 1_000
 
 Problem = Literal[
     "changed", "removed", "inserted", "reordered", "seal_changed", "seal_removed", "seal_unverified",
-    "pruned_unrecorded", "anchor",
+    "seal_unkeyed", "pruned_unrecorded", "anchor",
 ]  # fmt: skip
 
 
@@ -76,9 +77,11 @@ class TrailVerification:
         seals, entries: how many were looked at.
         pruned_seals: how many were pruned before.
         unsealed: entries that no seal covers yet; they prove nothing.
-        unkeyed_seals: seals without a key, which anyone can make who may write to the tables.
+        unkeyed_seals: seals without a key, which anyone can make who may write to the tables; where keys are
+            given each is a finding, unless an anchor vouches for it.
         first_seal_at, last_seal_at: the times of the first and the last seal.
         anchors: how many given anchors were found in the chain as they are.
+        pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
         findings: what does not fit, at most 1,000.
     """
 
@@ -91,6 +94,7 @@ class TrailVerification:
     first_seal_at: datetime | None = None
     last_seal_at: datetime | None = None
     anchors: int = 0
+    pruned_anchors: int = 0
     findings: list[Finding] = field(default_factory=list)
 
     @property
@@ -115,6 +119,7 @@ class _Chain:
     mac: bytes | None
     entries: int
     macs: dict[int, str] = field(default_factory=dict)
+    unkeyed: UnkeyedSeals = field(default_factory=UnkeyedSeals)
 
 
 def verify_trail(
@@ -145,18 +150,22 @@ def _verify_once(
     result.unsealed = (yield from fetch(UnsealedOf(namespace=namespace)))[0].entries
     result.pruned_seals = row.pruned_seals
     chain = _Chain(keys, chain_key, row.pruned_seals, None if row.pruned_seals else FIRST, 0)
-    yield from _follow(chain, result, {anchor.seal for anchor in anchors})
+    yield from _follow(chain, result, {row.pruned_seals, *(anchor.seal for anchor in anchors)})
     # Seals may have been added since the number was read.
     result.add(_end_findings(chain, row.seals, (yield from _chain_of(namespace)).seals))
-    stray = yield from fetch(StraySealed(shard_key=chain_key, limit=MAX_FINDINGS))
-    result.add(map(_stray_finding, stray))
-    result.add((yield from _pruning_findings(chain_key, row.pruned_seals)))
+    stray = yield from fetch(
+        StraySealed(shard_key=chain_key, pruned_seals=row.pruned_seals, limit=MAX_FINDINGS)
+    )
+    result.add(_stray_finding(one, row.pruned_seals) for one in stray)
+    result.add((yield from _pruning_findings(chain, row.pruned_seals)))
     result.add(_anchor_findings(chain, row, anchors, result))
+    result.add(_unkeyed_findings(chain, anchors))
     return result
 
 
-def _stray_finding(row: StraySealedRow) -> Finding:
-    sentence = f"Entry {row.entry_id} stands under seal {row.seal}, which does not exist."
+def _stray_finding(row: StraySealedRow, pruned: int) -> Finding:
+    what = "was pruned" if row.seal <= pruned else "does not exist"
+    sentence = f"Entry {row.entry_id} stands under seal {row.seal}, which {what}."
     return Finding("inserted", sentence, row.seal, row.place, row.entry_id)
 
 
@@ -211,7 +220,9 @@ def _look_at(
         result.add(_entry_findings(chain.chain_key, seal, rows))
         result.seals += 1
         result.entries += len(rows)
-        result.unkeyed_seals += seal.key_id == UNKEYED
+        if seal.key_id == UNKEYED:
+            result.unkeyed_seals += 1
+            chain.unkeyed.note(seal.number)
         result.first_seal_at = result.first_seal_at or seal.sealed_at
         result.last_seal_at = seal.sealed_at
     chain.number, chain.mac = seal.number, seal.mac
@@ -333,29 +344,42 @@ def sealed_entry(row: SealedEntriesRow) -> SealedEntry:
     )
 
 
-def _end_findings(chain: _Chain, least: int, most: int) -> Iterator[Finding]:
-    """Whether the chain ends where it is said to end."""
-    for missing in range(chain.number + 1, min(least, chain.number + MAX_FINDINGS) + 1):
+def _end_findings(chain: _Chain, recorded_before: int, recorded_after: int) -> Iterator[Finding]:
+    """Whether the chain ends where it is said to end, before and after it was read."""
+    for missing in range(chain.number + 1, min(recorded_before, chain.number + MAX_FINDINGS) + 1):
         yield Finding("seal_removed", f"Seal {missing} was removed.", missing)
-    if chain.number > most:
-        sentence = f"The chain has {chain.number} seals, and {most} are recorded for it."
+    if chain.number > recorded_after:
+        sentence = f"The chain has {chain.number} seals, and {recorded_after} are recorded for it."
         yield Finding("seal_changed", sentence, chain.number)
 
 
-def _pruning_findings(chain_key: UUID, pruned: int) -> Operation[list[Finding]]:
-    """Whether an act in the trail says that so much was pruned."""
+def _pruning_findings(chain: _Chain, pruned: int) -> Operation[list[Finding]]:
+    """Whether a sealed act in the trail says that so much was pruned, up to the seal that is there."""
     if not pruned:
         return []
-    (recorded,) = yield from fetch(PrunedThrough(shard_key=chain_key))
-    if recorded.through_seal == pruned:
+    recorded = yield from fetch(RecordedPrunings(shard_key=chain.chain_key, through_seal=pruned))
+    fitting = [act for act in recorded if act.mac == chain.macs.get(pruned)]
+    if any(act.seal is not None for act in fitting):
         return []
-    return [
-        Finding(
-            "pruned_unrecorded",
-            f"The seals up to {pruned} are gone, and no act in the trail says that they were pruned.",
-            pruned,
-        )
-    ]
+    if fitting:
+        why = "the act that says that they were pruned is not sealed yet, so it proves nothing"
+    elif recorded:
+        why = "the act that says that they were pruned names another seal than the one that is there"
+    else:
+        why = "no act in the trail says that they were pruned"
+    return [Finding("pruned_unrecorded", f"The seals up to {pruned} are gone, and {why}.", pruned)]
+
+
+def _unkeyed_findings(chain: _Chain, anchors: Sequence[Anchor]) -> Iterator[Finding]:
+    """Seals without a key, where there are keys.
+
+    An anchor that fits vouches for its seal and all before it, since each seal covers the one before.
+    """
+    if not chain.keys.secrets:
+        return
+    vouched = max((one.seal for one in anchors if chain.macs.get(one.seal) == one.mac), default=0)
+    for seal, sentence in chain.unkeyed.sentences_after(vouched):
+        yield Finding("seal_unkeyed", sentence, seal)
 
 
 def _anchor_findings(
@@ -367,5 +391,7 @@ def _anchor_findings(
             result.anchors += 1
         elif mac is not None:
             yield Finding("anchor", f"Seal {anchor.seal} is not the one that was anchored.", anchor.seal)
-        elif anchor.seal > row.pruned_seals:
+        elif anchor.seal <= row.pruned_seals:
+            result.pruned_anchors += 1
+        else:
             yield Finding("anchor", f"Seal {anchor.seal} was anchored, and is not in the chain.", anchor.seal)

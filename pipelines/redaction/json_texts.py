@@ -3,15 +3,34 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 from strandline.schemas.values.nesting import check_nesting
 
-# Encodes what people did not write: a hook would only damage it.
-_BINARY_KEYS = frozenset({"data", "file_data", "signature", "encrypted_content", "bytes"})
-# Names and kinds that other parts of a message refer to.
-_STRUCTURAL_KEYS = frozenset({"id", "type", "format", "detail", "media_type", "mime_type", "cache_control"})
+# Encodes what people did not write: a hook would only damage it.  By the part's type, or the key above it.
+_BINARY = {
+    "input_audio": "data",
+    "audio": "data",
+    "source": "data",
+    "inline_data": "data",
+    "redacted_thinking": "data",
+    "file": "file_data",
+    "input_file": "file_data",
+    "thinking": "signature",
+    "reasoning": "encrypted_content",
+}
+# Whatever is shorter is visited: a number or a name may have the letters of base64.
+_BASE64 = r"(?:[A-Za-z0-9+/_-]{60,76}\r?\n)*[A-Za-z0-9+/_-]{32,}={0,2}\s?"
+_is_base64 = re.compile(_BASE64).fullmatch
+_is_data_url = re.compile(
+    r"data:[a-z]+/[\w.+-]{1,100}(?:;[a-z]+=[a-z][\w.+,-]{0,30})?;base64," + _BASE64
+).fullmatch
+# Names and kinds that other parts of a message refer to, or a provider knows.
+_STRUCTURAL_KEYS = frozenset({"id", "type", "format", "detail", "media_type", "mime_type"})
+# What they look like: no sentence, no address, no number.
+_is_name = re.compile(r"[A-Za-z][\w.+/-]{0,127}", re.ASCII).fullmatch
 # With fewer digits it is no number that a hook looks for as text.
 _MIN_NUMBER = 10**6
 # A number above is not written out: Python takes time in the square of its length.
@@ -24,26 +43,23 @@ Visit = Callable[[str], str]
 def visit_message(body: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
     """A message's envelope with its texts visited: name, content, calls and further fields.
 
-    Ids, types, names of functions, and data in base64 are left as they are.
+    Ids, types, names of functions, and data in base64 where a format has it, are left as they are.
     """
     visited = dict(body)
-    for key in ("name", "content", "tool_calls", "extra"):
+    for key, visit_value in _VISITS.items():
         if body.get(key) is not None:
-            visited[key] = (
-                [_visit_call(call, visit) for call in body[key]]
-                if key == "tool_calls"
-                else _visit_part(body[key], visit)
-            )
+            visited[key] = visit_value(body[key], visit)
     return visited
 
 
 def visit_object(value: Any, visit: Visit) -> Any:
     """Free JSON, such as metadata or arguments, with its texts, its keys and its long numbers visited.
 
-    A number is visited as text, and stays a number if the text is not changed.
+    A number is visited as text, and stays a number if the text is not changed.  A text that is wholly a data
+    URL in base64 stays.
     """
     if isinstance(value, str):
-        return visit(value)
+        return _visit_text(value, visit)
     if isinstance(value, Mapping):
         visited: dict[str, Any] = {}
         for key, item in value.items():
@@ -51,6 +67,14 @@ def visit_object(value: Any, visit: Visit) -> Any:
         return visited
     if isinstance(value, list):
         return [visit_object(item, visit) for item in value]
+    return _visit_number(value, visit)
+
+
+def _visit_text(text: str, visit: Visit) -> str:
+    return text if _is_data_url(text) else visit(text)
+
+
+def _visit_number(value: Any, visit: Visit) -> Any:
     if isinstance(value, int) and not isinstance(value, bool) and _is_long(value):
         digits = str(value)
         return value if (text := visit(digits)) == digits else text
@@ -69,37 +93,80 @@ def _unused(key: str, visited: Mapping[str, Any]) -> str:
     return free
 
 
-def _visit_part(value: Any, visit: Visit) -> Any:
-    """Content, a part of it, or a further field: the keys are the format's."""
-    if isinstance(value, str):
-        return value if value.startswith("data:") else visit(value)
-    if isinstance(value, Mapping):
-        return {key: item if _is_left(key) else _visit_part(item, visit) for key, item in value.items()}
+def _visit_content(value: Any, visit: Visit) -> Any:
+    """Content: a text, or parts."""
     if isinstance(value, list):
         return [_visit_part(item, visit) for item in value]
-    return value
+    return _visit_part(value, visit)
 
 
-def _is_left(key: str) -> bool:
-    return key in _BINARY_KEYS or key in _STRUCTURAL_KEYS or key.endswith("_id")
+def _visit_part(value: Any, visit: Visit, above: str = "") -> Any:
+    """A part of content, or what is in it below the key ``above``: the keys are the format's."""
+    if isinstance(value, str):
+        return _visit_text(value, visit)
+    if isinstance(value, Mapping):
+        kind = value.get("type")
+        places = (above, kind if isinstance(kind, str) else "")
+        visited: dict[str, Any] = {}
+        for key, item in value.items():
+            shown = key if _is_name(key) else _unused(visit(key), visited)
+            visited[shown] = item if _is_left(places, key, item) else _visit_part(item, visit, key)
+        return visited
+    if isinstance(value, list):
+        return [_visit_part(item, visit) for item in value]
+    return _visit_number(value, visit)
+
+
+def _is_left(places: tuple[str, str], key: str, item: Any) -> bool:
+    """Whether it is a name or a kind, or data in base64 at a place where a format has it."""
+    if not isinstance(item, str):
+        return False
+    if key in _STRUCTURAL_KEYS or key.endswith("_id"):
+        return _is_name(item) is not None
+    return any(_BINARY.get(place) == key for place in places) and _is_base64(item) is not None
+
+
+def _visit_extra(extra: Any, visit: Visit) -> Any:
+    """Further fields: free JSON, but for the sound of an answer, which has the form of a part."""
+    visited = visit_object({key: item for key, item in extra.items() if key != "audio"}, visit)
+    if "audio" in extra:
+        visited["audio"] = _visit_part(extra["audio"], visit, "audio")
+    return visited
+
+
+def _visit_calls(calls: Any, visit: Visit) -> list[Any]:
+    return [_visit_call(call, visit) for call in calls]
 
 
 def _visit_call(call: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
-    """A tool call: the arguments of a function are JSON text, those of another type are fields."""
-    visited = {
-        key: item if _is_left(key) else _visit_part(item, visit)
-        for key, item in call.items()
-        if key != "function"
-    }
+    """A tool call: the arguments of a function are JSON text, those of another type are fields.
+
+    Its id stays whatever it is, since the answer to the call names it.
+    """
     function = call.get("function")
-    if isinstance(function, Mapping):
-        visited["function"] = {
-            key: _visit_arguments(item, visit) if key == "arguments" else item
-            for key, item in function.items()
-        }
-    elif "function" in call:
-        visited["function"] = function
-    return {key: visited[key] for key in call}
+    visited: dict[str, Any] = _visit_part(
+        {key: item for key, item in call.items() if key not in {"id", "function"}}, visit
+    )
+    if "id" in call:
+        visited = {"id": call["id"], **visited}
+    if "function" in call:
+        if isinstance(function, Mapping):
+            visited["function"] = _visit_function(function, visit)
+        else:
+            visited["function"] = _visit_part(function, visit)
+    return visited
+
+
+def _visit_function(function: Mapping[str, Any], visit: Visit) -> dict[str, Any]:
+    visited: dict[str, Any] = {}
+    for key, item in function.items():
+        if key == "name" and isinstance(item, str) and _is_name(item):
+            visited[key] = item
+        elif key == "arguments":
+            visited[key] = _visit_arguments(item, visit)
+        else:
+            visited.update(_visit_part({key: item}, visit))
+    return visited
 
 
 def _visit_arguments(arguments: Any, visit: Visit) -> Any:
@@ -113,3 +180,11 @@ def _visit_arguments(arguments: Any, visit: Visit) -> Any:
         return visit(arguments)
     visited = visit_object(value, visit)
     return arguments if visited == value else json.dumps(visited, ensure_ascii=False)
+
+
+_VISITS: Mapping[str, Callable[[Any, Visit], Any]] = {
+    "name": _visit_part,
+    "content": _visit_content,
+    "tool_calls": _visit_calls,
+    "extra": _visit_extra,
+}

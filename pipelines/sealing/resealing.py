@@ -7,18 +7,21 @@ what is sealed is not found again.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.pipelines.sealing.tables import FACT_TABLES, RESEALED
+from strandline.schemas.errors import KeyUnavailableError, SealedContentError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
     RetireDataKeys,
     SettleOwner,
     UnsettledOwners,
+    UnsettledOwnersRow,
 )
 from strandline.schemas.queries.derived.facts_edit import LockFactLanes
 from strandline.schemas.sealed.content import SealedContent
@@ -27,8 +30,11 @@ from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.settings import MAX_KEY_CACHE_SECONDS
 from strandline.schemas.values.lanes import MERGE_STAGE
 
+logger = logging.getLogger("strandline.sealing")
+
 PAGE_ROWS = 200
 PAGE_OWNERS = 100
+FIRST_OWNER = UUID(int=0)
 # After an owner got its first keys, until its words are keyed: by then every process looks for both forms.
 START_SECONDS = 1.0
 # Beyond what another process may have kept: for a statement that it had begun.
@@ -46,14 +52,18 @@ class Progress:
         rows: sealed anew.
         settled: owners all of whose rows are sealed.
         waiting: owners that are sealed, and can be settled only later.
+        failed: owners of whom a row, or a key, does not open; the log names each.
         retired: old data keys that were deleted.
+        position: the owner after whom the next pass goes on; None at the end of all.
     """
 
     owners: int = 0
     rows: int = 0
     settled: int = 0
     waiting: int = 0
+    failed: int = 0
     retired: int = 0
+    position: UUID | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,48 +86,81 @@ def reseal_namespace(
     *,
     cache_seconds: float,
     pace: Pace,
-    max_owners: int | None = None,
+    after_owner: UUID = FIRST_OWNER,
 ) -> Iterator[Progress]:
     """Seal what is not sealed under the newest keys of a namespace's owners; yields after each page of rows.
 
-    ``cache_seconds`` is how long processes keep keys; ``max_owners`` looks at so many and leaves the others.
-
-    Raises:
-        SealedContentError: a row does not open.
-        KeyUnavailableError: the keys of an owner cannot be unwrapped.
+    An owner of whom a row or a key does not open is counted, logged and passed over: the others are sealed.
+    ``cache_seconds`` is how long processes keep keys; ``after_owner`` is where another pass was stopped.
     """
-    progress = Progress()
-    owner = UUID(int=0)
+    progress = Progress(position=after_owner)
+    owner = after_owner
     while rows := database.fetch(UnsettledOwners(namespace=namespace, after_owner=owner, limit=PAGE_OWNERS)):
         for row in rows:
-            owner = row.shard_key
-            if pace.is_stopping() or progress.owners == max_owners:
+            if pace.is_stopping():
                 return
+            owner = row.shard_key
             if row.number == 1 and row.age_seconds <= UNSEALED_SECONDS + START_SECONDS:
                 progress.waiting += 1
-                continue
-            keys = database.run(content.renew_keys(owner))
-            rows_of_owner = 0 if keys is None else seal_facts(database, keys)
-            progress.rows += rows_of_owner
-            for page in () if keys is None else reseal_owner(database, keys, pace):
-                rows_of_owner += page
-                progress.rows += page
-                yield progress
-            progress.owners += 1
-            kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
-            if rows_of_owner == 0 and row.age_seconds > kept_seconds + GRACE_SECONDS:
-                database.fetch(SettleOwner(shard_key=owner, number=row.number))
-                content.cache.forget(owner)
-                progress.settled += 1
             else:
-                progress.waiting += 1
+                kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
+                may_settle = row.age_seconds > kept_seconds + GRACE_SECONDS
+                try:
+                    yield from _seal_owner(database, content, row, pace, progress, may_settle=may_settle)
+                except (SealedContentError, KeyUnavailableError) as error:
+                    progress.failed += 1
+                    _log_failed(owner, namespace, error)
+                progress.owners += 1
+                if pace.is_stopping():
+                    return  # perhaps in the middle of this owner, with which the next pass begins
+            progress.position = owner
             yield progress
+    progress.position = None
+    yield progress
+
+
+def _seal_owner(
+    database: Database,
+    content: SealedContent,
+    row: UnsettledOwnersRow,
+    pace: Pace,
+    progress: Progress,
+    *,
+    may_settle: bool,
+) -> Iterator[Progress]:
+    owner = row.shard_key
+    keys = database.run(content.renew_keys(owner))
+    rows = 0 if keys is None else seal_facts(database, keys)
+    progress.rows += rows
+    for page in () if keys is None else reseal_owner(database, keys, pace):
+        rows += page
+        progress.rows += page
+        yield progress
+    if rows == 0 and may_settle and not pace.is_stopping():
+        database.fetch(SettleOwner(shard_key=owner, number=row.number))
+        content.cache.forget(owner)
+        progress.settled += 1
+    else:
+        progress.waiting += 1
+
+
+def _log_failed(owner: UUID, namespace: str, error: StrandlineError) -> None:
+    logger.warning(
+        "the content of an owner cannot be sealed again",
+        extra={
+            "action": "reseal_owner_failed",
+            "namespace": namespace,
+            "owner_key": str(owner),
+            "error": type(error).__name__,
+            "reason": str(error),
+        },
+    )
 
 
 def seal_facts(database: Database, keys: OwnerKeys) -> int:
     """Seal all of an owner's facts in one transaction, since they are compared by their words.
 
-    Merges and people's edits of the owner wait for it.  Returns how many rows were found.
+    Merges and people's edits of the owner wait for it.  Returns how many rows were rows.
     """
     with database.transaction() as transaction:
         transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
@@ -125,7 +168,7 @@ def seal_facts(database: Database, keys: OwnerKeys) -> int:
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
-    """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
+    """Seal an owner's rows under its newest data key; yields how many were rows, page by page."""
     for reseal in RESEALED:
         for count in reseal(database, keys, PAGE_ROWS):
             yield count
@@ -154,10 +197,15 @@ def retire_old_keys(
     ):
         for row in rows:
             owner = row.shard_key
-            keys = database.run(content.renew_keys(owner))
             if pace.is_stopping():
                 return retired
-            if keys is not None and not any(reseal_owner(database, keys, pace)):
+            try:
+                keys = database.run(content.renew_keys(owner))
+                is_sealed = keys is not None and not any(reseal_owner(database, keys, pace))
+            except (SealedContentError, KeyUnavailableError) as error:
+                _log_failed(owner, namespace, error)
+                continue
+            if is_sealed:
                 retired += len(database.fetch(RetireDataKeys(shard_key=owner, number=row.number)))
                 content.cache.forget(owner)
     return retired

@@ -203,9 +203,10 @@ class Remover:
             kept = stored.messages - outcome.removed
             archived = 0 if archive is None else stored.messages
             return Removal(removed=outcome.removed, kept=kept, archived=archived, steps=1)
-        # If it changed, the next attempt deletes the object, which holds words that a correction took back.
-        if outcome.status != "none":
-            self._give_up_quietly(step)
+        # If it changed, it is another step by now, which may begin at once. That one deletes the object: it
+        # holds words that a correction took back.
+        if outcome.status == "waiting":
+            self._give_up(step, "an event is due again", at_once=True)
         return Removal(waiting=int(outcome.status == "waiting"))
 
     def _store(self, step: _Step, archive: Archive | None) -> _Stored | None:
@@ -323,10 +324,6 @@ class Remover:
 
     def _give_up(self, step: _Step, reason: str, *, at_once: bool) -> None:
         self._database.fetch(GiveUpAttempt(**step.keys, reason=reason, at_once=at_once))
-
-    def _give_up_quietly(self, step: _Step) -> None:
-        """Another attempt may begin at once: nothing failed."""
-        self._database.fetch(GiveUpAttempt(**step.keys, reason="changed or due again", at_once=True))
 
 
 class _StepKeys(SessionKeys):

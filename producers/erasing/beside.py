@@ -51,7 +51,10 @@ NOTHING_BESIDE = Beside()
 
 
 def erase_archives(beside: Beside, target: ErasureTarget) -> Operation[Done]:
-    """Delete the objects that hold messages of the target; those of handlers of the application are named."""
+    """Delete the objects that hold messages of the target.
+
+    Those of handlers of the application are named, and so are those that a fork of the session needs.
+    """
     rows = yield from fetch(ErasedObjects(shard_key=target.owner_key, session_key=target.session_key))
     done: Done = yield Run(partial(_delete_objects, beside, rows))
     return done
@@ -73,10 +76,14 @@ def erase_outside(beside: Beside, target: ErasureTarget) -> Operation[Done]:
 def _delete_objects(beside: Beside, rows: Sequence[ErasedObjectsRow]) -> Done:
     deleted: Counter[str] = Counter()
     lost: Counter[str] = Counter()
+    shared: Counter[str] = Counter()
     archives: dict[str, Archive] = {}
     for row in rows:
         if row.object_name is None:
             lost[row.archive] += 1  # a handler of the application has the messages
+            continue
+        if row.is_shared:
+            shared[row.archive] += 1
             continue
         try:
             if beside.open_archive is not None and row.archive not in archives:
@@ -93,7 +100,12 @@ def _delete_objects(beside: Beside, rows: Sequence[ErasedObjectsRow]) -> Done:
         f"Archive {name}: {objects} ranges of messages were not erased there."
         for name, objects in lost.items()
     ]
-    return erased, missed
+    stayed = [
+        f"Archive {name}: {objects} ranges of messages stay, since a session that was not erased has them as"
+        " well: a fork, or what this one is a fork of. They go with the last session that has them."
+        for name, objects in shared.items()
+    ]
+    return erased, [*missed, *stayed]
 
 
 def _erase_in(place: Outside, target: ErasureTarget) -> int | None:

@@ -5,23 +5,30 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.erasure.receipt import ErasureReceipt, ReaderCheck, Signer, Verifier
 from strandline.pipelines.upkeep.erasure.records import (
     ErasureRecord,
+    RepeatedReadmission,
     fence_of,
     find_erasure,
     finish,
     readmit,
     show_erasure,
 )
-from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
+from strandline.pipelines.upkeep.erasure.steps import (
+    ErasureOrder,
+    Fenced,
+    erase_what_is_left,
+    rows_left,
+    set_fence,
+)
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
 from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
-from strandline.producers.erasing.readers import check_readers, gather_traces
-from strandline.schemas.errors import ConflictError
+from strandline.producers.erasing.readers import Traces, check_readers, gather_traces
+from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
 
@@ -50,6 +57,59 @@ class ReceiptVerdict:
         return self.signature == "valid" and not self.rows
 
 
+@dataclass(frozen=True, slots=True)
+class BegunErasure:
+    """An erasure whose fence stands: from now on nothing is written for the target.
+
+    Attributes:
+        order: with the names that were known before.
+        traces: by what the readers are asked in the end.
+    """
+
+    order: ErasureOrder
+    traces: Traces
+    fenced: Fenced
+
+
+def begin_erasing(order: ErasureOrder) -> Operation[BegunErasure]:
+    """Set the fence, and remember by what the readers are asked in the end.
+
+    Raises:
+        NotFoundError: there is no such session.
+    """
+    target = yield from with_names(order.target)
+    order = replace(order, target=target)
+    traces = yield from gather_traces(target)
+    fenced = yield from set_fence(order)
+    return BegunErasure(order, traces, fenced)
+
+
+def finish_erasing(
+    begun: BegunErasure, signer: Signer | None, beside: Beside = NOTHING_BESIDE
+) -> Operation[ErasureReceipt]:
+    """Erase what is behind the fence, check it through the readers, and record the receipt.
+
+    Raises:
+        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+    """
+    order, fenced, target = begun.order, begun.fenced, begun.order.target
+    if fenced.is_done:
+        done = yield from show_erasure(fenced.number)
+        if done.receipt is not None:
+            return done.receipt
+    # First, since the rows say where they are.
+    archives, unreached = yield from erase_archives(beside, target)
+    unread = yield from erase_what_is_left(order, fenced)
+    erased, missed = yield from erase_outside(beside, target)
+    order.on_progress("check", "readers", 0)
+    checks = yield from check_readers(target, begun.traces)
+    _refuse_remaining(checks)
+    record = yield from show_erasure(fenced.number)
+    order.on_progress("receipt", "erasure", 1)
+    not_covered = [*begun.traces.omissions, *unread, *unreached, *missed]
+    return (yield from finish(record, [*checks, *archives, *erased], signer, not_covered))
+
+
 def erase(
     order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
 ) -> Operation[ErasureReceipt]:
@@ -57,26 +117,10 @@ def erase(
 
     Raises:
         NotFoundError: there is no such session.
-        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+        ConflictError: as for ``finish_erasing``.
     """
-    target = yield from with_names(order.target)
-    order = replace(order, target=target)
-    traces = yield from gather_traces(target)
-    fenced = yield from set_fence(order)
-    if fenced.is_done:
-        done = yield from show_erasure(fenced.number)
-        if done.receipt is not None:
-            return done.receipt
-    # First, since the rows say where they are.
-    archives, unreached = yield from erase_archives(beside, target)
-    yield from erase_what_is_left(order, fenced)
-    erased, missed = yield from erase_outside(beside, target)
-    order.on_progress("check", "readers", 0)
-    checks = yield from check_readers(target, traces)
-    _refuse_remaining(checks)
-    record = yield from show_erasure(fenced.number)
-    order.on_progress("receipt", "erasure", 1)
-    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unreached, *missed]))
+    begun = yield from begin_erasing(order)
+    return (yield from finish_erasing(begun, signer, beside))
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
@@ -94,41 +138,68 @@ def reapply(
     order_of: ErasureOrder,
     beside: Beside = NOTHING_BESIDE,
 ) -> Iterator[tuple[ErasureReceipt, Operation[Reapplied]]]:
-    """For each receipt, in the order of their numbers, the operation that repeats it where it is not known.
+    """For each receipt, in the order of their times, the operation that repeats it where it is not known.
 
     ``order_of`` holds what all have in common: the actor, and who is told of the progress.
     """
-    for receipt in sorted(receipts, key=lambda one: one.number):
-        yield receipt, _reapply(receipt, signer, order_of, beside)
+    # Numbers begin anew in a restored database, so they say nothing about the order.
+    history = _History(signer, order_of, beside)
+    for receipt in sorted(receipts, key=lambda one: (one.finished_at, one.number)):
+        yield receipt, history.repeat(receipt)
 
 
-def _reapply(
-    receipt: ErasureReceipt, signer: Signer | None, common: ErasureOrder, beside: Beside
-) -> Operation[Reapplied]:
-    target = ErasureTarget(
-        "session" if receipt.kind == "session" else "user",
-        receipt.namespace,
-        receipt.owner_key,
-        receipt.scope_key,
-    )
-    known = yield from find_erasure(erasure_id=receipt.erasure_id)
-    if receipt.kind == "readmission":
-        return (yield from _readmit_again(target, known, signer, common.actor))
-    if known is not None and known.state == "done" and not (yield from rows_left(target)):
-        return "known"
-    erasure_id = receipt.erasure_id if known is None else uuid4()
-    order = replace(common, target=target, erasure_id=erasure_id, act=Act.here("erasure"), is_forced=True)
-    yield from erase(order, signer, beside)
-    return "erased"
+class _History:
+    """The receipts of all owners as they are repeated, one after the other."""
+
+    def __init__(self, signer: Signer | None, common: ErasureOrder, beside: Beside) -> None:
+        self._signer = signer
+        self._common = common
+        self._beside = beside
+        # The erasures so far of each scope, as they are known in this database.
+        self._erasures: dict[UUID, list[UUID]] = {}
+
+    def repeat(self, receipt: ErasureReceipt) -> Operation[Reapplied]:
+        target = ErasureTarget(
+            "session" if receipt.kind == "session" else "user",
+            receipt.namespace,
+            receipt.owner_key,
+            receipt.scope_key,
+        )
+        known = yield from find_erasure(erasure_id=receipt.erasure_id)
+        erasures = self._erasures.setdefault(target.scope_key, [])
+        if receipt.kind == "readmission":
+            if known is not None:
+                return "known"
+            return (yield from self._readmit(target, RepeatedReadmission(receipt.erasure_id, erasures)))
+        erasure_id = receipt.erasure_id if known is None else uuid4()
+        erasures += {receipt.erasure_id, erasure_id}
+        if not (yield from _is_due(target, known)):
+            return "known"
+        order = replace(
+            self._common, target=target, erasure_id=erasure_id, act=Act.here("erasure"), is_forced=True
+        )
+        yield from erase(order, self._signer, self._beside)
+        return "erased"
+
+    def _readmit(self, target: ErasureTarget, again: RepeatedReadmission) -> Operation[Reapplied]:
+        try:
+            yield from readmit(target, self._common.actor, self._signer, again)
+        except NotFoundError:
+            return "known"
+        return "readmitted"
 
 
-def _readmit_again(
-    target: ErasureTarget, known: ErasureRecord | None, signer: Signer | None, actor: str | None
-) -> Operation[Reapplied]:
-    if known is not None or (yield from fence_of(target.owner_key, target.scope_key)) is None:
-        return "known"
-    yield from readmit(target, actor, signer)
-    return "readmitted"
+def _is_due(target: ErasureTarget, known: ErasureRecord | None) -> Operation[bool]:
+    """Whether to repeat an erasure: it is not known, or not finished, or rows came back behind its fence.
+
+    Where another erasure has set a fence since, and nothing is there, nothing is to be done.  Rows of who was
+    readmitted are of a new life.
+    """
+    if known is not None and known.state == "running":
+        return True
+    if (yield from fence_of(target.owner_key, target.scope_key)) is None:
+        return known is None
+    return bool((yield from rows_left(target)))
 
 
 def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
@@ -141,6 +212,32 @@ def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
     if not is_valid and receipt.key_id != verifier.key_id:
         return ReceiptVerdict("other_key")
     return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def refuse_forged(
+    receipts: Sequence[ErasureReceipt], verifiers: Sequence[Verifier], *, unverified: bool = False
+) -> None:
+    """Refuse receipts that none of the keys signed: they say who is erased, and who is let in again.
+
+    Raises:
+        ConfigurationError: naming them.
+    """
+    if unverified:
+        return
+    forged = [
+        str(one.number)
+        for one in receipts
+        if not any(judge(one, verifier).signature == "valid" for verifier in verifiers)
+    ]
+    if forged and not verifiers:
+        raise ConfigurationError(
+            "There is no key to verify the receipts with; nothing was done. Give the public key that signed"
+            " them, or set STRANDLINE_RECEIPT_KEY_FILE."
+        )
+    if forged:
+        raise ConfigurationError(
+            f"Receipts {', '.join(forged)} are not signed by a given key, or were changed; nothing was done."
+        )
 
 
 def erased_rows() -> Operation[dict[str, int]]:

@@ -11,7 +11,7 @@ SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(u
 -- As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row nothing was
 -- done, and put_v1 decides; it also makes the owner's pseudonym.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, sealed boolean,
+--     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, data_key integer,
 --     entry_id uuid, level text, actor text?, origin text?, flags text[]
 -- row: seq bigint, is_recorded boolean
 -- repeatable
@@ -42,7 +42,7 @@ WITH held AS (
         coalesce(l.level, 'changes') IN ('all', g.level) AS is_recorded
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], sealed boolean,
+        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], data_key integer,
         entry_id uuid, level text, actor text, origin text, flags text[])
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
@@ -126,15 +126,15 @@ LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 
 -- name: read_unsealed
--- Acts of namespaces that no seal covers yet, whatever their time.
+-- Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those that an erasure
+-- changes at this moment are left to a later seal.
 -- params: namespaces text[], limit bigint
 -- row: shard_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid?, session uuid?,
 --     seq bigint?, amount bigint?, detail text?, flags text[], created_at timestamptz
--- repeatable
 SELECT e.shard_key, e.entry_id, e.namespace, e.act, e.actor, e.origin, e.subject, e.session, e.seq, e.count AS amount,
     e.detail::text, e.flags, e.created_at
 FROM strandline.audit_entry e WHERE e.namespace = ANY (%(namespaces)s::text[])
-LIMIT %(limit)s
+LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 
 -- name: subject_salts
 -- The secrets of owners by their pseudonyms; none of one that was erased.
@@ -221,26 +221,28 @@ WHERE e.shard_key = %(shard_key)s AND e.seal BETWEEN %(from_seal)s AND %(through
 ORDER BY e.seal, e.place
 
 -- name: stray_sealed
--- Acts under seals that do not exist.
--- params: shard_key uuid, limit bigint
+-- Acts under seals that do not exist, or that were pruned: of these the last one stays, without its acts.
+-- params: shard_key uuid, pruned_seals bigint, limit bigint
 -- row: seal bigint, place integer, entry_id uuid
 -- repeatable
 SELECT e.seal, e.place, e.entry_id FROM strandline.audit_sealed e
-WHERE e.shard_key = %(shard_key)s AND NOT EXISTS (
-    SELECT FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number = e.seal)
+WHERE e.shard_key = %(shard_key)s AND (e.seal <= %(pruned_seals)s OR NOT EXISTS (
+    SELECT FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.number = e.seal))
 ORDER BY e.seal, e.place LIMIT %(limit)s
 
--- name: pruned_through
--- Up to which seal the acts in the trail say that it was pruned.
--- params: shard_key uuid
--- row: through_seal bigint?
+-- name: recorded_prunings
+-- The acts that say that a chain was pruned up to this seal, with the MAC that they give for it; seal is NULL for one that
+-- no seal covers yet.
+-- params: shard_key uuid, through_seal bigint
+-- row: seal bigint?, mac text?
 -- repeatable
-SELECT max(a.through_seal) AS through_seal FROM (
-    SELECT (e.detail ->> 'through_seal')::bigint AS through_seal FROM strandline.audit_sealed e
-    WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
-    UNION ALL
-    SELECT (e.detail ->> 'through_seal')::bigint FROM strandline.audit_entry e
-    WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune') AS a
+SELECT e.seal, e.detail ->> 'mac' AS mac FROM strandline.audit_sealed e
+WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
+    AND (e.detail ->> 'through_seal')::bigint = %(through_seal)s
+UNION ALL
+SELECT NULL, e.detail ->> 'mac' FROM strandline.audit_entry e
+WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
+    AND (e.detail ->> 'through_seal')::bigint = %(through_seal)s
 
 -- name: set_audit_level
 -- Set the level of a namespace's trail.
@@ -306,14 +308,19 @@ SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.shard_key = %(s
 SELECT c.seals, c.pruned_seals FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s FOR NO KEY UPDATE
 
 -- name: prunable_through
--- The last of the first seals, at most as many as given, that were all made before a time.
--- params: shard_key uuid, before timestamptz, pruned_seals bigint, limit bigint
--- row: number bigint?
+-- The last of the first seals, at most as many seals and acts as given, that were all made before a time; one seal at
+-- least, however many acts it has. With its MAC.
+-- params: shard_key uuid, before timestamptz, pruned_seals bigint, max_acts bigint, limit bigint
+-- row: number bigint, mac bytea
 -- repeatable
-SELECT max(n.number) AS number FROM (
-    SELECT s.number, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old FROM strandline.audit_seal s
+SELECT n.number, n.mac FROM (
+    SELECT s.number, s.mac, s.entries, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old,
+        sum(s.entries) OVER (ORDER BY s.number) AS acts
+    FROM strandline.audit_seal s
+    JOIN strandline.audit_chain c ON c.shard_key = %(shard_key)s AND s.number < c.seals
     WHERE s.shard_key = %(shard_key)s AND s.number > %(pruned_seals)s ORDER BY s.number LIMIT %(limit)s) AS n
-WHERE n.is_old
+WHERE n.is_old AND (n.acts <= %(max_acts)s OR n.acts = n.entries)
+ORDER BY n.number DESC LIMIT 1
 
 -- name: prune_entries
 -- Delete the acts of the seals up to a number.
@@ -361,16 +368,6 @@ WITH chosen AS MATERIALIZED (
 UPDATE strandline.audit_sealed e SET origin = NULL FROM chosen c
 WHERE e.shard_key = %(chain_key)s AND e.seal = c.seal AND e.place = c.place AND e.origin IS NOT NULL
 RETURNING e.entry_id
-
--- name: append_for_subject
--- Append an act that concerns an owner by the pseudonym alone, whose mapping is gone; under the key of the chain.
--- params: chain_key uuid, entry_id uuid, namespace text, act text, actor text?, origin text?, subject uuid, count bigint?,
---     detail json?
-INSERT INTO strandline.audit_entry (
-    shard_key, entry_id, namespace, act, actor, origin, subject, count, detail, created_at)
-SELECT %(chain_key)s, %(entry_id)s, %(namespace)s, %(act)s::text, %(actor)s::text, %(origin)s::text, %(subject)s,
-    %(count)s::bigint, %(detail)s::json, statement_timestamp()
-WHERE @is_recorded(%(namespace)s::text, 'changes')
 
 -- name: commit_durably
 -- Have the commit of this transaction wait for the disk, whatever the connection's default is.

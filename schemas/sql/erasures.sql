@@ -27,11 +27,12 @@ SELECT status, number, ledger_key, requested_at, touched FROM strandline.erase_s
 
 -- name: readmit
 -- Lift the fence of an owner or a session (readmit_v1).
--- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb
+-- params: erasure_id uuid, namespace text, shard_key uuid, scope_key uuid, actor text?, user_id text?, act jsonb,
+--     erasures uuid[]?
 -- row: status text, number integer?, readmitted_at timestamptz
 SELECT status, number, readmitted_at FROM strandline.readmit_v1(
     %(erasure_id)s, %(namespace)s, %(shard_key)s, %(scope_key)s, %(actor)s, %(user_id)s,
-    %(act)s::jsonb)
+    %(act)s::jsonb, %(erasures)s::uuid[])
 
 -- name: erase_rows
 -- Delete a page of a table's rows of an owner, or of one of its sessions or scopes (erase_rows_v1).
@@ -60,9 +61,17 @@ SELECT strandline.move_entries_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(l
 
 -- name: erased_objects
 -- The objects in archives that hold messages of an owner, or of one of its sessions; each that is named may be there.
+-- One that a session which stays names as well (a fork, or what it is a fork of) is that session's too. A session that
+-- is erased at this moment does not stay.
 -- params: shard_key uuid, session_key uuid?
--- row: archive text, object_name text?
-SELECT o.archive, o.object_name FROM strandline.retention_step o
+-- row: archive text, object_name text?, is_shared boolean
+SELECT o.archive, o.object_name, %(session_key)s::uuid IS NOT NULL AND EXISTS (
+    SELECT FROM strandline.retention_step g
+    WHERE g.shard_key = %(shard_key)s AND g.session_key <> %(session_key)s::uuid AND g.archive = o.archive
+        AND g.object_name = o.object_name AND NOT EXISTS (
+            SELECT FROM strandline.erasure_fence f
+            WHERE f.shard_key = %(shard_key)s AND f.scope_key = g.session_key AND @stands(f))) AS is_shared
+FROM strandline.retention_step o
 WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
     AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
 ORDER BY o.session_key, o.from_seq
@@ -76,10 +85,36 @@ SELECT strandline.erase_directory_v1(
 
 -- name: erase_names
 -- Replace an owner's names where the rows of others hold them (erase_names_v1).
--- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text, adapter_keys uuid[]
+-- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text
 -- row: rows bigint
-SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s,
-    %(adapter_keys)s::uuid[]) AS rows
+SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s)
+    AS rows
+
+-- name: kept_item_names
+-- The next keys under a path at which an adapter keeps items of users, also of those whose time is over.
+-- params: shard_key uuid, path text, after text, limit bigint
+-- row: key text
+-- repeatable
+SELECT s.key FROM strandline.store_item s
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s
+ORDER BY s.key LIMIT %(limit)s
+
+-- name: kept_items
+-- Items of these keys, each with the transaction that wrote it.
+-- params: shard_key uuid, path text, keys text[]
+-- row: key text, version text, value text
+-- opens: value json item
+-- repeatable
+SELECT s.key, s.xmin::text AS version, s.value::text
+FROM unnest(%(keys)s::text[]) AS k (key) JOIN strandline.store_item s ON s.key = k.key
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s
+
+-- name: erase_kept_items
+-- Delete items that an adapter kept of an owner (erase_kept_items_v1).
+-- params: number integer, shard_key uuid, paths text[], keys text[], versions text?[]
+-- row: rows bigint
+SELECT strandline.erase_kept_items_v1(
+    %(number)s, %(shard_key)s, %(paths)s::text[], %(keys)s::text[], %(versions)s::text[]) AS rows
 
 -- name: erase_items
 -- Delete a page of a namespace's items below a path (erase_items_v1).
@@ -142,15 +177,16 @@ SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.
 FROM strandline.erasure e WHERE e.number = %(number)s OR e.erasure_id = %(erasure_id)s
 
 -- name: list_erasures
--- Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number.
--- params: namespace text?, before integer, limit bigint
+-- Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all, below a number.
+-- params: namespace text?, owner_key uuid?, before integer, limit bigint
 -- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, state text, actor
 --     text?, rows_erased bigint, requested_at timestamptz, finished_at timestamptz?, is_signed boolean
 -- repeatable
 SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.state, e.actor, e.rows_erased,
     e.requested_at, e.finished_at, coalesce(e.receipt::json ->> 'signature' IS NOT NULL, false) AS is_signed
 FROM strandline.erasure e
-WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s) AND e.number < %(before)s
+WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
+    AND (%(owner_key)s::uuid IS NULL OR e.owner_key = %(owner_key)s) AND e.number < %(before)s
 ORDER BY e.number DESC LIMIT %(limit)s
 
 -- name: find_fence

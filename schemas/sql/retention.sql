@@ -228,20 +228,13 @@ LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key 
 WHERE o.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
 ORDER BY o.session_key, o.from_seq
 
--- name: forget_archived_objects
--- Delete the record of what an owner has in archives, for an erasure that has deleted the objects.
--- params: shard_key uuid
--- row: step_id uuid
-DELETE FROM strandline.retention_step WHERE shard_key = %(shard_key)s
-RETURNING step_id
-
 -- name: restore_range
 -- Put archived messages into a session of their own (restore_session_v1).
--- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, from_seq bigint, through_seq
---     bigint, messages json
+-- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, before_id uuid?, from_seq
+--     bigint, through_seq bigint, messages json
 -- row: status text, messages integer
 SELECT status, messages FROM strandline.restore_session_v1(%(shard_key)s, %(session_key)s, %(old_key)s,
-    %(policy)s::jsonb, %(event_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
+    %(policy)s::jsonb, %(event_id)s, %(before_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
 
 -- name: open_archived
 -- Messages of an owner as an archive holds them, for the drivers to open.

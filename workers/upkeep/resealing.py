@@ -1,16 +1,18 @@
 """Resealing in the background: a worker seals a little of what an encrypted namespace still holds in clear.
 
-Several workers may do so at once: each row is replaced only as it was read.  A worker without a keyring
-leaves it to others.
+Several workers may do so at once: each row is replaced only as it was read, and each begins at an owner of
+its own.  A worker without a keyring leaves it to others.
 """
 
 from __future__ import annotations
 
 import logging
+import time
 from collections.abc import Callable
+from uuid import UUID, uuid4
 
 from strandline.pipelines.sealing.enabling import prepare_owners
-from strandline.pipelines.sealing.resealing import Pace, reseal_namespace, retire_old_keys
+from strandline.pipelines.sealing.resealing import FIRST_OWNER, Pace, reseal_namespace, retire_old_keys
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import EncryptionStatus
@@ -21,7 +23,8 @@ logger = logging.getLogger("strandline.workers")
 INTERVAL_SECONDS = 30.0
 # One worker at most, so that what users do is not kept waiting.
 ROWS_PER_SECOND = 2_000
-OWNERS_PER_TICK = 50
+# Then the next namespace has its turn; this one goes on where it was.
+SECONDS_PER_NAMESPACE = 60.0
 
 
 class Resealing:
@@ -36,9 +39,11 @@ class Resealing:
         self._database = database
         self._cache_seconds = cache_seconds
         self._is_stopping = is_stopping
+        # Where the next tick goes on, by namespace: the owners of the lowest keys are not always the first.
+        self._positions: dict[str, UUID] = {}
 
     def tick(self) -> None:
-        """Seal some owners of each namespace that is not settled."""
+        """Seal owners of each namespace that is not settled, for a while."""
         content = self._database.content
         if not isinstance(content, SealedContent):
             return
@@ -56,18 +61,20 @@ class Resealing:
                 )
 
     def _seal(self, content: SealedContent, namespace: str, *, has_old_keys: bool) -> None:
-        pace = Pace(ROWS_PER_SECOND, self._is_stopping)
+        ends_at = time.monotonic() + SECONDS_PER_NAMESPACE
+        pace = Pace(ROWS_PER_SECOND, lambda: self._is_stopping() or time.monotonic() > ends_at)
         for _keys in prepare_owners(self._database, content, namespace):
             if self._is_stopping():
                 return
-        for _progress in reseal_namespace(
+        passes = reseal_namespace(
             self._database,
             content,
             namespace,
             cache_seconds=self._cache_seconds,
             pace=pace,
-            max_owners=OWNERS_PER_TICK,
-        ):
-            pass
+            after_owner=self._positions.setdefault(namespace, uuid4()),
+        )
+        for progress in passes:
+            self._positions[namespace] = progress.position or FIRST_OWNER
         if has_old_keys:
             retire_old_keys(self._database, content, namespace, pace=pace)

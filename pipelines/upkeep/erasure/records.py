@@ -57,6 +57,10 @@ class ErasureRecord:
     finished_at: datetime | None
     receipt: ErasureReceipt | None = None
 
+    @property
+    def is_signed(self) -> bool:
+        return self.receipt is not None and self.receipt.is_signed
+
 
 @dataclass(frozen=True, slots=True)
 class ErasureSummary:
@@ -76,10 +80,13 @@ class ErasureSummary:
     is_signed: bool
 
 
-def list_erasures(namespace: str | None, limit: int, before: int | None) -> Operation[list[ErasureSummary]]:
-    """Erasures and readmissions of a namespace, or of all, newest first."""
+def list_erasures(
+    namespace: str | None, limit: int, before: int | None, owner_key: UUID | None = None
+) -> Operation[list[ErasureSummary]]:
+    """Erasures and readmissions of a namespace, or of all, newest first; perhaps those of one owner alone."""
+    newest = _NEWEST if before is None else before
     rows = yield from fetch(
-        ListErasures(namespace=namespace, before=_NEWEST if before is None else before, limit=limit)
+        ListErasures(namespace=namespace, owner_key=owner_key, before=newest, limit=limit)
     )
     return [ErasureSummary(**row._asdict()) for row in rows]
 
@@ -136,14 +143,29 @@ def finish(
     return stored.receipt or receipt
 
 
-def readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) -> Operation[ErasureReceipt]:
+@dataclass(frozen=True, slots=True)
+class RepeatedReadmission:
+    """A readmission that is done again after a restore.
+
+    Attributes:
+        erasure_id: of its receipt, under which it is known from now on.
+        erasures: those that it followed: a fence that another one set stays.
+    """
+
+    erasure_id: UUID
+    erasures: Sequence[UUID]
+
+
+def readmit(
+    target: ErasureTarget, actor: str | None, signer: Signer | None, again: RepeatedReadmission | None = None
+) -> Operation[ErasureReceipt]:
     """Lift the fence; returns the record of that, as a receipt of the kind ``readmission``.
 
     Raises:
-        NotFoundError: no fence stands.
+        NotFoundError: no fence stands, or none that this readmission lifted before.
         ConflictError: the erasure is not finished.
     """
-    receipt: ErasureReceipt = yield Atomic(partial(_readmit, target, actor, signer))
+    receipt: ErasureReceipt = yield Atomic(partial(_readmit, target, actor, signer, again))
     return receipt
 
 
@@ -161,8 +183,10 @@ def signed(receipt: ErasureReceipt, signer: Signer | None) -> ErasureReceipt:
     return replace(receipt, signature=signer.sign(receipt.signed_bytes()))
 
 
-def _readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) -> Operation[ErasureReceipt]:
-    erasure_id = uuid4()
+def _readmit(
+    target: ErasureTarget, actor: str | None, signer: Signer | None, again: RepeatedReadmission | None
+) -> Operation[ErasureReceipt]:
+    erasure_id = uuid4() if again is None else again.erasure_id
     (row,) = yield from fetch(
         Readmit(
             erasure_id=erasure_id,
@@ -172,6 +196,7 @@ def _readmit(target: ErasureTarget, actor: str | None, signer: Signer | None) ->
             actor=actor,
             user_id=target.user_id,
             act=Act.here("readmit", actor=actor).as_json(),
+            erasures=None if again is None else list(again.erasures),
         )
     )
     if row.status == "missing" or row.number is None:

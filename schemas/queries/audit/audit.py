@@ -60,7 +60,7 @@ class PutOneRecorded(Query[PutOneRecordedRow]):
         shard_key: UUID,
         session_key: UUID,
         calls: str | None,
-        sealed: bool,
+        data_key: int,
         id: str,
         digest: bytes,
         envelope: str,
@@ -81,7 +81,7 @@ class PutOneRecorded(Query[PutOneRecordedRow]):
             shard_key,
             session_key,
             calls,
-            sealed,
+            data_key,
             id,
             digest,
             envelope,
@@ -228,11 +228,12 @@ class ReadUnsealedRow(NamedTuple):
 
 
 class ReadUnsealed(Query[ReadUnsealedRow]):
-    """Acts of namespaces that no seal covers yet, whatever their time."""
+    """Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those
+    that an erasure changes at this moment are left to a later seal.
+    """
 
     __slots__ = ()
     name = "read_unsealed"
-    repeatable = True
     row = ReadUnsealedRow
 
     def __init__(self, *, namespaces: list[str], limit: int) -> None:
@@ -398,31 +399,34 @@ class StraySealedRow(NamedTuple):
 
 
 class StraySealed(Query[StraySealedRow]):
-    """Acts under seals that do not exist."""
+    """Acts under seals that do not exist, or that were pruned: of these the last one stays, without its acts."""
 
     __slots__ = ()
     name = "stray_sealed"
     repeatable = True
     row = StraySealedRow
 
-    def __init__(self, *, shard_key: UUID, limit: int) -> None:
-        self.values = (shard_key, limit)
+    def __init__(self, *, shard_key: UUID, pruned_seals: int, limit: int) -> None:
+        self.values = (shard_key, pruned_seals, limit)
 
 
-class PrunedThroughRow(NamedTuple):
-    through_seal: int | None
+class RecordedPruningsRow(NamedTuple):
+    seal: int | None
+    mac: str | None
 
 
-class PrunedThrough(Query[PrunedThroughRow]):
-    """Up to which seal the acts in the trail say that it was pruned."""
+class RecordedPrunings(Query[RecordedPruningsRow]):
+    """The acts that say that a chain was pruned up to this seal, with the MAC that they give for it; seal is
+    NULL for one that no seal covers yet.
+    """
 
     __slots__ = ()
-    name = "pruned_through"
+    name = "recorded_prunings"
     repeatable = True
-    row = PrunedThroughRow
+    row = RecordedPruningsRow
 
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    def __init__(self, *, shard_key: UUID, through_seal: int) -> None:
+        self.values = (shard_key, through_seal)
 
 
 class SetAuditLevel(Query[Never]):
@@ -556,19 +560,24 @@ class LockChain(Query[LockChainRow]):
 
 
 class PrunableThroughRow(NamedTuple):
-    number: int | None
+    number: int
+    mac: bytes
 
 
 class PrunableThrough(Query[PrunableThroughRow]):
-    """The last of the first seals, at most as many as given, that were all made before a time."""
+    """The last of the first seals, at most as many seals and acts as given, that were all made before a time;
+    one seal at least, however many acts it has. With its MAC.
+    """
 
     __slots__ = ()
     name = "prunable_through"
     repeatable = True
     row = PrunableThroughRow
 
-    def __init__(self, *, before: datetime, shard_key: UUID, pruned_seals: int, limit: int) -> None:
-        self.values = (before, shard_key, pruned_seals, limit)
+    def __init__(
+        self, *, before: datetime, shard_key: UUID, pruned_seals: int, limit: int, max_acts: int
+    ) -> None:
+        self.values = (before, shard_key, pruned_seals, limit, max_acts)
 
 
 class PruneEntriesRow(NamedTuple):
@@ -651,30 +660,6 @@ class ForgetSealedOrigins(Query[ForgetSealedOriginsRow]):
 
     def __init__(self, *, chain_key: UUID, subject: UUID, limit: int) -> None:
         self.values = (chain_key, subject, limit)
-
-
-class AppendForSubject(Query[Never]):
-    """Append an act that concerns an owner by the pseudonym alone, whose mapping is gone; under the key of
-    the chain.
-    """
-
-    __slots__ = ()
-    name = "append_for_subject"
-
-    def __init__(
-        self,
-        *,
-        chain_key: UUID,
-        entry_id: UUID,
-        namespace: str,
-        act: str,
-        actor: str | None,
-        origin: str | None,
-        subject: UUID,
-        count: int | None,
-        detail: str | None,
-    ) -> None:
-        self.values = (chain_key, entry_id, namespace, act, actor, origin, subject, count, detail)
 
 
 class CommitDurablyRow(NamedTuple):

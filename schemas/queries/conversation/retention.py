@@ -442,21 +442,6 @@ class ArchivedObjects(Query[ArchivedObjectsRow]):
         self.values = (shard_key, session_key)
 
 
-class ForgetArchivedObjectsRow(NamedTuple):
-    step_id: UUID
-
-
-class ForgetArchivedObjects(Query[ForgetArchivedObjectsRow]):
-    """Delete the record of what an owner has in archives, for an erasure that has deleted the objects."""
-
-    __slots__ = ()
-    name = "forget_archived_objects"
-    row = ForgetArchivedObjectsRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
-
-
 class RestoreRangeRow(NamedTuple):
     status: str
     messages: int
@@ -477,11 +462,22 @@ class RestoreRange(Query[RestoreRangeRow]):
         old_key: UUID,
         policy: str,
         event_id: UUID,
+        before_id: UUID | None,
         from_seq: int,
         through_seq: int,
         messages: str,
     ) -> None:
-        self.values = (shard_key, session_key, old_key, policy, event_id, from_seq, through_seq, messages)
+        self.values = (
+            shard_key,
+            session_key,
+            old_key,
+            policy,
+            event_id,
+            before_id,
+            from_seq,
+            through_seq,
+            messages,
+        )
 
 
 class OpenArchivedRow(NamedTuple):

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class LookAtFenceRow(NamedTuple):
@@ -123,8 +124,9 @@ class Readmit(Query[ReadmitRow]):
         actor: str | None,
         user_id: str | None,
         act: str,
+        erasures: list[UUID] | None,
     ) -> None:
-        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act)
+        self.values = (erasure_id, namespace, shard_key, scope_key, actor, user_id, act, erasures)
 
 
 class EraseRowsRow(NamedTuple):
@@ -192,19 +194,21 @@ class MoveEntries(Query[MoveEntriesRow]):
 class ErasedObjectsRow(NamedTuple):
     archive: str
     object_name: str | None
+    is_shared: bool
 
 
 class ErasedObjects(Query[ErasedObjectsRow]):
     """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
-    may be there.
+    may be there. One that a session which stays names as well (a fork, or what it is a fork of) is that
+    session's too. A session that is erased at this moment does not stay.
     """
 
     __slots__ = ()
     name = "erased_objects"
     row = ErasedObjectsRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID | None) -> None:
-        self.values = (shard_key, session_key)
+    def __init__(self, *, session_key: UUID | None, shard_key: UUID) -> None:
+        self.values = (session_key, shard_key)
 
 
 class EraseDirectoryRow(NamedTuple):
@@ -251,9 +255,60 @@ class EraseNames(Query[EraseNamesRow]):
         user_id: str | None,
         session_id: str | None,
         mark: str,
-        adapter_keys: list[UUID],
     ) -> None:
-        self.values = (number, owner_key, namespace, user_id, session_id, mark, adapter_keys)
+        self.values = (number, owner_key, namespace, user_id, session_id, mark)
+
+
+class KeptItemNamesRow(NamedTuple):
+    key: str
+
+
+class KeptItemNames(Query[KeptItemNamesRow]):
+    """The next keys under a path at which an adapter keeps items of users, also of those whose time is over."""
+
+    __slots__ = ()
+    name = "kept_item_names"
+    repeatable = True
+    row = KeptItemNamesRow
+
+    def __init__(self, *, shard_key: UUID, path: str, after: str, limit: int) -> None:
+        self.values = (shard_key, path, after, limit)
+
+
+class KeptItemsRow(NamedTuple):
+    key: str
+    version: str
+    value: str
+
+
+class KeptItems(Query[KeptItemsRow]):
+    """Items of these keys, each with the transaction that wrote it."""
+
+    __slots__ = ()
+    name = "kept_items"
+    repeatable = True
+    row = KeptItemsRow
+    marks = Marks(owner=1, opens=(Mark(2, "json", "item"),))
+
+    def __init__(self, *, keys: list[str], shard_key: UUID, path: str) -> None:
+        self.values = (keys, shard_key, path)
+
+
+class EraseKeptItemsRow(NamedTuple):
+    rows: int
+
+
+class EraseKeptItems(Query[EraseKeptItemsRow]):
+    """Delete items that an adapter kept of an owner (erase_kept_items_v1)."""
+
+    __slots__ = ()
+    name = "erase_kept_items"
+    row = EraseKeptItemsRow
+
+    def __init__(
+        self, *, number: int, shard_key: UUID, paths: list[str], keys: list[str], versions: list[str | None]
+    ) -> None:
+        self.values = (number, shard_key, paths, keys, versions)
 
 
 class EraseItemsRow(NamedTuple):
@@ -412,15 +467,17 @@ class ListErasuresRow(NamedTuple):
 
 
 class ListErasures(Query[ListErasuresRow]):
-    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number."""
+    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all,
+    below a number.
+    """
 
     __slots__ = ()
     name = "list_erasures"
     repeatable = True
     row = ListErasuresRow
 
-    def __init__(self, *, namespace: str | None, before: int, limit: int) -> None:
-        self.values = (namespace, before, limit)
+    def __init__(self, *, namespace: str | None, owner_key: UUID | None, before: int, limit: int) -> None:
+        self.values = (namespace, owner_key, before, limit)
 
 
 class FindFenceRow(NamedTuple):

@@ -2,11 +2,11 @@
 --
 -- p_shard_key is the key of the owner concerned, or that of the namespace's chain if the act concerns no owner
 -- (p_has_owner false).  p_act: entry_id, act, level ('changes' or 'all': from which on it is recorded), actor, origin,
--- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower.
+-- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower, but for a pruning of the trail.
 -- An owner's first act makes the pseudonym.  Content and names are not stored: the owner is its pseudonym, and so is an
 -- actor who is that very user; a session is a digest by a secret of the owner's.
--- Of an owner who was erased, or is being erased at this moment, the act stands under a random key, without a
--- pseudonym: nothing leads to the owner again.
+-- Of an owner or a session that was erased, or is being erased at this moment, the act stands under a random key,
+-- without a pseudonym: nothing leads to the owner again.
 -- p_lazily: the commit does not wait for the disk.  Returns whether the act was appended.
 CREATE FUNCTION strandline.append_act_v1(
     p_shard_key uuid, p_has_owner boolean, p_namespace text, p_user_id text, p_session_key uuid, p_act jsonb,
@@ -25,14 +25,18 @@ DECLARE
     new_salt bytea;
     happened_at CONSTANT timestamptz := clock_timestamp();
 BEGIN
-    IF this_level = 'off' OR this_level <> 'all' AND p_act ->> 'level' = 'all' THEN
+    -- A chain that was pruned is sound only with the act that says so.
+    IF p_act ->> 'act' <> 'audit.prune' AND (this_level = 'off' OR this_level <> 'all' AND p_act ->> 'level' = 'all')
+    THEN
         RETURN false;
     END IF;
     IF p_lazily THEN
         PERFORM set_config('synchronous_commit', 'off', true);
     END IF;
     -- Whoever sets the fence is not waited for: the caller may hold what that waits for.
-    is_erased := p_has_owner AND NOT pg_try_advisory_xact_lock_shared(@owner_lock(p_shard_key));
+    is_erased := p_has_owner AND NOT (
+        pg_try_advisory_xact_lock_shared(@erasing_lock(p_shard_key))
+        AND (p_session_key IS NULL OR pg_try_advisory_xact_lock_shared(@erasing_lock(p_session_key))));
     is_erased := is_erased OR p_has_owner AND EXISTS (
         SELECT FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND @stands(f)
             AND f.scope_key IN (p_shard_key, p_session_key));

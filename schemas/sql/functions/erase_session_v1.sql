@@ -19,6 +19,7 @@ DECLARE
     given integer;
     fenced timestamptz;
 BEGIN
+    PERFORM pg_advisory_xact_lock(@erasing_lock(p_session_key));
     PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
     touched := '{}';
     SELECT 'running', e.number, e.ledger_key, e.requested_at INTO status, number, ledger_key, requested_at

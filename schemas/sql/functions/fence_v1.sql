@@ -23,6 +23,7 @@ DECLARE
     given integer;
     fenced timestamptz;
 BEGIN
+    PERFORM pg_advisory_xact_lock(@erasing_lock(p_shard_key));
     PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
     SELECT 'running', e.number, e.ledger_key, e.requested_at INTO status, number, ledger_key, requested_at
         FROM strandline.erasure e
@@ -58,10 +59,11 @@ BEGIN
                 fenced, lanes + sessions, jsonb_build_object('lane', lanes, 'session', sessions));
         -- Under the owner's pseudonym still; the fence comes after it.
         PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, NULL, p_act, false);
-        INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
-            VALUES (p_shard_key, p_shard_key, given, fenced)
+        INSERT INTO strandline.erasure_fence AS f (shard_key, scope_key, number, fenced_at, data_keys)
+            VALUES (p_shard_key, p_shard_key, given, fenced, coalesce((
+                SELECT max(k.number) FROM strandline.data_key k WHERE k.shard_key = p_shard_key), 0))
             ON CONFLICT (shard_key, scope_key) DO UPDATE SET number = excluded.number, fenced_at = excluded.fenced_at,
-                readmitted_at = NULL;
+                readmitted_at = NULL, data_keys = greatest(f.data_keys, excluded.data_keys);
     END IF;
     RETURN NEXT;
 END

@@ -1,9 +1,10 @@
 -- readmit_v1: lift the fence of an owner or of a session: what is written from now on is of a new life.
 --
+-- p_erasures: only if one of these set the fence; NULL for whichever did.
 -- status: 'ok'; 'missing' (there is no fence); 'running' (its erasure, of this number, is not finished).
 CREATE FUNCTION strandline.readmit_v1(
     p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_scope_key uuid, p_actor text,
-    p_user_id text, p_act jsonb
+    p_user_id text, p_act jsonb, p_erasures uuid[] DEFAULT NULL
 ) RETURNS TABLE (status text, number integer, readmitted_at timestamptz)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -15,7 +16,8 @@ BEGIN
     PERFORM pg_advisory_xact_lock(@owner_lock(p_shard_key));
     SELECT e.* INTO known FROM strandline.erasure e
         JOIN strandline.erasure_fence f ON f.shard_key = p_shard_key AND f.scope_key = p_scope_key
-            AND f.number = e.number AND @stands(f);
+            AND f.number = e.number AND @stands(f)
+        WHERE p_erasures IS NULL OR e.erasure_id = ANY (p_erasures);
     status := CASE WHEN known.number IS NULL THEN 'missing' WHEN known.state = 'running' THEN 'running' ELSE 'ok' END;
     number := known.number;
     readmitted_at := moment;

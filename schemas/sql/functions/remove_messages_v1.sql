@@ -53,7 +53,9 @@ BEGIN
     END IF;
     IF step.rows_digest <> @rows_digest(p_shard_key, p_session_key, step.from_seq, step.through_seq) THEN
         UPDATE strandline.retention_step t SET state = 'planned', step_id = new_id,
-                object_digest = NULL, rows_digest = NULL, archived_at = NULL, read_back_at = NULL
+                object_digest = NULL, rows_digest = NULL, archived_at = NULL, read_back_at = NULL,
+                -- Nobody works on the new step yet, so it may be begun at once.
+                attempted_at = NULL, last_error = 'changed since it was archived'
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key AND t.from_seq = p_from_seq;
         status := 'changed';
         RETURN NEXT;

@@ -256,6 +256,7 @@ def _summary(result: TrailVerification) -> str:
     more = [
         f"{quantity(result.pruned_seals, 'seal')} pruned before" if result.pruned_seals else "",
         f"{quantity(result.anchors, 'anchor')} held" if result.anchors else "",
+        f"{quantity(result.pruned_anchors, 'anchor')} of pruned seals" if result.pruned_anchors else "",
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]
     return ", ".join([f"{result.namespace}: {state}; {extent}", *(part for part in more if part)])

@@ -88,6 +88,7 @@ class TrailReport(Report):
     unsealed: int
     unkeyed_seals: int
     anchors: int
+    pruned_anchors: int
     first_seal_at: str | None
     last_seal_at: str | None
     findings: list[FindingReport]
@@ -150,6 +151,7 @@ def report_trail(result: TrailVerification) -> TrailReport:
         unsealed=result.unsealed,
         unkeyed_seals=result.unkeyed_seals,
         anchors=result.anchors,
+        pruned_anchors=result.pruned_anchors,
         first_seal_at=None if first is None else first.isoformat(),
         last_seal_at=None if last is None else last.isoformat(),
         findings=[

@@ -143,7 +143,7 @@ def reseal(
             time.sleep(PASS_SECONDS)
         progress.retired = retire_old_keys(database, content, namespace, pace=pace)
     _show_reseal(namespace, progress, as_json=as_json)
-    return 0
+    return 1 if progress.failed else 0
 
 
 @command.command("rotate", short_help="Change the key that wraps, or the data keys.")
@@ -242,6 +242,7 @@ def _show_reseal(namespace: str, progress: Progress, *, as_json: bool) -> None:
                 rows=progress.rows,
                 settled=progress.settled,
                 waiting=progress.waiting,
+                failed=progress.failed,
                 retired=progress.retired,
             )
         )
@@ -250,6 +251,11 @@ def _show_reseal(namespace: str, progress: Progress, *, as_json: bool) -> None:
         f"{namespace}: {quantity(progress.rows, 'row')} sealed, of {quantity(progress.owners, 'owner')};"
         f" {progress.settled:,} settled, {progress.waiting:,} to be looked at once more"
     )
+    if progress.failed:
+        say(
+            f"{quantity(progress.failed, 'owner')} cannot be sealed, since something of theirs does not open;"
+            " the log names them (reseal_owner_failed)"
+        )
     if progress.retired:
         say(f"  {quantity(progress.retired, 'former data key')} deleted")
 

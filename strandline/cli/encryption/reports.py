@@ -42,13 +42,17 @@ class EncryptionReport(Report):
 
 
 class ResealReport(Report):
-    """What one pass has done: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later."""
+    """What one pass has done: see ``EncryptedNamespaceReport``; ``waiting`` owners can be settled later.
+
+    Of ``failed`` owners a row or a key does not open; the log names them.
+    """
 
     namespace: str
     owners: int
     rows: int
     settled: int
     waiting: int
+    failed: int
     retired: int
 
 

@@ -154,7 +154,7 @@ def revoke_command(key_id: str, as_json: bool, json_schema: bool, **target: Any)
 
 
 def _id_in(text: str) -> str:
-    """The id in a key, or in what is an id already: no secret is repeated in an error."""
+    """The id in a key, or in what is an id already: no secret is looked for, or repeated in an error."""
     return text.removeprefix("sl_").partition("_")[0]
 
 

@@ -10,12 +10,13 @@ from uuid import UUID
 import psycopg
 import pytest
 
+from strandline.pipelines.audit import upkeep
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.audit.keys import NO_KEYS, SealKeys, one_key, read_keyring
 from strandline.pipelines.audit.listing import ActFilter, list_acts
 from strandline.pipelines.audit.sealing import seal_all, seal_once
-from strandline.pipelines.audit.upkeep import forget_owner, prune_trail, set_level
+from strandline.pipelines.audit.upkeep import forget_pseudonym, prune_trail, set_level
 from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -223,6 +224,45 @@ def test_without_a_key_a_trail_is_sealed_and_says_so(database: Database) -> None
     assert (result.is_sound, result.seals, result.unkeyed_seals) == (True, 1, 1)
 
 
+UNSEAL_FROM = """
+WITH old AS (DELETE FROM strandline.audit_sealed WHERE seal >= %s RETURNING *),
+    seals AS (DELETE FROM strandline.audit_seal WHERE number >= %s),
+    chain AS (UPDATE strandline.audit_chain SET seals = %s, entries = 4 * %s)
+INSERT INTO strandline.audit_entry (shard_key, entry_id, namespace, act, actor, subject, created_at)
+SELECT gen_random_uuid(), entry_id, 'shop', act, 'eve', subject, created_at FROM old
+"""
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_chain_that_was_made_again_without_the_key_is_found_by_who_has_it(
+    database: Database, database_url: str, sealed: list[list[UUID]], first: int
+) -> None:
+    tamper(database_url, UNSEAL_FROM, first, first, first - 1, first - 1)
+    for _seal in range(first, 4):
+        database.run(seal_once(NO_KEYS, limit=4))
+    assert found(database) == {("seal_unkeyed", first, None, None)}
+    database.run(append_act(ANN, Act.here("pop")))
+    database.run(seal_once(KEYS))
+    assert found(database) == {("seal_unkeyed", first, None, None)}, "also with a seal of the key after it"
+
+
+def test_an_anchor_vouches_for_what_was_sealed_before_there_was_a_key(database: Database) -> None:
+    anchors: list[Anchor] = []
+    for keys in (NO_KEYS, NO_KEYS, KEYS, NO_KEYS):
+        database.run(append_act(ANN, Act.here("pop")))
+        anchors += database.run(seal_all(keys))
+    assert found(database) == {("seal_unkeyed", seal, None, None) for seal in (1, 4)}
+    assert [(one.problem, one.seal) for one in check(database, anchors=anchors[:1]).findings] == [
+        ("seal_unkeyed", 2),
+        ("seal_unkeyed", 4),
+    ]
+    assert [one.seal for one in check(database, anchors=anchors[1:2]).findings] == [4]
+    other = replace(anchors[3], mac="00" * 32)
+    assert {one.problem for one in check(database, anchors=[other]).findings} == {"anchor", "seal_unkeyed"}
+    assert check(database, anchors=anchors[3:]).is_sound
+    assert check(database, NO_KEYS).findings[0].problem == "seal_unverified"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "# nothing\n", "name\n", "name short\n", "none 0123456789abcdef\n",
@@ -250,12 +290,96 @@ def test_pruning_takes_whole_seals_and_the_rest_is_verified(
     result = check(database)
     assert (result.is_sound, result.pruned_seals, result.seals, result.entries) == (True, 2, 2, 5)
     assert database.run(prune_trail("shop", LATER, Act.here("audit.prune"))).through_seal == 3
+    assert [one.problem for one in check(database).findings] == ["pruned_unrecorded"], "its act is not sealed"
+    database.run(seal_once(KEYS))
     assert check(database).is_sound
     # The seal that was kept is what the next one follows.
     tamper(database_url, "UPDATE strandline.audit_seal SET mac = sha256('x') WHERE number = 3")
     assert ("seal_changed", 4) in {(one.problem, one.seal) for one in check(database).findings}
     tamper(database_url, "DELETE FROM strandline.audit_seal WHERE number = 3")
     assert ("seal_removed", 3) in {(one.problem, one.seal) for one in check(database).findings}
+
+
+@pytest.mark.parametrize("level", ["changes", "off"])
+def test_a_pruned_trail_is_sound_at_every_level(
+    database: Database, sealed: list[list[UUID]], level: str
+) -> None:
+    database.run(set_level("shop", level, Act.here("audit.level")))
+    database.run(seal_all(KEYS))
+    database.run(prune_trail("shop", LATER, Act.here("audit.prune", actor="ops")))
+    database.run(seal_all(KEYS))
+    result = check(database)
+    assert (result.findings, result.unsealed) == ([], 0)
+    assert result.pruned_seals
+
+
+@pytest.fixture
+def pruned(database: Database, sealed: list[list[UUID]]) -> int:
+    """The seal that pruning has kept without its entries."""
+    through = database.run(prune_trail("shop", LATER, Act.here("audit.prune"))).through_seal
+    database.run(seal_all(KEYS))
+    assert check(database).is_sound
+    return through
+
+
+@pytest.mark.parametrize("before", [0, 1])
+def test_an_entry_under_a_pruned_seal_is_named(
+    database: Database, database_url: str, pruned: int, before: int
+) -> None:
+    ((entry_id,),) = rows_of(database_url, INSERT, pruned - before, 1)
+    assert found(database) == {("inserted", pruned - before, 1, entry_id)}
+
+
+def test_entries_of_a_pruned_trail_are_checked_as_before(
+    database: Database, database_url: str, pruned: int
+) -> None:
+    ((entry_id,),) = rows_of(database_url, INSERT, pruned + 1, 9)
+    assert found(database) == {("inserted", pruned + 1, 9, entry_id)}
+    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE place = 9")
+    where = f"WHERE seal = {pruned + 1} AND place = 2"
+    tamper(database_url, f"UPDATE strandline.audit_sealed SET place = 7 {where}")
+    assert [one[0] for one in found(database)] == ["reordered"]
+    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE place = 7")
+    assert [one[0] for one in found(database)] == ["removed"]
+
+
+FORGED = """
+INSERT INTO strandline.audit_entry (shard_key, entry_id, namespace, act, detail, flags, created_at)
+SELECT c.shard_key, gen_random_uuid(), c.namespace, 'audit.prune',
+    json_build_object('through_seal', 2, 'mac', %s::text), '{}', now()
+FROM strandline.audit_chain c RETURNING 1
+"""
+
+
+def test_a_beginning_that_was_cut_off_is_not_believed_to_an_act_that_no_seal_covers(
+    database: Database, database_url: str, sealed: list[list[UUID]]
+) -> None:
+    ((mac, at),) = rows_of(database_url, "SELECT mac, sealed_at FROM strandline.audit_seal WHERE number = 1")
+    anchors = [Anchor("shop", 1, 4, mac.hex(), at)]
+    tamper(database_url, "DELETE FROM strandline.audit_sealed WHERE seal <= 2")
+    tamper(database_url, "DELETE FROM strandline.audit_seal WHERE number < 2")
+    tamper(database_url, "UPDATE strandline.audit_chain SET pruned_seals = 2")
+    said = []
+    ((kept,),) = rows_of(database_url, "SELECT mac FROM strandline.audit_seal WHERE number = 2")
+    for forged in (None, mac.hex(), kept.hex()):
+        if forged is not None:
+            rows_of(database_url, FORGED, forged)
+        (finding,) = check(database).findings
+        assert finding.problem == "pruned_unrecorded"
+        said.append(finding.sentence)
+    assert ["no act" in said[0], "another seal" in said[1], "not sealed yet" in said[2]] == [True] * 3
+    result = check(database, anchors=anchors)
+    assert (result.anchors, result.pruned_anchors) == (0, 1)
+
+
+def test_pruning_goes_in_steps_of_so_many_acts(
+    database: Database, sealed: list[list[UUID]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And takes a seal at least, however many acts it has."""
+    monkeypatch.setattr(upkeep, "ACTS_PER_STEP", 3)
+    assert database.run(prune_trail("shop", LATER, Act.here("audit.prune"))).through_seal == 2
+    prunings = database.run(list_acts("shop", ActFilter(kind="audit.prune"))).acts
+    assert [act.count for act in prunings] == [4, 4]
 
 
 def test_a_beginning_that_nobody_pruned_is_found(
@@ -284,13 +408,12 @@ def test_erasure_takes_the_user_out_and_leaves_the_chain(
     ann = identify_user("shop", "ann")
     asked = ActFilter(user_id="ann")
     assert len(database.run(list_acts("shop", asked)).acts) == 13
-    gone = database.run(forget_owner(ann, replace(Act.here("erasure", actor="ann"), origin="192.0.2.7")))
-    assert gone == 13
+    assert database.run(forget_pseudonym("shop", ann.shard_key)) == 13
     database.run(seal_all(KEYS))
     assert check(database).is_sound
     assert database.run(list_acts("shop", asked)).acts == ()
     acts = database.run(list_acts("shop", ActFilter())).acts
-    assert len(acts) == 14
+    assert len(acts) == 13
     assert len({act.subject for act in acts}) == 1
     assert {act.user_id for act in acts} == {None} == {act.origin for act in acts}
     tables = ("audit_entry", "audit_sealed", "audit_seal", "audit_chain", "audit_subject")

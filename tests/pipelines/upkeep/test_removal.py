@@ -29,6 +29,7 @@ from strandline.schemas.values.identity import identify_session
 from strandline.wiring.archives import open_archive
 from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages, age_session
+from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.object_server import BUCKET, ObjectServer
 from tests.support.workers.draining import drain_everything
@@ -99,7 +100,8 @@ def remove(
 
 def stored(url: str) -> dict[int, tuple[Any, ...]]:
     """All messages of the session as they are stored, by number."""
-    return {row[0]: row for row in rows_of(url, f"SELECT {COLUMNS} FROM strandline.message ORDER BY seq")}
+    rows = stored_rows_of(url, f"SELECT {COLUMNS} FROM strandline.message ORDER BY seq")
+    return {row[0]: row for row in rows}
 
 
 def archived(database: Database, opener: Callable[[str], Any] = open_archive) -> dict[int, tuple[Any, ...]]:
@@ -313,6 +315,7 @@ def test_an_act_chooses_only_among_installed_handlers(name: str) -> None:
         HandlerArchive(name)
 
 
+@clear_only("reads the text of an archived object")
 def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
     memory: Memory, database: Database, database_url: str, settings: Settings, folder: str, tmp_path: Path
 ) -> None:
@@ -333,6 +336,25 @@ def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
     texts = [path.read_text() for path in tmp_path.rglob("*.jsonl")]
     assert len(texts) == 1 and "Something harmless." in texts[0] and "Aurora 10." not in texts[0]
     assert verify(database, deep=True).violations == ()
+
+
+def test_a_step_whose_messages_changed_begins_anew_at_once(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    """Although a step that has been begun is left alone for a minute."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    done: list[bool] = []
+
+    def change(point: StepPoint) -> None:
+        if point == "removal_read_back" and not done:
+            done.append(True)
+            changed = """'{"content": "changed"}' WHERE seq = 5 RETURNING 1"""
+            rows_of(database_url, f"UPDATE strandline.message SET envelope = {changed}")
+
+    outcome = run_once(database, Remover(database, open_archive, reach=change, rest=0.0), ALL)
+    assert outcome.busy == 0
+    assert outcome.removed > 0
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
 
 
 def test_what_workers_still_derive_waits(

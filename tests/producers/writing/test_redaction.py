@@ -109,8 +109,6 @@ def test_every_field_is_redacted_and_what_holds_a_message_together_stays(
     memory.put({**full_message(), "id": "m-1"})
     (stored,) = memory.get_all()
     expected = json.loads(json.dumps(full_message()).replace(CANARY, "[hidden]"))
-    # Data in base64 is nobody's words.
-    expected["content"][2]["file"]["file_data"] = f"data:text/plain;base64,{CANARY}"
     expected["content"][2]["file"]["filename"] = "[hidden]"
     assert stored.to_openai() | {"metadata": dict(stored.metadata)} == expected
     assert (stored.id, stored.role) == ("m-1", "assistant")
@@ -367,6 +365,99 @@ def test_what_a_hook_leaves_is_left_and_what_it_changes_is_changed_everywhere(va
     visit_object(changed, note)
     # A key that has become like another one has a number behind it.
     assert all(re.fullmatch("z*(?: [0-9]+)?", text) for text in texts)
+
+
+# What a part, a call or a further field may be named, beside what nobody knows.
+_KEYS = st.sampled_from(
+    ["data", "detail", "id", "file_id", "format", "signature", "type", "source", "file", "text", "mail me@x"]
+)
+# None of them is a name, or data in base64.
+_SAID = st.builds(
+    "{}{}".format,
+    st.sampled_from(["data: ", "data:a/b;base64,", "Data: ", ""]),
+    st.sampled_from(["ann@example.org", "4111 1111 1111 1111", "4915112345678", "is 4111111111111111 good?"]),
+)
+_PARTS = st.recursive(
+    _SAID | st.integers(10**7, 10**16),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(_KEYS, inner, max_size=4),
+    max_leaves=12,
+)
+
+
+def leaves(value: Any) -> Iterator[str]:
+    if isinstance(value, dict):
+        for key, item in value.items():
+            yield from (key,) if " " in key else ()
+            yield from leaves(item)
+    elif isinstance(value, list):
+        for item in value:
+            yield from leaves(item)
+    else:
+        yield str(value)
+
+
+@given(_PARTS, _PARTS, st.dictionaries(_KEYS, _PARTS, max_size=3), st.dictionaries(_KEYS, _PARTS, max_size=3))
+def test_every_text_that_is_no_name_and_no_base64_is_visited(
+    content: Any, arguments: Any, extra: dict[str, Any], custom: dict[str, Any]
+) -> None:
+    """Whatever the key, the place, and the letters that it begins with."""
+    function = {"name": "f", "arguments": json.dumps(arguments), "said": content}
+    calls = [{"id": "c", "type": "function", "function": function}, {"id": "d", "type": "x", "x": custom}]
+    seen: set[str] = set()
+
+    def note(text: str) -> str:
+        seen.add(text)
+        return text
+
+    body = {"content": [content], "name": "ann", "tool_calls": calls, "extra": extra}
+    assert visit_message(body, note) == body
+    assert {*leaves([content, arguments, extra, custom])} <= seen
+
+
+def test_data_in_base64_stays_only_where_a_format_has_it() -> None:
+    sound = "QUJD" * 20
+    url = f"data:image/png;base64,{sound}"
+    parts: list[dict[str, Any]] = [
+        {"type": "image_url", "image_url": {"url": url, "detail": "low"}},
+        {"type": "input_audio", "input_audio": {"data": sound, "format": "wav"}},
+        {"type": "file", "file": {"filename": "a.pdf", "file_data": url, "file_id": "file-1"}},
+        {"type": "image", "source": {"type": "base64", "media_type": "image/png", "data": sound}},
+        {"type": "thinking", "thinking": "hm", "signature": sound},
+    ]
+    seen: list[str] = []
+
+    def note(text: str) -> str:
+        seen.append(text)
+        return text
+
+    visit_message({"content": [*parts, {"type": "text", "text": sound, "data": sound}]}, note)
+    assert seen == ["a.pdf", "hm", sound, sound]
+    assert visit_message({"content": parts, "extra": {"audio": {"id": "a", "data": sound}}}, str.upper) == {
+        "content": [
+            *parts[:2],
+            {"type": "file", "file": {**parts[2]["file"], "filename": "A.PDF"}},
+            parts[3],
+            {**parts[4], "thinking": "HM"},
+        ],
+        "extra": {"audio": {"id": "a", "data": sound}},
+    }
+
+
+def test_nothing_is_stored_in_clear_behind_a_word_that_looks_like_data(
+    make_memory: MakeMemory, hook: SetHook, database_url: str
+) -> None:
+    hook("contacts")
+    memory = make_memory("s", memory_blocks=[])
+    memory.put({"role": "user", "content": "data: my card is 4111 1111 1111 1111, mail ann@example.org"})
+    text = {"type": "text", "text": "Data: mail ann@example.org"}
+    beside = {
+        "detail": "mail ann@example.org",
+        "data": {"note": "ann@example.org"},
+        "phone": 4111111111111111,
+    }
+    memory.put({"role": "user", "content": [{**text, **beside}], **beside})
+    stored = str(rows_of(database_url, "SELECT envelope::text FROM strandline.message ORDER BY seq"))
+    assert "4111" not in stored and "ann@" not in stored
 
 
 def test_arguments_that_are_nested_too_deep_are_one_text() -> None:

@@ -1,0 +1,85 @@
+"""Receipts repeated in a restored database: in their order, once, and not against a later erasure."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+
+import pytest
+
+from strandline import ErasedError
+from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.erasure import ErasureReceipt, Erasures
+from tests.conftest import MakeMemory, rows_of
+from tests.support.servers.databases import temporary_database
+
+Put = Callable[[], int | None]
+
+
+@pytest.fixture
+def database_url(stack: EmbeddedStack) -> Iterator[str]:
+    """What a restore of a backup from before all erasures gives."""
+    with temporary_database(stack.database_url) as url:
+        yield url
+
+
+@pytest.fixture
+def put(make_memory: MakeMemory) -> Put:
+    return lambda: make_memory("s", user_id="ann").put({"role": "user", "content": "hello"})
+
+
+@pytest.fixture
+def receipts(stack: EmbeddedStack) -> list[ErasureReceipt]:
+    """Of the database that was lost: ann was erased, and readmitted."""
+    with temporary_database(stack.database_url) as lost:
+        erasures = Erasures.of_namespace(database_url=lost)
+        made = [erasures.erase_user("ann"), erasures.readmit_user("ann")]
+        erasures.close()
+        return made
+
+
+def reapply(erasures: Erasures, receipts: list[ErasureReceipt]) -> list[str]:
+    return [one.outcome for one in erasures.reapply(receipts)]
+
+
+def test_a_readmission_that_was_repeated_does_not_lift_a_later_fence(
+    receipts: list[ErasureReceipt], erasures: Erasures, put: Put
+) -> None:
+    put()
+    assert reapply(erasures, receipts) == ["erased", "readmitted"]
+    put()
+    receipts.append(erasures.erase_user("ann"))
+    assert reapply(erasures, receipts) == ["known", "known", "known"]
+    with pytest.raises(ErasedError):
+        put()
+
+
+def test_a_readmission_lifts_no_fence_that_it_did_not_follow(
+    receipts: list[ErasureReceipt], erasures: Erasures, put: Put
+) -> None:
+    """The user was erased in the restored database before the receipts were repeated."""
+    put()
+    erasures.erase_user("ann")
+    assert reapply(erasures, receipts) == ["known", "known"]
+    assert reapply(erasures, receipts[1:]) == ["known"]
+    with pytest.raises(ErasedError):
+        put()
+
+
+def test_what_a_readmitted_user_said_since_stays(
+    receipts: list[ErasureReceipt], erasures: Erasures, put: Put, database_url: str
+) -> None:
+    put()
+    reapply(erasures, receipts)
+    put()
+    assert reapply(erasures, receipts) == ["known", "known"]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.message") == [(1,)]
+
+
+def test_times_and_not_numbers_are_the_order(
+    receipts: list[ErasureReceipt], erasures: Erasures, put: Put
+) -> None:
+    """Numbers begin anew after a restore, so a later erasure may have a lower one."""
+    put()
+    later = erasures.erase_user("ann")
+    assert later.number < receipts[1].number
+    assert [one.receipt for one in erasures.reapply([later, *receipts])] == [*receipts, later]
