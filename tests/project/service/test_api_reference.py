@@ -52,3 +52,11 @@ def test_what_repeating_gives_follows_from_the_headers(document: dict[str, Any])
     assert row % "key" in reference(changed)
     put["parameters"] = [each for each in put["parameters"] if each["name"] != "Idempotency-Key"]
     assert row % "look" in reference(changed)
+
+
+def test_the_tables_of_other_memories_name_routes_that_exist(document: dict[str, Any]) -> None:
+    routes = {f"{m.upper()} {path}" for path, operations in document["paths"].items() for m in operations}
+    rows = re.findall(r"^\|[^|]*\|[^|]*\|([^|]*)\|$", (REFERENCE.parent / "coming-from.md").read_text(), re.M)
+    named = {route for row in rows for route in re.findall(r"`([A-Z]+ /v1/[^`]+)`", row)}
+    assert len(named) > 20
+    assert named <= routes

@@ -18,7 +18,7 @@ from tests.support.processes import forking
 from tests.support.servers.databases import temporary_database
 
 PAGE = Path(__file__).resolve().parents[3] / "docs" / "service.md"
-SECTION = PAGE.read_text(encoding="utf-8").split("## Quick start\n")[1].split("On servers of your own:")[0]
+SECTION = PAGE.read_text(encoding="utf-8").split("## Quick start\n")[1].split("With your own servers:")[0]
 BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
 NEW_ENOUGH = (7, 82)
 
