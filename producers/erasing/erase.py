@@ -20,7 +20,7 @@ from strandline.pipelines.upkeep.erasure.records import (
 )
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
-from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
+from strandline.producers.erasing.beside import NOTHING_BESIDE, Archives, Beside, erase_outside
 from strandline.producers.erasing.readers import check_readers, gather_traces
 from strandline.schemas.errors import ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -68,16 +68,17 @@ def erase(
         done = yield from show_erasure(fenced.number)
         if done.receipt is not None:
             return done.receipt
-    # First, since the rows say where they are.
-    archives, unreached = yield from erase_archives(beside, target)
-    yield from erase_what_is_left(order, fenced)
+    archives = Archives(beside, target)
+    yield from erase_what_is_left(order, fenced, archives.clear)
     erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, traces)
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    return (yield from finish(record, [*checks, *archives, *erased], signer, [*unreached, *missed]))
+    return (
+        yield from finish(record, [*checks, *archives.checks, *erased], signer, [*archives.missed, *missed])
+    )
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:

@@ -72,7 +72,7 @@ def test_an_act_during_an_erasure_loses_the_name_only_if_it_concerns_what_is_era
         fence = FenceOwner(kind="user", act=Act.here("erasure").as_json(), **common)
     else:
         which = eve if ending == "session" else other
-        keys = {"session_key": which.session_key, "directory_key": which.directory_key}
+        keys: Any = {"session_key": which.session_key, "directory_key": which.directory_key}
         fence = EraseSession(act=Act.here("erasure").as_json(), **keys, **common)
     with database.transaction() as erasing:
         erasing.fetch(fence)
