@@ -225,9 +225,12 @@ class Remover:
             return None
         digest = None
         if archive is not None:
-            self._database.fetch(
-                NameObject(**step.keys, object_name=leaving.object_name if archive.has_objects else None)
-            )
+            name = leaving.object_name if archive.has_objects else None
+            if not self._database.fetch(NameObject(**step.keys, object_name=name)):
+                raise ArchiveError(
+                    "Another process took this step up meanwhile, or its session is being erased; nothing was"
+                    " put into the archive."
+                )
             digest = archive.store(leaving, partial(self._messages, step))
         self._reach("removal_stored")
         marked = self._database.fetch(

@@ -19,6 +19,9 @@ from strandline.schemas.queries.upkeep.erasures import ErasedObjects, ErasedObje
 
 logger = logging.getLogger("strandline.erasures")
 
+# So many objects that could not be deleted are named in a receipt, by archive.
+MAX_NAMED = 20
+
 OpenArchive = Callable[[str], Archive]
 Done = tuple[list[ReaderCheck], list[str]]
 """What was erased where, and the sentences for what could not be reached."""
@@ -50,14 +53,83 @@ class Beside:
 NOTHING_BESIDE = Beside()
 
 
-def erase_archives(beside: Beside, target: ErasureTarget) -> Operation[Done]:
-    """Delete the objects that hold messages of the target.
+class Archives:
+    """What becomes of the objects that hold messages of the target, of each once.
 
-    Those of handlers of the application are named, and so are those that a fork of the session needs.
+    Those of handlers of the application are named, and so are those that a fork of the session needs, and
+    those that could not be deleted.
     """
-    rows = yield from fetch(ErasedObjects(shard_key=target.owner_key, session_key=target.session_key))
-    done: Done = yield Run(partial(_delete_objects, beside, rows))
-    return done
+
+    def __init__(self, beside: Beside, target: ErasureTarget) -> None:
+        self._beside = beside
+        self._target = target
+        self._deleted: set[tuple[str, str]] = set()
+        self._stay: Counter[str] = Counter()
+        self._taken: Counter[str] = Counter()
+        self._lost: dict[tuple[str, str], None] = {}
+        self._opened: dict[str, Archive] = {}
+
+    @property
+    def checks(self) -> list[ReaderCheck]:
+        """How many objects were deleted, by archive."""
+        deleted = Counter(archive for archive, _name in self._deleted)
+        return [ReaderCheck(f"archive {name}", objects, 0) for name, objects in deleted.items()]
+
+    @property
+    def missed(self) -> list[str]:
+        """Sentences for what is not erased."""
+        return [
+            *(
+                f"Archive {name}: {objects} ranges of messages were not erased there."
+                for name, objects in self._taken.items()
+            ),
+            *map(self._say_lost, sorted({archive for archive, _name in self._lost})),
+            *(
+                f"Archive {name}: {objects} ranges of messages stay, since a session that was not erased has"
+                " them as well: a fork, or what this one is a fork of. They go with the last session that has"
+                " them."
+                for name, objects in self._stay.items()
+            ),
+        ]
+
+    def _say_lost(self, archive: str) -> str:
+        lost = [name for other, name in self._lost if other == archive]
+        return f"Archive {archive}: {len(lost)} ranges of messages were not erased there: {_some(lost)}."
+
+    def clear(self) -> Operation[None]:
+        """Delete the objects that are named by rows that are there."""
+        target = self._target
+        rows = yield from fetch(ErasedObjects(shard_key=target.owner_key, session_key=target.session_key))
+        yield Run(partial(self._delete, rows))
+
+    def _delete(self, rows: Sequence[ErasedObjectsRow]) -> None:
+        for row in rows:
+            if row.object_name is None:
+                self._taken[row.archive] += 1  # a handler of the application has the messages
+            elif row.is_shared:
+                self._stay[row.archive] += 1
+            elif (row.archive, row.object_name) not in self._deleted:
+                self._delete_object(row.archive, row.object_name)
+
+    def _delete_object(self, archive: str, name: str) -> None:
+        try:
+            if self._beside.open_archive is not None and archive not in self._opened:
+                self._opened[archive] = self._beside.open_archive(archive)
+            self._opened[archive].delete(name)
+        except (StrandlineError, KeyError) as error:
+            self._lost[archive, name] = None
+            # The row that names it goes, so this and the receipt are what says where it is.
+            extra = {"action": "erasure_archive_failed", "object": name, "error": type(error).__name__}
+            logger.warning("an archived object was not erased", extra=extra)
+        else:
+            self._deleted.add((archive, name))
+            self._lost.pop((archive, name), None)
+
+
+def _some(objects: Sequence[str]) -> str:
+    shown = ", ".join(objects[:MAX_NAMED])
+    more = len(objects) - MAX_NAMED
+    return shown if more <= 0 else f"{shown}, and {more} more, which the log names"
 
 
 def erase_outside(beside: Beside, target: ErasureTarget) -> Operation[Done]:
@@ -71,41 +143,6 @@ def erase_outside(beside: Beside, target: ErasureTarget) -> Operation[Done]:
         else:
             erased.append(ReaderCheck(place.name, objects, 0))
     return erased, missed
-
-
-def _delete_objects(beside: Beside, rows: Sequence[ErasedObjectsRow]) -> Done:
-    deleted: Counter[str] = Counter()
-    lost: Counter[str] = Counter()
-    shared: Counter[str] = Counter()
-    archives: dict[str, Archive] = {}
-    for row in rows:
-        if row.object_name is None:
-            lost[row.archive] += 1  # a handler of the application has the messages
-            continue
-        if row.is_shared:
-            shared[row.archive] += 1
-            continue
-        try:
-            if beside.open_archive is not None and row.archive not in archives:
-                archives[row.archive] = beside.open_archive(row.archive)
-            archives[row.archive].delete(row.object_name)
-        except (StrandlineError, KeyError) as error:
-            lost[row.archive] += 1
-            extra = {"action": "erasure_archive_failed", "error": type(error).__name__}
-            logger.warning("an archived object was not erased", extra=extra)
-        else:
-            deleted[row.archive] += 1
-    erased = [ReaderCheck(f"archive {name}", objects, 0) for name, objects in deleted.items()]
-    missed = [
-        f"Archive {name}: {objects} ranges of messages were not erased there."
-        for name, objects in lost.items()
-    ]
-    stayed = [
-        f"Archive {name}: {objects} ranges of messages stay, since a session that was not erased has them as"
-        " well: a fork, or what this one is a fork of. They go with the last session that has them."
-        for name, objects in shared.items()
-    ]
-    return erased, [*missed, *stayed]
 
 
 def _erase_in(place: Outside, target: ErasureTarget) -> int | None:

@@ -26,7 +26,7 @@ from strandline.pipelines.upkeep.erasure.steps import (
     set_fence,
 )
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
-from strandline.producers.erasing.beside import NOTHING_BESIDE, Beside, erase_archives, erase_outside
+from strandline.producers.erasing.beside import NOTHING_BESIDE, Archives, Beside, erase_outside
 from strandline.producers.erasing.readers import Traces, check_readers, gather_traces
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -97,17 +97,16 @@ def finish_erasing(
         done = yield from show_erasure(fenced.number)
         if done.receipt is not None:
             return done.receipt
-    # First, since the rows say where they are.
-    archives, unreached = yield from erase_archives(beside, target)
-    unread = yield from erase_what_is_left(order, fenced)
+    archives = Archives(beside, target)
+    unread = yield from erase_what_is_left(order, fenced, archives.clear)
     erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, begun.traces)
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    not_covered = [*begun.traces.omissions, *unread, *unreached, *missed]
-    return (yield from finish(record, [*checks, *archives, *erased], signer, not_covered))
+    not_covered = [*begun.traces.omissions, *unread, *archives.missed, *missed]
+    return (yield from finish(record, [*checks, *archives.checks, *erased], signer, not_covered))
 
 
 def erase(

@@ -40,6 +40,8 @@ from strandline.schemas.values.identity import item_store_key
 ROWS_PER_PAGE = 2_000
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
 MAX_PASSES = 5
+# The table whose rows name the objects in archives.
+STEPS = "retention_step"
 
 Step = Literal["fence", "names", "shared", "rows", "calls", "directory", "items", "check", "receipt"]
 OnProgress = Callable[[Step, str, int], None]
@@ -140,8 +142,12 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
     return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
 
 
-def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
+def erase_what_is_left(
+    order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[], Operation[None]]
+) -> Operation[list[str]]:
     """Delete everything behind the fence, until the catalog shows that nothing is left.
+
+    ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it.
 
     Returns: sentences for what could not be looked at.
 
@@ -156,6 +162,8 @@ def erase_what_is_left(order: ErasureOrder, fenced: Fenced) -> Operation[list[st
         order.on_progress("names", "audit_sealed", origins)
     for _pass in range(MAX_PASSES):
         yield from _erase_once(order, fenced)
+        yield from clear_archives()
+        yield from _erase_table(order, fenced, STEPS, SCOPED[STEPS])
         left = yield from rows_left(order.target)
         if not left:
             return missed
@@ -222,15 +230,8 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     yield from _erase_pages(order, "shared", "shared_message", shared, until=1)
     tables = [(table, None) for table in ERASED] if target.is_whole_owner else list(SCOPED.items())
     for table, column in tables:
-        page = EraseRows(
-            number=number,
-            table=table,
-            shard_key=target.owner_key,
-            column=column,
-            key=target.session_key,
-            limit=ROWS_PER_PAGE,
-        )
-        yield from _erase_pages(order, "rows", table, page)
+        if table != STEPS:
+            yield from _erase_table(order, fenced, table, column)
     if target.is_whole_owner:
         calls = MoveCalls(
             number=number,
@@ -255,6 +256,20 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
         limit=ROWS_PER_PAGE,
     )
     yield from _erase_pages(order, "directory", "session_owner", directory)
+
+
+def _erase_table(order: ErasureOrder, fenced: Fenced, table: str, column: str | None) -> Operation[None]:
+    """``column`` has the key of the session that is erased; all rows of an owner go without it."""
+    is_whole = order.target.is_whole_owner
+    page = EraseRows(
+        number=fenced.number,
+        table=table,
+        shard_key=order.target.owner_key,
+        column=None if is_whole else column,
+        key=order.target.session_key,
+        limit=ROWS_PER_PAGE,
+    )
+    yield from _erase_pages(order, "rows", table, page)
 
 
 def _erase_pages(

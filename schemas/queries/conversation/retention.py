@@ -318,11 +318,19 @@ class LeavingMessages(Query[LeavingMessagesRow]):
         self.values = (session_key, shard_key, from_seq, through_seq)
 
 
-class NameObject(Query[Never]):
-    """Write down under which name the messages of a step will be in the archive, before they are."""
+class NameObjectRow(NamedTuple):
+    step_id: UUID
+
+
+class NameObject(Query[NameObjectRow]):
+    """Write down under which name the messages of a step will be in the archive, before they are; no row if
+    another process has taken it up, or the owner or session is being erased. Until this commits, no fence
+    is set.
+    """
 
     __slots__ = ()
     name = "name_object"
+    row = NameObjectRow
 
     def __init__(
         self, *, object_name: str | None, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID

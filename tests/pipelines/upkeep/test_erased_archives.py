@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from strandline import Memory, Retention
+from strandline import ArchiveError, Memory, Retention
 from strandline.erasure import Erasures
+from strandline.pipelines.upkeep.object_archive import ObjectArchive
+from strandline.pipelines.upkeep.removal import StepPoint
 from strandline.schemas.postgres.database import Database
+from strandline.wiring.archives import open_archive
+from tests.conftest import rows_of
 from tests.pipelines.upkeep.test_removal import (  # noqa: F401  # fixtures
+    Killed,
     archived,
     database_url,
     filled,
@@ -61,3 +67,87 @@ def test_all_sessions_of_a_user_leave_no_object(forked: Memory, erasures: Erasur
     assert objects(tmp_path)
     erasures.erase_user("ana")
     assert objects(tmp_path) == []
+
+
+@pytest.mark.parametrize("ending", ["removal_planned", "removal_stored", "removal_archived"])
+def test_an_erasure_while_a_step_is_archived_leaves_no_object(
+    ending: StepPoint,
+    memory: Memory,  # noqa: F811
+    erasures: Erasures,
+    database: Database,
+    database_url: str,  # noqa: F811
+    folder: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    def erase(point: StepPoint) -> None:
+        if point == ending:
+            erasures.erase_user("ana")
+
+    assert remove(database, reach=erase).removed == 0
+    assert objects(tmp_path) == []
+    assert rows_of(database_url, "SELECT FROM strandline.retention_step") == []
+
+
+def test_a_process_that_has_read_the_messages_puts_nothing_into_the_archive_after_the_erasure(
+    memory: Memory,  # noqa: F811
+    erasures: Erasures,
+    database: Database,
+    folder: str,  # noqa: F811
+    tmp_path: Path,
+) -> None:
+    """It is killed when it has stored them: no row names the object, so nobody would delete it."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    class Late:
+        """Asked what it is after the messages were read, and before its object is named."""
+
+        def __init__(self, archive: Any) -> None:
+            self._archive = archive
+
+        @property
+        def has_objects(self) -> bool:
+            erasures.erase_user("ana")
+            return True
+
+        def store(self, *given: Any) -> str:
+            self._archive.store(*given)
+            raise Killed
+
+    assert remove(database, lambda name: Late(open_archive(name))).failed == 1
+    assert objects(tmp_path) == []
+
+
+def test_an_erasure_that_ends_before_the_archive_finds_its_objects_again(
+    forked: Memory,
+    erasures: Erasures,
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """It ends when all other rows are gone."""
+    before = objects(tmp_path)
+
+    def end(_archive: object, _name: str) -> None:
+        raise Killed
+
+    with monkeypatch.context() as patched:
+        patched.setattr(ObjectArchive, "delete", end)
+        with pytest.raises(Killed):
+            erasures.erase_user("ana")
+    assert objects(tmp_path) == before != []
+    receipt = erasures.erase_user("ana")
+    assert objects(tmp_path) == []
+    assert any(check.reader.startswith("archive ") and check.looked_at for check in receipt.checks)
+
+
+def test_an_object_that_cannot_be_deleted_is_named_in_the_receipt(
+    forked: Memory, erasures: Erasures, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_archive: object, name: str) -> None:
+        raise ArchiveError(f"cannot delete {name}")
+
+    monkeypatch.setattr(ObjectArchive, "delete", fail)
+    receipt = erasures.erase_user("ana")
+    (sentence,) = [one for one in receipt.not_covered if "ranges of messages" in one]
+    assert any(str(path).endswith(sentence.rpartition(": ")[2].rstrip(".")) for path in objects(tmp_path))
