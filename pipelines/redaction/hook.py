@@ -77,15 +77,16 @@ class RedactionHook:
 
     def redact(self, texts: Sequence[str]) -> list[str]:
         """The texts, each as the hook returns it."""
-        results = [self.code(text) for text in texts]
-        for result in results:
-            if (
-                type(result) is not str or len(result) > MAX_TEXT_CHARACTERS
-            ):  # a subclass can show another text
+        results: list[str] = []
+        for text in texts:
+            result = self.code(text)
+            # A subclass of str can show another text.
+            if type(result) is not str or len(result) > MAX_TEXT_CHARACTERS:
                 raise RedactionError(
                     f"The redaction hook {self.name} returned {type(result).__name__}; it has to return"
                     f" text of at most {MAX_TEXT_CHARACTERS:,} characters."
                 )
+            results.append(result)
         return results
 
 
