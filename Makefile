@@ -94,12 +94,15 @@ soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, 
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url
 EXTRAS := --extra embedded --extra llamaindex --extra agents --extra agno --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
+# What the image may be asked to do: serve, encrypt, sign receipts, write archives.
+IMAGE := --extra service --extra mcp --extra encryption --extra erasure --extra archive
 
 lock: $(VENV)/.lock-ready ## write deploy/locks anew: the newest versions that pyproject.toml allows, with digests
 	@$(BIN)/python -c 'import tomllib; print(*tomllib.load(open("pyproject.toml", "rb"))["build-system"]["requires"], sep="\n")' \
 		| $(COMPILE) --no-annotate --output-file deploy/locks/build.txt -
 	@$(COMPILE) --output-file deploy/locks/core.txt pyproject.toml
 	@$(COMPILE) $(EXTRAS) --output-file deploy/locks/extras.txt pyproject.toml
+	@$(COMPILE) $(IMAGE) --constraint deploy/locks/core.txt --output-file deploy/locks/image.txt pyproject.toml
 
 clean: ## remove the environment and everything that was built
 	@rm -rf $(VENV) $(LEGACY) build dist strandline.egg-info .mypy_cache .ruff_cache .pytest_cache .hypothesis

@@ -27,6 +27,7 @@ export interface ContextRequest {
   wait_for?: number | null;
   insert_method?: "system" | "user";
   block_arguments?: Record<string, unknown> | null;
+  begun_only?: boolean;
 }
 
 /** A correction: its number in the session, and the messages that it took back or replaced. */
@@ -350,6 +351,7 @@ export interface SearchRequest {
   exclude_current?: boolean;
   include_window?: boolean;
   kinds?: ("message" | "fact")[];
+  begun_only?: boolean;
 }
 
 /** One session: how much it holds, and its marks. */

@@ -28,6 +28,7 @@ from strandline.producers.erasing.erase import (
     erased_rows,
     judge,
     reapply,
+    refuse_forged,
 )
 from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
 from strandline.producers.execution import OperationRunner, Resources
@@ -74,6 +75,7 @@ class NamespaceErasures:
         namespace: str,
         *,
         signer: Signer | None = None,
+        verifier: Verifier | None = None,
         outside: Sequence[Outside] = (),
         open_archive: OpenArchive | None = None,
     ) -> None:
@@ -81,6 +83,7 @@ class NamespaceErasures:
         self._runner = OperationRunner(resources)
         self._namespace = check_name("namespace", namespace)
         self._signer = signer
+        self._verifiers = () if verifier is None else (verifier,)
         self._beside = Beside(tuple(outside), open_archive)
 
     @property
@@ -243,14 +246,27 @@ class NamespaceErasures:
         self,
         receipts: Sequence[ErasureReceipt],
         *,
+        verifiers: Sequence[Verifier] = (),
+        unverified: bool = False,
         actor: str | None = None,
         on_progress: OnProgress = _silent,
     ) -> Iterator[ReappliedReceipt]:
         """Repeat erasures after a restore of an older backup, before producers write; yields each outcome.
 
-        ``receipts`` are all that were kept outside, readmissions included, of any namespace.  What the
-        database knows already, and what nothing came back of, is left.
+        What the database knows already, and what nothing came back of, is left.
+
+        Args:
+            receipts: all that were kept outside, readmissions included, of any namespace.
+            verifiers: the public keys that may have signed them (``verifier_of``), beside the one of this
+                object's own key.
+            unverified: repeat also what no key vouches for: whoever wrote such a file says who is erased,
+                and who is let in again.
+
+        Raises:
+            ConfigurationError: a receipt is not signed by any of these keys, or was changed; nothing was
+                done.
         """
+        refuse_forged(receipts, (*self._verifiers, *verifiers), unverified=unverified)
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
         for receipt, operation in reapply(receipts, self._signer, common, self._beside):
             yield ReappliedReceipt(receipt, self._runner.run(operation))
@@ -259,10 +275,13 @@ class NamespaceErasures:
         self,
         receipts: Sequence[ErasureReceipt],
         *,
+        verifiers: Sequence[Verifier] = (),
+        unverified: bool = False,
         actor: str | None = None,
         on_progress: OnProgress = _silent,
     ) -> AsyncIterator[ReappliedReceipt]:
         """Async twin of ``reapply``."""
+        refuse_forged(receipts, (*self._verifiers, *verifiers), unverified=unverified)
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
         for receipt, operation in reapply(receipts, self._signer, common, self._beside):
             yield ReappliedReceipt(receipt, await self._runner.arun(operation))
@@ -298,14 +317,9 @@ class NamespaceErasures:
         items_below: Iterable[Sequence[str]],
         on_progress: OnProgress,
     ) -> ErasureOrder:
-        ranges = []
-        for labels in items_below:
-            if isinstance(labels, str) or not labels:
-                raise ConfigurationError("items_below must be paths, each a list of at least one label.")
-            below = range_below(labels)
-            ranges.append(ItemRange(below.start, below.end))
         act = Act.here("erasure", actor=actor)
-        return ErasureOrder(target, act.actor, tuple(ranges), act=act, on_progress=on_progress)
+        ranges = item_ranges(items_below)
+        return ErasureOrder(target, act.actor, ranges, act=act, on_progress=on_progress)
 
     def _erase_session(
         self, session_id: str, actor: str | None, on_progress: OnProgress
@@ -330,6 +344,21 @@ class NamespaceErasures:
     @staticmethod
     def _export_of(target: ErasureTarget) -> ExportTarget:
         return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
+
+
+def item_ranges(items_below: Iterable[Sequence[str]]) -> tuple[ItemRange, ...]:
+    """The items below paths.
+
+    Raises:
+        ConfigurationError: one is no path.
+    """
+    ranges = []
+    for labels in items_below:
+        if isinstance(labels, str) or not labels:
+            raise ConfigurationError("items_below must be paths, each a list of at least one label.")
+        below = range_below(labels)
+        ranges.append(ItemRange(below.start, below.end))
+    return tuple(ranges)
 
 
 def _limit(limit: int) -> int:

@@ -44,7 +44,7 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     refuse_if_erased(row.erasure)
     check_owner(identity, row.owner_key)
     if row.is_encrypted:
-        yield from claim_owner_keys(identity.namespace, identity.shard_key, anew=True)
+        yield from claim_owner_keys(identity.namespace, identity.shard_key, first_number=row.first_data_key)
 
 
 def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:

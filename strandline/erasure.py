@@ -60,7 +60,8 @@ class Erasures(NamespaceErasures):
         Args:
             namespace: the tenant.
             key_file: the private key that signs receipts (PEM, Ed25519); default: that of the settings
-                (``STRANDLINE_RECEIPT_KEY_FILE``).  Without one, receipts are not signed.
+                (``STRANDLINE_RECEIPT_KEY_FILE``).  Without one, receipts are not signed.  Its public half
+                verifies what ``reapply`` is given.
             outside: places beside the database that are erased in as well; archives of retention are found.
             database_url, pool, schema: as for ``Memory.from_defaults``.
 
@@ -71,8 +72,15 @@ class Erasures(NamespaceErasures):
         """
         settings = settings_with(database_url=database_url, database_schema=schema)
         resources = runtime_for(settings, pool=pool, consume=None)
-        signer = signer_of(settings, key_file)
-        return cls(resources, namespace, signer=signer, outside=outside, open_archive=open_archive)
+        path = settings.receipt_key_file if key_file is None else Path(key_file)
+        return cls(
+            resources,
+            namespace,
+            signer=signer_of(settings, key_file),
+            verifier=None if path is None else verifier_of(path),
+            outside=outside,
+            open_archive=open_archive,
+        )
 
 
 def signer_of(settings: Settings, key_file: str | Path | None = None) -> Signer | None:

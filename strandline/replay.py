@@ -6,6 +6,7 @@ Arguments that cannot be used are refused with a ConfigurationError or an Invali
 
 from __future__ import annotations
 
+from strandline.deploy.embedded.stack import running_stack
 from strandline.pipelines.generations import registry
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay import comparison, in_place, new_generation, records, switching
@@ -67,12 +68,25 @@ switch_owner = checked(switching.switch_owner)
 def connect(settings: Settings | None = None) -> Database:
     """Open a small pool on the configured database, for these functions; close it at the end.
 
+    Without one it is the embedded Postgres of ``STRANDLINE_HOME``, while something uses it: a ``Memory`` in
+    this process or another, or ``strandline up``.
+
     Raises:
-        ConfigurationError: STRANDLINE_DATABASE_URL is not set, or ``settings`` are not Settings.
+        ConfigurationError: no database is configured and none runs, or ``settings`` are not Settings.
     """
     settings = settings or load_settings()
-    if settings.database_url is None:
-        raise ConfigurationError("Set STRANDLINE_DATABASE_URL: a replay needs to know its database.")
-    url = settings.database_url.get_secret_value()
-    options = ConnectionOptions.from_settings(url, settings, pool_size=2)
+    options = ConnectionOptions.from_settings(_url_of(settings), settings, pool_size=2)
     return Database.connect(options, sealed_content(settings))
+
+
+def _url_of(settings: Settings) -> str:
+    if settings.database_url is not None:
+        return settings.database_url.get_secret_value()
+    stack = running_stack(settings.home) if settings.embedded != "never" else None
+    if stack is None:
+        raise ConfigurationError(
+            "No database is configured, and no embedded one runs: set STRANDLINE_DATABASE_URL,"
+            " or open a Memory first."
+        )
+    stack.detach()  # whoever started it goes on
+    return stack.database_url

@@ -231,7 +231,7 @@ def restore(
 
     Raises:
         NotFoundError: the session does not exist, or has nothing in an archive.
-        ConflictError: ``to`` holds something else.
+        ConflictError: ``to`` is in use; nothing was changed.
         ArchiveError: an object cannot be read.
     """
     identity = find_session(database, namespace, session_id)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha256
 from types import MappingProxyType
 
@@ -26,7 +26,7 @@ class SealKeys:
     """
 
     current: str
-    secrets: Mapping[str, bytes]
+    secrets: Mapping[str, bytes] = field(repr=False)
 
     def secret_of(self, name: str) -> bytes | None:
         """The secret of a key, which is empty for ``none``; None if the keyring has no such key."""
@@ -65,7 +65,7 @@ def keys_of(settings: Settings) -> SealKeys:
         text = settings.audit_key_file.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigurationError(
-            f"STRANDLINE_AUDIT_KEY_FILE: {settings.audit_key_file} cannot be read: {type(error).__name__}."
+            f"The file that STRANDLINE_AUDIT_KEY_FILE names cannot be read: {type(error).__name__}."
         ) from None
     return read_keyring(text, str(settings.audit_key_file))
 

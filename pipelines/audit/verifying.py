@@ -21,6 +21,7 @@ from strandline.pipelines.audit.hashing import (
     split_leaves,
 )
 from strandline.pipelines.audit.keys import UNKEYED, SealKeys
+from strandline.pipelines.audit.unkeyed import UnkeyedSeals
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     ChainOf,
@@ -44,7 +45,7 @@ MAX_FINDINGS = 1_000
 
 Problem = Literal[
     "changed", "removed", "inserted", "reordered", "seal_changed", "seal_removed", "seal_unverified",
-    "pruned_unrecorded", "anchor",
+    "seal_unkeyed", "pruned_unrecorded", "anchor",
 ]  # fmt: skip
 
 
@@ -76,7 +77,8 @@ class TrailVerification:
         seals, entries: how many were looked at.
         pruned_seals: how many were pruned before.
         unsealed: entries that no seal covers yet; they prove nothing.
-        unkeyed_seals: seals without a key, which anyone can make who may write to the tables.
+        unkeyed_seals: seals without a key, which anyone can make who may write to the tables; where keys are
+            given each is a finding, unless an anchor vouches for it.
         first_seal_at, last_seal_at: the times of the first and the last seal.
         anchors: how many given anchors were found in the chain as they are.
         pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
@@ -117,6 +119,7 @@ class _Chain:
     mac: bytes | None
     entries: int
     macs: dict[int, str] = field(default_factory=dict)
+    unkeyed: UnkeyedSeals = field(default_factory=UnkeyedSeals)
 
 
 def verify_trail(
@@ -156,6 +159,7 @@ def _verify_once(
     result.add(_stray_finding(one, row.pruned_seals) for one in stray)
     result.add((yield from _pruning_findings(chain, row.pruned_seals)))
     result.add(_anchor_findings(chain, row, anchors, result))
+    result.add(_unkeyed_findings(chain, anchors))
     return result
 
 
@@ -216,7 +220,9 @@ def _look_at(
         result.add(_entry_findings(chain.chain_key, seal, rows))
         result.seals += 1
         result.entries += len(rows)
-        result.unkeyed_seals += seal.key_id == UNKEYED
+        if seal.key_id == UNKEYED:
+            result.unkeyed_seals += 1
+            chain.unkeyed.note(seal.number)
         result.first_seal_at = result.first_seal_at or seal.sealed_at
         result.last_seal_at = seal.sealed_at
     chain.number, chain.mac = seal.number, seal.mac
@@ -362,6 +368,18 @@ def _pruning_findings(chain: _Chain, pruned: int) -> Operation[list[Finding]]:
     else:
         why = "no act in the trail says that they were pruned"
     return [Finding("pruned_unrecorded", f"The seals up to {pruned} are gone, and {why}.", pruned)]
+
+
+def _unkeyed_findings(chain: _Chain, anchors: Sequence[Anchor]) -> Iterator[Finding]:
+    """Seals without a key, where there are keys.
+
+    An anchor that fits vouches for its seal and all before it, since each seal covers the one before.
+    """
+    if not chain.keys.secrets:
+        return
+    vouched = max((one.seal for one in anchors if chain.macs.get(one.seal) == one.mac), default=0)
+    for seal, sentence in chain.unkeyed.sentences_after(vouched):
+        yield Finding("seal_unkeyed", sentence, seal)
 
 
 def _anchor_findings(

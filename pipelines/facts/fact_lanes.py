@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from uuid import UUID
 
 from strandline.pipelines.admission import admit, refuse_if_erased
-from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.postgres.operations import Operation, check_owner_keys, fetch
 from strandline.schemas.queries.derived.facts_edit import FactDerivations, LockFactLanes, OpenFactLanes
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys
 
@@ -55,3 +55,4 @@ def open_fact_lanes(shard_key: UUID) -> Operation[None]:
     """
     (opened,) = yield from fetch(OpenFactLanes(shard_key=shard_key, stage=MERGE_STAGE))
     refuse_if_erased(opened.erasure)
+    yield from check_owner_keys(shard_key, opened.first_data_key)

@@ -30,6 +30,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifyLimits,
     VerifyNames,
     VerifyOwners,
+    VerifySearchableRow,
     VerifySnapshot,
     VerifyTotals,
 )
@@ -274,7 +275,8 @@ def verify(
     Args:
         namespace: only the owners that have sessions in it; with ``session_id``, where to find that one.
         session_id: only this session, and the facts of its owner.
-        deep: also recompute each fact's fingerprint (about 10 µs a fact).
+        deep: also recompute each fact's fingerprint (about 10 µs a fact), and look into sealed messages
+            that a search would not find.
         progress: called before each check with its name, its number from 1, and the number of checks.
 
     Raises:
@@ -339,11 +341,20 @@ def _findings(
     total = len(CHECKS) + deep
     for number, (name, check) in enumerate(CHECKS.items(), 1):
         progress(name, number, total)
-        for finding in fetcher.fetch(check(scope)):
-            yield finding.kind, json.loads(finding.place)
+        for finding in fetcher.fetch(check(scope._replace(is_deep=deep))):
+            if not (isinstance(finding, VerifySearchableRow) and _is_wordless(finding.envelope)):
+                yield finding.kind, json.loads(finding.place)
     if deep:
         progress("fingerprints", total, total)
         yield from _wrong_fingerprints(fetcher, scope)
+
+
+def _is_wordless(envelope: str | None) -> bool:
+    """Whether an envelope that was sealed has no plain text with a word; Postgres judges the others."""
+    if envelope is None:
+        return False
+    content = json.loads(envelope).get("content")
+    return not (isinstance(content, str) and any(map(str.isalnum, content)))
 
 
 def _wrong_fingerprints(fetcher: Fetcher, scope: Scope) -> Iterator[tuple[str, dict[str, Any]]]:

@@ -50,10 +50,14 @@ class StageChain(TypedDict):
 
 
 class Scope(NamedTuple):
-    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts."""
+    """The scope of a check: everything, the owners of a namespace, or one session and its owner's facts.
+
+    ``is_deep``: sealed content is opened where a check has to look into it.
+    """
 
     owners: list[UUID] | None = None
     session_key: UUID | None = None
+    is_deep: bool = False
 
     @property
     def params(self) -> ScopeParams:
@@ -88,7 +92,7 @@ CHECKS: Mapping[str, Check] = {
     "acts on capturing": lambda scope: VerifyCaptures(**scope.params),
     "candidates": lambda scope: VerifyCandidates(**scope.params, **stage_chain()),
     "chunks": lambda scope: VerifyChunks(**scope.params),
-    "messages without chunks": lambda scope: VerifySearchable(**scope.params),
+    "messages without chunks": lambda scope: VerifySearchable(**scope.params, with_sealed=scope.is_deep),
     "shared messages": lambda scope: VerifyShared(**scope.params),
     "shared messages that were corrected": lambda scope: VerifySharedCorrections(**scope.params),
     "states": lambda scope: VerifyStates(**scope.params),

@@ -130,13 +130,13 @@ def _seal_owner(
 ) -> Iterator[Progress]:
     owner = row.shard_key
     keys = database.run(content.renew_keys(owner))
-    found = 0 if keys is None else seal_facts(database, keys)
-    progress.rows += found
+    rows = 0 if keys is None else seal_facts(database, keys)
+    progress.rows += rows
     for page in () if keys is None else reseal_owner(database, keys, pace):
-        found += page
+        rows += page
         progress.rows += page
         yield progress
-    if found == 0 and may_settle and not pace.is_stopping():
+    if rows == 0 and may_settle and not pace.is_stopping():
         database.fetch(SettleOwner(shard_key=owner, number=row.number))
         content.cache.forget(owner)
         progress.settled += 1
@@ -146,7 +146,7 @@ def _seal_owner(
 
 def _log_failed(owner: UUID, namespace: str, error: StrandlineError) -> None:
     logger.warning(
-        "an owner cannot be sealed anew",
+        "the content of an owner cannot be sealed again",
         extra={
             "action": "reseal_owner_failed",
             "namespace": namespace,
@@ -160,7 +160,7 @@ def _log_failed(owner: UUID, namespace: str, error: StrandlineError) -> None:
 def seal_facts(database: Database, keys: OwnerKeys) -> int:
     """Seal all of an owner's facts in one transaction, since they are compared by their words.
 
-    Merges and people's edits of the owner wait for it.  Returns how many rows were found.
+    Merges and people's edits of the owner wait for it.  Returns how many rows were rows.
     """
     with database.transaction() as transaction:
         transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
@@ -168,7 +168,7 @@ def seal_facts(database: Database, keys: OwnerKeys) -> int:
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
-    """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
+    """Seal an owner's rows under its newest data key; yields how many were rows, page by page."""
     for reseal in RESEALED:
         for count in reseal(database, keys, PAGE_ROWS):
             yield count

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from functools import partial
+from itertools import pairwise
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -28,6 +30,9 @@ from strandline.schemas.queries.conversation.sessions import ClaimSession, Sessi
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
+
+Rows = list[dict[str, Any]]
+"""Messages as an archive holds them, with all columns."""
 
 # A restored session is for looking at: it ends by itself, unless another time is asked for.
 RESTORED_TTL_SECONDS = 7 * 86_400
@@ -116,7 +121,7 @@ def restore(
 
     Raises:
         NotFoundError: nothing of the session is in an archive, or nothing was ever put to it.
-        ConflictError: the new session holds something else, or belongs to another owner.
+        ConflictError: the new session is in use, or belongs to another owner; nothing was changed.
         ArchiveError: an object cannot be read.
     """
     _refuse_sealed(database, identity, new)
@@ -131,20 +136,34 @@ def restore(
             " `strandline retention archived` lists what is."
         )
     policy = _policy(database, identity, new)
-    _claim(database, new)
-    database.run(
-        record_retention(
-            RetentionLevel(new.namespace, new),
-            Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive=""),
-            Act.here("retention"),
-        )
-    )
-    act = Act.here("restore", count=sum(one.messages for one in ranges))
-    database.run(append_act(new, act))
-    messages = sum(
-        _restore_range(database, open_archive, identity.session_key, new, policy, one) for one in ranges
-    )
+    first = partial(_begin, identity, new, policy, ranges, ttl_seconds)
+    messages = database.run_atomically(partial(first, _read(open_archive, ranges[0])))
+    for before, one in pairwise(ranges):
+        rows = _read(open_archive, one)
+        messages += database.run(_restore_range(identity.session_key, new, policy, one, before, rows))
     return Restored(new.session_id, messages, len(ranges), ttl_seconds)
+
+
+def _begin(
+    identity: SessionIdentity,
+    new: SessionIdentity,
+    policy: str,
+    ranges: Sequence[ArchivedRange],
+    ttl_seconds: int,
+    rows: Rows,
+) -> Operation[int]:
+    """The first range with the acts, in one transaction: of a session that is in use nothing is changed."""
+    yield from _claim(new)
+    messages = yield from _restore_range(identity.session_key, new, policy, ranges[0], None, rows)
+    kept = Retention(ttl_seconds=ttl_seconds, max_age_seconds=0, max_messages=0, archive="")
+    yield from record_retention(RetentionLevel(new.namespace, new), kept, Act.here("retention"))
+    yield from append_act(new, Act.here("restore", count=sum(one.messages for one in ranges)))
+    return messages
+
+
+def _read(open_archive: OpenArchive, one: ArchivedRange) -> Rows:
+    _header, rows = decode(_content(open_archive, one))
+    return rows
 
 
 def _refuse_sealed(database: Database, identity: SessionIdentity, new: SessionIdentity) -> None:
@@ -158,33 +177,38 @@ def _refuse_sealed(database: Database, identity: SessionIdentity, new: SessionId
 
 
 def _restore_range(
-    database: Database,
-    open_archive: OpenArchive,
     old_key: UUID,
     new: SessionIdentity,
     policy: str,
     one: ArchivedRange,
-) -> int:
-    _header, rows = decode(_content(open_archive, one))
-    (outcome,) = database.fetch(
+    before: ArchivedRange | None,
+    rows: Rows,
+) -> Operation[int]:
+    (outcome,) = yield from fetch(
         RestoreRange(
             **new.keys,
             old_key=old_key,
             policy=policy,
-            event_id=uuid5(new.session_key, str(one.step_id)),
+            event_id=_event_id(new, one),
+            before_id=None if before is None else _event_id(new, before),
             from_seq=one.from_seq,
             through_seq=one.through_seq,
             messages=json.dumps(rows),
         )
     )
     if outcome.status == "erased":
-        database.run(admit(new.shard_key, new.session_key))
+        yield from admit(new.shard_key, new.session_key)
     if outcome.status == "taken":
         raise ConflictError(
-            f"Session {quote(new.session_id)} holds something else; nothing of range {one.from_seq} to"
-            f" {one.through_seq} was restored. Restore to a new session."
+            f"Session {quote(new.session_id)} is in use; messages {one.from_seq} to {one.through_seq} were"
+            " not restored. Restore to a new session."
         )
     return len(rows)
+
+
+def _event_id(new: SessionIdentity, one: ArchivedRange) -> UUID:
+    """The event of a range in the session that it is brought back to: the same one, however often it is."""
+    return uuid5(new.session_key, str(one.step_id))
 
 
 def _policy(database: Database, identity: SessionIdentity, new: SessionIdentity) -> str:
@@ -229,8 +253,8 @@ def _content(open_archive: OpenArchive, one: ArchivedRange) -> bytes:
     return open_archive(one.archive).read(one.object_name, one.object_digest)
 
 
-def _claim(database: Database, new: SessionIdentity) -> None:
-    rows = database.fetch(
+def _claim(new: SessionIdentity) -> Operation[None]:
+    rows = yield from fetch(
         ClaimSession(
             directory_key=new.directory_key,
             namespace=new.namespace,

@@ -18,11 +18,17 @@ from strandline.pipelines.upkeep.erasure.records import (
     readmit,
     show_erasure,
 )
-from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, erase_what_is_left, rows_left, set_fence
+from strandline.pipelines.upkeep.erasure.steps import (
+    ErasureOrder,
+    Fenced,
+    erase_what_is_left,
+    rows_left,
+    set_fence,
+)
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, with_names
 from strandline.producers.erasing.beside import NOTHING_BESIDE, Archives, Beside, erase_outside
-from strandline.producers.erasing.readers import check_readers, gather_traces
-from strandline.schemas.errors import ConflictError, NotFoundError
+from strandline.producers.erasing.readers import Traces, check_readers, gather_traces
+from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import ErasedRows
 
@@ -51,6 +57,58 @@ class ReceiptVerdict:
         return self.signature == "valid" and not self.rows
 
 
+@dataclass(frozen=True, slots=True)
+class BegunErasure:
+    """An erasure whose fence stands: from now on nothing is written for the target.
+
+    Attributes:
+        order: with the names that were known before.
+        traces: by what the readers are asked in the end.
+    """
+
+    order: ErasureOrder
+    traces: Traces
+    fenced: Fenced
+
+
+def begin_erasing(order: ErasureOrder) -> Operation[BegunErasure]:
+    """Set the fence, and remember by what the readers are asked in the end.
+
+    Raises:
+        NotFoundError: there is no such session.
+    """
+    target = yield from with_names(order.target)
+    order = replace(order, target=target)
+    traces = yield from gather_traces(target)
+    fenced = yield from set_fence(order)
+    return BegunErasure(order, traces, fenced)
+
+
+def finish_erasing(
+    begun: BegunErasure, signer: Signer | None, beside: Beside = NOTHING_BESIDE
+) -> Operation[ErasureReceipt]:
+    """Erase what is behind the fence, check it through the readers, and record the receipt.
+
+    Raises:
+        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+    """
+    order, fenced, target = begun.order, begun.fenced, begun.order.target
+    if fenced.is_done:
+        done = yield from show_erasure(fenced.number)
+        if done.receipt is not None:
+            return done.receipt
+    archives = Archives(beside, target)
+    unread = yield from erase_what_is_left(order, fenced, archives.clear)
+    erased, missed = yield from erase_outside(beside, target)
+    order.on_progress("check", "readers", 0)
+    checks = yield from check_readers(target, begun.traces)
+    _refuse_remaining(checks)
+    record = yield from show_erasure(fenced.number)
+    order.on_progress("receipt", "erasure", 1)
+    not_covered = [*begun.traces.omissions, *unread, *archives.missed, *missed]
+    return (yield from finish(record, [*checks, *archives.checks, *erased], signer, not_covered))
+
+
 def erase(
     order: ErasureOrder, signer: Signer | None, beside: Beside = NOTHING_BESIDE
 ) -> Operation[ErasureReceipt]:
@@ -58,27 +116,10 @@ def erase(
 
     Raises:
         NotFoundError: there is no such session.
-        ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
+        ConflictError: as for ``finish_erasing``.
     """
-    target = yield from with_names(order.target)
-    order = replace(order, target=target)
-    traces = yield from gather_traces(target)
-    fenced = yield from set_fence(order)
-    if fenced.is_done:
-        done = yield from show_erasure(fenced.number)
-        if done.receipt is not None:
-            return done.receipt
-    archives = Archives(beside, target)
-    yield from erase_what_is_left(order, fenced, archives.clear)
-    erased, missed = yield from erase_outside(beside, target)
-    order.on_progress("check", "readers", 0)
-    checks = yield from check_readers(target, traces)
-    _refuse_remaining(checks)
-    record = yield from show_erasure(fenced.number)
-    order.on_progress("receipt", "erasure", 1)
-    return (
-        yield from finish(record, [*checks, *archives.checks, *erased], signer, [*archives.missed, *missed])
-    )
+    begun = yield from begin_erasing(order)
+    return (yield from finish_erasing(begun, signer, beside))
 
 
 def _refuse_remaining(checks: Sequence[ReaderCheck]) -> None:
@@ -170,6 +211,32 @@ def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
     if not is_valid and receipt.key_id != verifier.key_id:
         return ReceiptVerdict("other_key")
     return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def refuse_forged(
+    receipts: Sequence[ErasureReceipt], verifiers: Sequence[Verifier], *, unverified: bool = False
+) -> None:
+    """Refuse receipts that none of the keys signed: they say who is erased, and who is let in again.
+
+    Raises:
+        ConfigurationError: naming them.
+    """
+    if unverified:
+        return
+    forged = [
+        str(one.number)
+        for one in receipts
+        if not any(judge(one, verifier).signature == "valid" for verifier in verifiers)
+    ]
+    if forged and not verifiers:
+        raise ConfigurationError(
+            "There is no key to verify the receipts with; nothing was done. Give the public key that signed"
+            " them, or set STRANDLINE_RECEIPT_KEY_FILE."
+        )
+    if forged:
+        raise ConfigurationError(
+            f"Receipts {', '.join(forged)} are not signed by a given key, or were changed; nothing was done."
+        )
 
 
 def erased_rows() -> Operation[dict[str, int]]:

@@ -13,6 +13,8 @@ from strandline.producers.exports.pages import ExportTarget
 from strandline.producers.facts.listing import FactFilter, PageRequest, list_facts
 from strandline.producers.reading.snapshot import read_snapshot
 from strandline.producers.search.search import SearchRequest, search_history
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import KeyUnavailableError, SealedContentError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.read import Read
@@ -36,25 +38,45 @@ class Traces:
         sessions: some of the sessions that go.
         queries: texts of some of their messages.
         message_ids: ids of these messages.
+        unopened: how many sessions had content that did not open; no texts of these are asked for.
     """
 
     sessions: Sequence[SessionIdentity] = ()
     queries: Sequence[str] = ()
     message_ids: Sequence[str] = ()
+    unopened: int = 0
+
+    @property
+    def omissions(self) -> list[str]:
+        """What the receipt says about that."""
+        if not self.unopened:
+            return []
+        return [
+            f"Search and explain: content of {quantity(self.unopened, 'session')} did not open before it was"
+            " deleted, so they were not asked for its words; the rows themselves are gone."
+        ]
 
 
 def gather_traces(target: ErasureTarget) -> Operation[Traces]:
-    """Sessions and texts by which the readers are asked afterwards; none of an erasure that goes on."""
+    """Sessions and texts by which the readers are asked afterwards; none of an erasure that goes on.
+
+    What does not open, because its key is lost or it was changed, is erased all the same.
+    """
     sessions = yield from _sessions(target)
     queries: list[str] = []
     ids: list[str] = []
+    unopened = 0
     for session in sessions[:MAX_QUERIES]:
-        rows = yield from fetch(History(**session.keys, after_seq=0, page_size=1))
+        try:
+            rows = yield from fetch(History(**session.keys, after_seq=0, page_size=1))
+        except (KeyUnavailableError, SealedContentError):
+            unopened += 1
+            continue
         for message in read_rows(rows):
             ids.append(message.id or "")
             if message.text.strip():
                 queries.append(message.text)
-    return Traces(sessions, queries, ids)
+    return Traces(sessions, queries, ids, unopened)
 
 
 def check_readers(target: ErasureTarget, traces: Traces) -> Operation[list[ReaderCheck]]:

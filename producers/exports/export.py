@@ -7,7 +7,7 @@ was given.  Content goes through ``decoding`` alone.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, Iterator
 from datetime import UTC, datetime
 from typing import Any
 
@@ -39,7 +39,7 @@ def export_lines(runner: OperationRunner, target: ExportTarget, session_id: str 
 
 async def aexport_lines(
     runner: OperationRunner, target: ExportTarget, session_id: str | None
-) -> AsyncIterator[str]:
+) -> AsyncGenerator[str, None]:
     """Async twin of ``export_lines``."""
     await runner.arun(_append_export(target))
     counts: Counter[str] = Counter()

@@ -75,6 +75,24 @@ class MessageLine(_Line):
     message: dict[str, Any]
 
 
+class ArchivedLine(_Line):
+    """A range of messages that retention took out of a session's log, or is about to, and where they are."""
+
+    kind: Literal["archived"] = "archived"
+    session_key: UUID
+    from_seq: int
+    through_seq: int
+    cause: str
+    state: str
+    archive: str | None
+    object_name: str | None
+    object_digest: str | None
+    messages: int
+    removed: int
+    kept_seqs: list[int]
+    removed_at: datetime | None
+
+
 class CorrectionLine(_Line):
     """A correction of a session's log."""
 
@@ -297,6 +315,7 @@ Line = (
     | DirectoryLine
     | SessionLine
     | MessageLine
+    | ArchivedLine
     | CorrectionLine
     | PolicyChangeLine
     | RunLine

@@ -21,11 +21,19 @@ from strandline.producers.exports.decoding import (
     session_line,
     state_line,
 )
-from strandline.producers.exports.lines import CallLine, DeadLetterLine, DirectoryLine, Line, RunLine
+from strandline.producers.exports.lines import (
+    ArchivedLine,
+    CallLine,
+    DeadLetterLine,
+    DirectoryLine,
+    Line,
+    RunLine,
+)
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswers,
+    ExportArchived,
     ExportCalls,
     ExportCandidates,
     ExportCaptureActs,
@@ -113,6 +121,10 @@ def _logs(target: ExportTarget) -> Iterator[Section]:
         lambda last: ExportMessages(**after(last, "after_seq", _at(last, "seq")), limit=LARGE_ROWS_PER_PAGE),
         message_line,
         LARGE_ROWS_PER_PAGE,
+    )
+    yield Section(
+        lambda last: ExportArchived(**after(last, "after_seq", _at(last, "from_seq")), limit=ROWS_PER_PAGE),
+        lambda row: ArchivedLine(**row._asdict()),
     )
     yield Section(
         lambda last: ExportCorrections(

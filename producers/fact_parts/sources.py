@@ -66,7 +66,8 @@ class FactSources(Recorded):
 
         A model reads the newest 400 facts beside the instruction.  What it changes is recorded as edits with
         the actor ``instruction``, holds in every derivation, and concerns this user alone.  Operations that
-        are switched off (``set_capture``) are left out. The local stand-in changes nothing.
+        are switched off (``set_capture``) are left out.  ``failure`` of what is returned says why it could
+        not be carried out: the answer of the model was of no use, or there is only the local stand-in.
 
         Args:
             task: the instruction, at most 2,000 characters.

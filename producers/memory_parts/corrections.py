@@ -182,7 +182,7 @@ class MemoryCorrections(MemoryDelivery):
 
     def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
         old = self._identity
-        new = identify_session(old.namespace, session_id or uuid4().hex, old.user_id)
+        new = identify_session(old.namespace, uuid4().hex if session_id is None else session_id, old.user_id)
         through = None if through_seq is None else check_seq("through_seq", through_seq)
         return self._recorder.carry_out(Act.here("fork"), partial(fork, old, new, through))
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.upkeep.policies import (
     RetentionAct,
@@ -37,6 +39,7 @@ class MemoryRetention(MemorySearch):
 
         Raises:
             InvalidMessageError: a field cannot be used.
+            ActRefusedError: the compliance hook refuses it.
             ConflictError: other callers kept recording acts of this session.
             OwnerError: the session belongs to another owner.
         """
@@ -63,5 +66,6 @@ class MemoryRetention(MemorySearch):
         if not isinstance(retention, Retention):
             raise InvalidMessageError("retention", f"must be a Retention, not {type(retention).__name__}")
         yield from check_unowned(self._identity)
-        act = Act.here("retention", actor=actor)
-        return (yield from record_retention(self._retention_level, retention, act))
+        retention.check(of_session=True)
+        recording = partial(record_retention, self._retention_level, retention)
+        return (yield from self._recorder.carry_out(Act.here("retention", actor=actor), recording))

@@ -102,7 +102,7 @@ class MemoryRuns(MemoryCorrections):
         Args:
             last_n: number of runs, of those that pass the filters and have messages left; 0: none, None: all.
             skip_roles: roles whose messages are left out.
-            skip_statuses: statuses of runs that are left out; by default those that came to no end.
+            skip_statuses: statuses of runs that are left out; by default all but ``completed``.
             agent_id, team_id: only runs of these.
 
         Raises:

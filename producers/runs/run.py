@@ -14,8 +14,8 @@ from strandline.schemas.values.identity import SessionIdentity, check_name
 from strandline.schemas.values.message import ROLES, RUN_STATUSES, Role, RunStatus
 
 DEFAULT_LAST_RUNS = 5
-# What a run said that did not come to its end is no history for the next one.
-UNFINISHED: tuple[RunStatus, ...] = ("paused", "cancelled", "error")
+# What a run said that did not come to its end, or has not yet, is no history for another one.
+UNFINISHED: tuple[RunStatus, ...] = ("pending", "running", "paused", "cancelled", "error")
 
 Word = TypeVar("Word", bound=str)
 

@@ -9,6 +9,7 @@ from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
@@ -53,12 +54,15 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
         await resources.async_database()
+        # Before the first request: making it would hold up all that come at the same time.
+        app.state.description = to_json(app.openapi())
         try:
             async with service.mcp.run():
                 yield
         finally:
             await service.events.close()
             await service.operations.close()
+            await service.erasures.close()
             await resources.aclose()
 
     app = ServiceApp(

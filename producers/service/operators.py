@@ -5,6 +5,8 @@ from __future__ import annotations
 import threading
 from typing import Protocol
 
+from strandline.pipelines.upkeep.erasure.receipt import Signer, Verifier
+from strandline.producers.erasing.beside import Beside
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.operations import LimitsIn, Promotion, ReplayIn
 from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
@@ -56,6 +58,18 @@ class Operators(Protocol):
 
     def carry_on(self, database: Database, replay_id: int, stop: threading.Event) -> None:
         """Carry a replay on to its end, or until ``stop`` is set."""
+        ...
+
+    def signer(self) -> Signer | None:
+        """The key that signs receipts of erasures; None where the installation has none."""
+        ...
+
+    def verifier(self) -> Verifier | None:
+        """What checks receipts that were signed by it."""
+        ...
+
+    def beside(self) -> Beside:
+        """What is erased beside the database: the archives of retention."""
         ...
 
     def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:

@@ -10,6 +10,7 @@ from collections import OrderedDict
 from dataclasses import dataclass, replace
 from functools import partial
 from time import monotonic
+from uuid import UUID
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
@@ -95,6 +96,11 @@ class SessionRecords:
     def forget(self, identity: SessionIdentity) -> None:
         """Look the session up again at its next use: its policy was changed here."""
         self._records.pop(identity, None)
+
+    def forget_owner(self, owner_key: UUID) -> None:
+        """Look all sessions of an owner up again: they were erased here."""
+        for identity in [one for one in self._records if one.shard_key == owner_key]:
+            del self._records[identity]
 
     def declare(self, names: list[str] | None) -> tuple[BaseMemoryBlock, ...]:
         """Memory blocks by the names of their pipelines; None: the default ones.

@@ -30,6 +30,7 @@ from strandline.producers.service.gate.problems import (
     TIMED_OUT,
     UNAUTHENTICATED,
     ProblemError,
+    invalid,
     problem_of,
 )
 from strandline.producers.service.gate.sending import Sending
@@ -206,12 +207,11 @@ class ServiceRoute(APIRoute):
         return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
 
     def _check_query(self, scope: Scope) -> None:
-        """Raise a problem for a parameter that the route does not have, or has once."""
+        """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
         if not scope["query_string"]:
             return
-        names = [
-            name for name, _ in parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        ]
+        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
+        names = [name for name, _ in pairs]
         unknown = [name for name in names if name not in self._queries]
         if unknown:
             known = ", ".join(sorted(self._queries)) or "none"
@@ -224,6 +224,9 @@ class ServiceRoute(APIRoute):
                 for name in sorted(twice)
             ]
             raise ProblemError(INVALID, places=places)
+        for name, value in pairs:
+            if "\0" in value:  # no text of Postgres holds it
+                raise invalid(f"/query/{name}", "It must not hold NUL.")
 
 
 class _Deadline:

@@ -14,6 +14,7 @@ from strandline.producers.service.gate.turns import Turns
 from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
+from strandline.producers.service.upkeep.carrying import CarriedErasures
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.settings import Settings
 
@@ -37,6 +38,8 @@ class Service:
         self.operations = Operations(operators)
         self.events = EventHub(resources)
         self.runner = OperationRunner(resources)
+        self.erasures = CarriedErasures(self.runner, operators)
+        self.exports_in_hand = 0
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()

@@ -60,7 +60,7 @@ class SinglePut:
             calls=message.calls,
             answers=message.answers,
             labels=message.labels_in(self.identity.session_key),
-            sealed=message.is_sealed,
+            data_key=message.data_key,
         )
 
     def one_recorded(self) -> PutOneRecorded:
@@ -80,7 +80,7 @@ class SinglePut:
             calls=message.calls,
             answers=message.answers,
             labels=message.labels_in(self.identity.session_key),
-            sealed=message.is_sealed,
+            data_key=message.data_key,
             entry_id=act.entry_id,
             level=act.level,
             actor=act.actor,
@@ -166,8 +166,8 @@ def _rarer(put: SinglePut) -> Iterator[str]:
         yield f',"calls":{message.calls}'
     if message.answers is not None:
         yield f',"answers":{quoted(message.answers)}'
-    if message.is_sealed:
-        yield ',"sealed":true'
+    if message.data_key:
+        yield f',"data_key":{message.data_key}'
     if put.is_to_record and put.act is not None:
         act = put.act()
         yield f',"entry_id":"{act.entry_id}","level":"{act.level}"'

@@ -121,7 +121,7 @@ def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, clai
                 **request.identity.keys,
                 claimed=claimed,
                 session=session,
-                sealed=all(message.is_sealed for message in request.messages),
+                data_key=min(message.data_key for message in request.messages),
                 act=request.act_json,
             )
         )

@@ -222,17 +222,20 @@ def seal_request(request: PutRequest, *, is_needed: bool = False) -> Operation[P
     If it does not know, and has a keyring, it asks first: what is sent in clear, and refused, would be in the
     log of a Postgres that logs statements.
 
-    ``is_needed``: the session is sealed, so its keys are fetched.
+    ``is_needed``: the session takes content only that is sealed with its owner's keys of now, so they are
+    fetched, whatever this process has kept.
 
     Raises:
         KeyUnavailableError: they cannot be unwrapped, or are not there.
     """
     identity = request.identity
-    keys: OwnerKeys | Unknown | None = yield KnownKeys(identity.namespace, identity.shard_key)
+    keys: OwnerKeys | Unknown | None
+    if is_needed:
+        keys = yield from _needed_keys(identity)
+    else:
+        keys = yield KnownKeys(identity.namespace, identity.shard_key)
     if isinstance(keys, Unknown):
         keys = yield from _keys_before_first(identity)
-    if keys is None and is_needed:
-        keys = yield from _needed_keys(identity)
     if keys is None:
         return request
     session_key = request.identity.session_key
@@ -317,7 +320,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         calls=[m.calls for m in messages],
         answers=[m.answers for m in messages],
         labels=[as_array(m.labels_in(request.identity.session_key)) for m in messages],
-        sealed=all(m.is_sealed for m in messages),
+        data_key=min([m.data_key for m in messages], default=0),
         act=request.act_json,
     )
 

@@ -25,7 +25,12 @@ from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Atomic, Operation, Pause, fetch
 from strandline.schemas.queries.conversation.messages import History
-from strandline.schemas.queries.derived.capture import ChangesOfEvents, EventsLeft, SourceEvents
+from strandline.schemas.queries.derived.capture import (
+    ChangesOfEvents,
+    EventsLeft,
+    EventsLeftRow,
+    SourceEvents,
+)
 from strandline.schemas.values.flush_event import FlushCause
 from strandline.schemas.values.identity import Owner, SessionIdentity, check_name, identify_session
 from strandline.schemas.values.lanes import FACTS, Lane
@@ -34,6 +39,7 @@ from strandline.schemas.values.policy import MAX_INTEGER, Policy, make_policy
 
 _PREFIX = "strandline.source."
 _MAX_PAUSE_SECONDS = 0.25
+_KEY_USED = "This key was already used with other messages; nothing was stored. Give new messages a new key."
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,9 +48,12 @@ class FactChanges:
 
     Attributes:
         source_id: names the source: the session in which the messages are kept.
-        is_complete: whether workers were done with all of it; if not, the rest is still to come.
+        is_complete: whether workers have carried out all of it; if not, the rest is still to come, or
+            ``failure`` says why it is not.
         added, updated: the facts as they are now, if they still exist.
         deleted: ids of facts that ended.
+        failure: why workers gave up on it, in a sentence; it is a dead letter, and can be tried again
+            (``strandline dead-letters``).  None: they did not.
     """
 
     source_id: str
@@ -52,6 +61,7 @@ class FactChanges:
     added: tuple[Fact, ...] = ()
     updated: tuple[Fact, ...] = ()
     deleted: tuple[UUID, ...] = ()
+    failure: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -151,7 +161,7 @@ def keep_source(request: SourceRequest) -> Operation[Source]:
 def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -> Operation[FactChanges]:
     """What came of a source, once the derivation that serves has merged it, or after so many seconds."""
     until, pause = time.monotonic() + (wait_seconds or 0), 0.01
-    while not (is_complete := (yield from _is_complete(owner, source))) and time.monotonic() < until:
+    while (left := (yield from _events_left(owner, source))).events and time.monotonic() < until:
         yield Pause(min(pause, max(0.0, until - time.monotonic())))
         pause = min(2 * pause, _MAX_PAUSE_SECONDS)
     rows = yield from fetch(ChangesOfEvents(shard_key=owner.shard_key, event_ids=list(source.event_ids)))
@@ -163,19 +173,27 @@ def wait_for_changes(owner: Owner, source: Source, wait_seconds: float | None) -
         elif fact := (yield from get_fact(owner, row.fact_id)):
             facts[row.operation].append(fact)
     return FactChanges(
-        source.identity.session_id, is_complete, tuple(facts["add"]), tuple(facts["update"]), tuple(ended)
+        source.identity.session_id,
+        left.events == 0 and left.failure is None,
+        tuple(facts["add"]),
+        tuple(facts["update"]),
+        tuple(ended),
+        left.failure,
     )
 
 
-def _is_complete(owner: Owner, source: Source) -> Operation[bool]:
+def _events_left(owner: Owner, source: Source) -> Operation[EventsLeftRow]:
     (left,) = yield from fetch(EventsLeft(shard_key=owner.shard_key, event_ids=list(source.event_ids)))
-    return left.events == 0
+    return left
 
 
 def _put(request: SourceRequest) -> Operation[Source]:
     put = request.put
     identity = put.identity
-    yield from put_messages(put, put_whole, in_callers_transaction=True)
+    try:
+        yield from put_messages(put, put_whole, in_callers_transaction=True)
+    except ConflictError:
+        raise ConflictError(_KEY_USED) from None
     stored = yield from fetch(History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1))
     cause: FlushCause = "source" if request.kind == "source" else "instruction"
     delivered = yield from deliver_closed(identity.shard_key, identity.session_key, cause)
@@ -183,9 +201,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
     event_ids = tuple(row.event_id for row in rows)
     is_new = delivered is None or set(event_ids) == set(delivered.event_ids)
     if len(stored) != len(put.messages) or not is_new:
-        raise ConflictError(
-            "This key was already used with other messages; nothing was stored. Give new messages a new key."
-        )
+        raise ConflictError(_KEY_USED)
     return Source(identity, event_ids, delivered.lanes if delivered else ())
 
 

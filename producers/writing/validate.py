@@ -70,12 +70,12 @@ class PreparedMessage:
     calls: str | None
     answers: str | None
     source: Message
-    is_sealed: bool = False
+    data_key: int = 0
     labels: list[int] | None = None
 
     def labels_in(self, session_key: UUID) -> list[int] | None:
         """The labels of its metadata in a session."""
-        return self.labels if self.is_sealed else labels_of(session_key, self.metadata)
+        return self.labels if self.data_key else labels_of(session_key, self.metadata)
 
 
 def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
@@ -352,7 +352,7 @@ def seal_message(message: PreparedMessage, session_key: UUID, keys: OwnerKeys) -
         if message.calls is None
         else json.dumps([keys.reference(call) for call in json.loads(message.calls)]),
         answers=None if message.answers is None else keys.reference(message.answers),
-        is_sealed=True,
+        data_key=keys.number,
         labels=None if labels is None else [keyed_label(keys, session_key, label) for label in labels],
     )
 

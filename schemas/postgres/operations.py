@@ -97,17 +97,31 @@ def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool,
     Raises:
         KeyUnavailableError: they cannot be unwrapped.
     """
-    found: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
-    return found
+    answer: tuple[bool, OwnerKeys | None] = yield WithContent(partial(_look_up, namespace, shard_key))
+    return answer
 
 
-def claim_owner_keys(namespace: str, shard_key: UUID, *, anew: bool = False) -> Operation[OwnerKeys | None]:
+def claim_owner_keys(
+    namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
+) -> Operation[OwnerKeys | None]:
     """The same before an owner's first content is stored: they are made if its namespace is sealed.
 
-    ``anew``: also if this process has kept that there are none.
+    Args:
+        anew: as the database has them, whatever this process has kept.
+        first_number: of the first data key of the owner's present life, if the caller knows it; it is looked
+            for if this process has kept keys, which may be from before an erasure.
     """
-    keys: OwnerKeys | None = yield WithContent(partial(_claim, namespace, shard_key, anew))
+    keys: OwnerKeys | None = yield WithContent(partial(_claim, namespace, shard_key, anew, first_number))
     return keys
+
+
+def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
+    """Fetch an owner's keys anew if this process kept some below ``first_number``, from before an erasure.
+
+    Raises:
+        KeyUnavailableError: they cannot be unwrapped.
+    """
+    yield WithContent(partial(_check, shard_key, first_number))
 
 
 def _find(shard_key: UUID, codec: ContentCodec) -> Operation[OwnerKeys | None]:
@@ -120,5 +134,11 @@ def _look_up(
     return codec.look_up_keys(namespace, shard_key)
 
 
-def _claim(namespace: str, shard_key: UUID, anew: bool, codec: ContentCodec) -> Operation[OwnerKeys | None]:
-    return codec.claim_keys(namespace, shard_key, anew=anew)
+def _claim(
+    namespace: str, shard_key: UUID, anew: bool, first_number: int | None, codec: ContentCodec
+) -> Operation[OwnerKeys | None]:
+    return codec.claim_keys(namespace, shard_key, anew=anew, first_number=first_number)
+
+
+def _check(shard_key: UUID, first_number: int, codec: ContentCodec) -> Operation[None]:
+    return codec.check_keys(shard_key, first_number)

@@ -83,6 +83,7 @@ FUNCTIONS = (
     "erase_directory_v1",
     "erase_names_v1",
     "erase_items_v1",
+    "erase_kept_items_v1",
     "erased_rows_v1",
     "owner_rows_v1",
     "claim_session_v1",

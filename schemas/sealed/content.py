@@ -14,7 +14,7 @@ from typing import Any, TypeVar
 from uuid import UUID
 
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import KeyUnavailableError
+from strandline.schemas.errors import KeyUnavailableError, SealedContentError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.application.sealing import (
@@ -23,6 +23,7 @@ from strandline.schemas.queries.application.sealing import (
     FindDataKeysRow,
     FindEncryption,
     FindEncryptionRow,
+    FirstDataKey,
 )
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealed.values import open_column, seal_values
@@ -31,7 +32,6 @@ from strandline.schemas.sealing.keyrings import MAX_WRAPPED_BYTES, Keyring
 from strandline.schemas.sealing.marks import Mark, Marks
 from strandline.schemas.sealing.owner_keys import (
     KEY_BYTES,
-    DataKeyMissingError,
     OwnerKeys,
     make_owner_keys,
     make_secret,
@@ -89,17 +89,32 @@ class SealedContent:
         return keys
 
     def claim_keys(
-        self, namespace: str, shard_key: UUID, *, anew: bool = False
+        self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
     ) -> Operation[OwnerKeys | None]:
         keys = self.cache.keys_of(shard_key)
-        if keys is None:
-            keys = yield from (self.renew_keys(shard_key) if anew else self.find_keys(shard_key))
-        if keys is not None or (not anew and self.cache.is_unused):
+        if anew or (keys is None and first_number is not None):
+            keys = yield from self.renew_keys(shard_key)
+        elif keys is None:
+            keys = yield from self.find_keys(shard_key)
+            if keys is None and self.cache.is_unused:
+                return None
+        elif keys.number < (first_number or (yield from self._first_number(shard_key))):
+            keys = yield from self.renew_keys(shard_key)
+        if keys is not None:
             return keys
         for row in (yield from fetch(FindEncryption(namespace=namespace))):
             yield from self.make_keys(namespace, shard_key, row)
             return (yield from self.renew_keys(shard_key))
         return None
+
+    def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
+        keys = self.cache.keys_of(shard_key)
+        if keys is not None and keys.number < first_number:
+            yield from self.renew_keys(shard_key)
+
+    def _first_number(self, shard_key: UUID) -> Operation[int]:
+        (row,) = yield from fetch(FirstDataKey(shard_key=shard_key))
+        return row.number
 
     def probe_key(self, kek_id: str) -> bytes:
         """Something that the keyring has wrapped, and can unwrap again.
@@ -165,12 +180,12 @@ class SealedContent:
         return opened
 
     def _open_of(self, query: Query[R], owner: UUID, rows: Sequence[R]) -> Operation[list[R]]:
-        """Rows of one owner; the keys that this process has kept may be from before a rotation."""
+        """Rows of one owner; kept keys may be from before a rotation or an erasure."""
         keys = yield from self.find_keys(owner)
         if keys is not None:
             try:
                 return (yield from _open_with(keys, query, rows))
-            except DataKeyMissingError:
+            except SealedContentError:
                 pass
         keys = yield from self.renew_keys(owner)
         return (yield from _open_with(keys or OwnerKeys(owner, 0, True, {}, b""), query, rows))
@@ -260,13 +275,14 @@ def _open_with(keys: OwnerKeys, query: Query[R], rows: Sequence[Any]) -> Operati
     marks = _marks_of(query)
     stored: list[Sequence[Any]] = list(zip(*rows, strict=True))
     open_all = partial(_open_all, query, marks, stored, keys)
-    if sum(sum(map(len, filter(None, stored[place]))) for place in _opened(marks)) <= INLINE_CHARACTERS:
+    columns = [filter(None, stored[place]) for place in _places_to_open(marks)]
+    if sum(sum(map(len, column)) for column in columns) <= INLINE_CHARACTERS:
         return open_all()
     opened: list[R] = yield Run(open_all)
     return opened
 
 
-def _opened(marks: Marks) -> set[int]:
+def _places_to_open(marks: Marks) -> set[int]:
     """The places of the columns that are opened."""
     return {mark.place for mark in marks.opens}
 

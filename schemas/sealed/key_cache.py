@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import OrderedDict
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from uuid import UUID
 
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -87,6 +87,11 @@ class KeyCache:
                 self._keys.clear()
             else:
                 self._keys.pop(shard_key, None)
+
+    def forget_owners(self, shard_keys: Collection[UUID]) -> None:
+        """Drop the keys of owners who were erased; of none in particular, all keys."""
+        for shard_key in shard_keys or (None,):
+            self.forget(shard_key)
 
     def _find(self, shard_key: UUID) -> tuple[float, OwnerKeys | None] | None:
         with self._changing:

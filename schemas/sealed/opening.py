@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 ENTRY_POINT_GROUP = "strandline.keyrings"
 _VARIABLE = "STRANDLINE_KEYRING_KEYS"
+# Of an installed keyring as it is quoted: fewer than any key of 32 bytes takes.
+MAX_NAME_CHARACTERS = 30
 
 
 def sealed_content(settings: Settings) -> SealedContent:
@@ -108,13 +110,18 @@ class _Guarded:
             ) from error
 
 
+def _shown_name(name: str) -> str:
+    """A name, quoted if it cannot be a key that somebody has set in its place."""
+    return quote(name) if len(name) <= MAX_NAME_CHARACTERS and name.isidentifier() else "that it names"
+
+
 def _load_installed(name: str) -> Keyring:
     points = {point.value: point for point in entry_points(group=ENTRY_POINT_GROUP, name=name)}
     if len(points) != 1:
         known = sorted({point.name for point in entry_points(group=ENTRY_POINT_GROUP)})
         which = "installed twice" if points else "not installed"
         raise ConfigurationError(
-            f"STRANDLINE_KEYRING: the keyring {quote(name)} is {which}; installed are:"
+            f"STRANDLINE_KEYRING: the keyring {_shown_name(name)} is {which}; installed are:"
             f" {', '.join(map(quote, known)) or 'none'}."
         )
     (point,) = points.values()

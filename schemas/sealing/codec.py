@@ -49,11 +49,21 @@ class ContentCodec(Protocol):
         ...
 
     def claim_keys(
-        self, namespace: str, shard_key: UUID, *, anew: bool = False
+        self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
     ) -> Operation[OwnerKeys | None]:
         """The keys of an owner, made if it has none and its namespace is sealed.
 
-        ``anew``: also if it was kept that there are none.
+        Args:
+            anew: as the database has them, whatever was kept.
+            first_number: of the first data key of the owner's present life, if it is known; it is looked for
+                if keys were kept, which may be from before an erasure.
+
+        Raises: as ``find_keys``.
+        """
+        ...
+
+    def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
+        """Fetch keys anew that were kept, if their numbers are below that of the owner's present life.
 
         Raises: as ``find_keys``.
         """
@@ -111,9 +121,13 @@ class WithoutKeys:
         yield
 
     def claim_keys(
-        self, namespace: str, shard_key: UUID, *, anew: bool = False
+        self, namespace: str, shard_key: UUID, *, anew: bool = False, first_number: int | None = None
     ) -> Operation[OwnerKeys | None]:
         return None
+        yield
+
+    def check_keys(self, shard_key: UUID, first_number: int) -> Operation[None]:
+        return
         yield
 
     def seal_query(self, query: Any) -> Operation[Any]:

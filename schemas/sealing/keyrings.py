@@ -117,9 +117,10 @@ def read_keyring_file(path: Path) -> LocalKeyring:
         with path.open(encoding="utf-8") as file:
             text = file.read(_MAX_FILE_BYTES)
     except (OSError, UnicodeDecodeError) as error:
+        # Not quoted: who mistakes the variable sets a key there.
         raise ConfigurationError(
-            f"The keyring {quote(str(path))} cannot be read: {type(error).__name__}."
-        ) from error
+            f"The file that STRANDLINE_KEYRING_FILE names cannot be read: {type(error).__name__}."
+        ) from None
     return LocalKeyring(read_keys(text, f"the keyring {quote(str(path))}"), f"the keyring {quote(str(path))}")
 
 

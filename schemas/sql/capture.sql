@@ -59,11 +59,16 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 ORDER BY e.from_seq
 
 -- name: events_left
--- How many of some events the derivation that serves an owner has not merged yet.
+-- How many of some events the derivation that serves an owner has not merged yet; and why one of them was given up, if
+-- one was.
 -- params: shard_key uuid, event_ids uuid[]
--- row: events bigint
+-- row: events bigint, failure text?
 -- repeatable
-SELECT count(*) AS events FROM unnest(%(event_ids)s::uuid[]) AS wanted (event_id)
+SELECT count(*) AS events, (
+        SELECT min(d.reason) FROM @serving(%(shard_key)s, '{facts}') AS serving
+        JOIN strandline.dead_letter d ON d.shard_key = %(shard_key)s AND d.generation_id = serving.generation_id
+            AND d.event_id = ANY (%(event_ids)s::uuid[])) AS failure
+FROM unnest(%(event_ids)s::uuid[]) AS wanted (event_id)
 WHERE NOT EXISTS (
     SELECT FROM @serving(%(shard_key)s, '{facts}') AS serving
     JOIN strandline.receipt r ON r.shard_key = %(shard_key)s AND r.event_id = wanted.event_id

@@ -85,10 +85,36 @@ SELECT strandline.erase_directory_v1(
 
 -- name: erase_names
 -- Replace an owner's names where the rows of others hold them (erase_names_v1).
--- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text, adapter_keys uuid[]
+-- params: number integer, owner_key uuid, namespace text, user_id text?, session_id text?, mark text
 -- row: rows bigint
-SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s,
-    %(adapter_keys)s::uuid[]) AS rows
+SELECT strandline.erase_names_v1(%(number)s, %(owner_key)s, %(namespace)s, %(user_id)s, %(session_id)s, %(mark)s)
+    AS rows
+
+-- name: kept_item_names
+-- The next keys under a path at which an adapter keeps items of users, also of those whose time is over.
+-- params: shard_key uuid, path text, after text, limit bigint
+-- row: key text
+-- repeatable
+SELECT s.key FROM strandline.store_item s
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s
+ORDER BY s.key LIMIT %(limit)s
+
+-- name: kept_items
+-- Items of these keys, each with the transaction that wrote it.
+-- params: shard_key uuid, path text, keys text[]
+-- row: key text, version text, value text
+-- opens: value json item
+-- repeatable
+SELECT s.key, s.xmin::text AS version, s.value::text
+FROM unnest(%(keys)s::text[]) AS k (key) JOIN strandline.store_item s ON s.key = k.key
+WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s
+
+-- name: erase_kept_items
+-- Delete items that an adapter kept of an owner (erase_kept_items_v1).
+-- params: number integer, shard_key uuid, paths text[], keys text[], versions text?[]
+-- row: rows bigint
+SELECT strandline.erase_kept_items_v1(
+    %(number)s, %(shard_key)s, %(paths)s::text[], %(keys)s::text[], %(versions)s::text[]) AS rows
 
 -- name: erase_items
 -- Delete a page of a namespace's items below a path (erase_items_v1).
@@ -151,15 +177,16 @@ SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.
 FROM strandline.erasure e WHERE e.number = %(number)s OR e.erasure_id = %(erasure_id)s
 
 -- name: list_erasures
--- Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number.
--- params: namespace text?, before integer, limit bigint
+-- Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all, below a number.
+-- params: namespace text?, owner_key uuid?, before integer, limit bigint
 -- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, state text, actor
 --     text?, rows_erased bigint, requested_at timestamptz, finished_at timestamptz?, is_signed boolean
 -- repeatable
 SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.state, e.actor, e.rows_erased,
     e.requested_at, e.finished_at, coalesce(e.receipt::json ->> 'signature' IS NOT NULL, false) AS is_signed
 FROM strandline.erasure e
-WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s) AND e.number < %(before)s
+WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
+    AND (%(owner_key)s::uuid IS NULL OR e.owner_key = %(owner_key)s) AND e.number < %(before)s
 ORDER BY e.number DESC LIMIT %(limit)s
 
 -- name: find_fence

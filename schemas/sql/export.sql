@@ -193,3 +193,16 @@ ORDER BY m.call_id LIMIT %(limit)s
 SELECT a.number, a.capture::text, a.actor, a.created_at FROM strandline.capture_act a
 WHERE a.namespace = %(namespace)s AND a.owner_key = %(owner_key)s AND a.number > %(after_number)s
 ORDER BY a.number LIMIT %(limit)s
+
+-- name: export_archived
+-- The next ranges of messages that left an owner's logs, or one session's, or are on their way; and where they are.
+-- params: shard_key uuid, session_key uuid?, after_session uuid, after_seq bigint, limit bigint
+-- row: session_key uuid, from_seq bigint, through_seq bigint, cause text, state text, archive text?, object_name text?,
+--     object_digest text?, messages integer, removed integer, kept_seqs bigint[], removed_at timestamptz?
+-- repeatable
+SELECT o.session_key, o.from_seq, o.through_seq, o.cause, o.state, o.archive, o.object_name, o.object_digest,
+    o.messages, o.removed, o.kept_seqs, o.removed_at
+FROM strandline.retention_step o
+WHERE o.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
+    AND (o.session_key, o.from_seq) > (%(after_session)s::uuid, %(after_seq)s::bigint)
+ORDER BY o.session_key, o.from_seq LIMIT %(limit)s

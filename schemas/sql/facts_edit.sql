@@ -3,11 +3,11 @@
 
 -- name: open_fact_lanes
 -- Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be locked
--- (open_fact_lanes_v1); returns the erasure that keeps the owner away.
+-- (open_fact_lanes_v1); returns the erasure that keeps the owner away, and the first data key of the owner's present life.
 -- params: shard_key uuid, stage text
--- row: erasure integer?
+-- row: erasure integer?, first_data_key integer
 -- repeatable
-SELECT strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s) AS erasure
+SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s, %(stage)s)
 
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
@@ -368,7 +368,7 @@ GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMI
 --     revisions within *.text=text:fact
 -- repeatable
 WITH found AS MATERIALIZED (
-    SELECT f.fact_id, f.generation_id, f.said_at, f.updated_at FROM strandline.fact f
+    SELECT f.fact_id, f.generation_id, f.said_at, f.created_at, f.updated_at FROM strandline.fact f
     JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
     WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s)
         AND (%(fact_ids)s::uuid[] IS NULL OR f.fact_id = ANY (%(fact_ids)s::uuid[]))
@@ -376,9 +376,11 @@ WITH found AS MATERIALIZED (
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
         AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
 ), page AS (
-    SELECT f.*, row_number() OVER (ORDER BY CASE WHEN %(sort)s = 'newest' THEN f.said_at
-            WHEN %(sort)s = 'updated' THEN f.updated_at END DESC,
-        CASE WHEN %(sort)s = 'oldest' THEN f.said_at END, f.fact_id) AS place
+    -- Facts of one moment in the order in which they were made; 'oldest' is the reverse of 'newest'.
+    SELECT f.*, row_number() OVER (ORDER BY CASE %(sort)s WHEN 'newest' THEN f.said_at
+            WHEN 'updated' THEN f.updated_at END DESC,
+        CASE %(sort)s WHEN 'oldest' THEN f.said_at END,
+        CASE WHEN %(sort)s <> 'oldest' THEN f.created_at END DESC, f.created_at, f.fact_id) AS place
     FROM found f ORDER BY place LIMIT %(limit)s OFFSET %(offset)s
 )
 SELECT t.total, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.valid_from, f.valid_until,

@@ -18,7 +18,9 @@ ON CONFLICT (shard_key, path, key) DO UPDATE SET value = excluded.value, vectors
 -- Store an item unless there is one under its path and key, and return what is stored then. No row: another transaction
 -- has just stored or deleted one; ask again.
 -- params: shard_key uuid, path text, key text, value json
+-- seals: value json item
 -- row: value text, is_new boolean
+-- opens: value json item
 WITH claimed AS (
     INSERT INTO strandline.store_item (shard_key, path, key, value)
     VALUES (%(shard_key)s, %(path)s, %(key)s, %(value)s)
@@ -44,6 +46,7 @@ ORDER BY s.path, s.key FOR UPDATE OF s
 -- A page of the items under a path, in the order of their keys.
 -- params: shard_key uuid, path text, after text, limit bigint
 -- row: key text, value text
+-- opens: value json item
 -- repeatable
 SELECT s.key, s.value::text FROM strandline.store_item s
 WHERE s.shard_key = %(shard_key)s AND s.path = %(path)s AND s.key > %(after)s AND @unexpired(s)

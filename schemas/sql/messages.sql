@@ -7,7 +7,7 @@
 -- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
 --     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
---     sealed boolean
+--     data_key integer
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
@@ -30,7 +30,7 @@ WITH held AS (
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
-        sealed boolean)
+        data_key integer)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
     WHERE @takes_simply(t, g)
@@ -59,14 +59,14 @@ SELECT session_key::text, seq FROM stored
 -- Accept messages: one round trip.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
---     calls text?[], answers text?[], labels text?[], sealed boolean, act jsonb?
+--     calls text?[], answers text?[], labels text?[], data_key integer, act jsonb?
 -- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 -- repeatable
 SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
     %(tokens)s::integer[], %(bytes)s::integer[], %(digests)s::bytea[], %(envelopes)s::text[],
     %(metadata)s::text[], %(created_at)s::timestamptz[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[],
-    %(sealed)s, %(act)s::jsonb)
+    %(data_key)s, %(act)s::jsonb)
 
 -- name: history
 -- A page of the whole log, in order.
@@ -313,7 +313,7 @@ COPY pg_temp.strandline_import (
 
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
--- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, sealed boolean, act jsonb?
+-- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, data_key integer, act jsonb?
 -- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
 SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
@@ -328,7 +328,7 @@ FROM (
     FROM pg_temp.strandline_import i) AS a
 CROSS JOIN LATERAL strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, a.ids, a.roles, a.tokens, a.bytes, a.digests,
-    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(sealed)s, %(act)s::jsonb) AS p
+    a.envelopes, a.metadata, a.created_at, a.calls, a.answers, a.labels, %(data_key)s, %(act)s::jsonb) AS p
 
 -- name: reset
 -- Start the log over; with derived, forget the derived memory.

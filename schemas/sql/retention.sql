@@ -234,11 +234,11 @@ ORDER BY o.session_key, o.from_seq
 
 -- name: restore_range
 -- Put archived messages into a session of their own (restore_session_v1).
--- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, from_seq bigint, through_seq
---     bigint, messages json
+-- params: shard_key uuid, session_key uuid, old_key uuid, policy jsonb, event_id uuid, before_id uuid?, from_seq
+--     bigint, through_seq bigint, messages json
 -- row: status text, messages integer
 SELECT status, messages FROM strandline.restore_session_v1(%(shard_key)s, %(session_key)s, %(old_key)s,
-    %(policy)s::jsonb, %(event_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
+    %(policy)s::jsonb, %(event_id)s, %(before_id)s, %(from_seq)s, %(through_seq)s, %(messages)s::json)
 
 -- name: open_archived
 -- Messages of an owner as an archive holds them, for the drivers to open.

@@ -13,6 +13,13 @@ LEFT JOIN strandline.data_key k ON k.shard_key = %(shard_key)s
 LEFT JOIN strandline.encryption e ON e.namespace = k.namespace
 ORDER BY k.number
 
+-- name: first_data_key
+-- The number of the first data key of an owner's present life.
+-- params: shard_key uuid
+-- row: number integer
+-- repeatable
+SELECT @first_data_key(%(shard_key)s) AS number
+
 -- name: find_encryption
 -- How a namespace's content is sealed; no row if it is not.
 -- params: namespace text
@@ -26,7 +33,7 @@ SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespa
 -- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
 -- row: nothing void
 -- repeatable
-SELECT strandline.add_data_key_v1(%(shard_key)s, 1, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
+SELECT strandline.add_data_key_v1(%(shard_key)s, NULL, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
@@ -68,9 +75,9 @@ ORDER BY f.shard_key LIMIT %(limit)s
 -- params: shard_keys uuid[], session_keys uuid[]
 -- row: shared_key uuid?
 -- repeatable
-UPDATE strandline.session s SET sealed = true
+UPDATE strandline.session s SET first_data_key = @first_data_key(s.shard_key)
 FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
-WHERE s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key AND NOT s.sealed
+WHERE s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key AND s.first_data_key = 0
 RETURNING s.shared_key
 
 -- name: owners_without_keys

@@ -596,10 +596,12 @@ WHERE k.broken
 
 -- name: verify_searchable
 -- What an event brought to vectors can be found: each of its messages that has words has a chunk once the event is
--- applied.  Messages are looked at where a session has fewer chunks than messages, and only contents of plain text, not
--- sealed ones.
--- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- applied.  Messages are looked at where a session has fewer chunks than messages, and only contents of plain text.  Of
+-- sealed ones, if they are asked for, the envelope comes as well: only who has opened it can tell whether it has words.
+-- params: owners uuid[]?, session_key uuid?, with_sealed boolean
+-- row: kind text, place text, shard_key uuid, id text, envelope text?
+-- opens: envelope json message id
+-- owner: shard_key
 WITH received AS MATERIALIZED (
     SELECT x.shard_key, x.generation_id, x.batch_id, x.stage, e.session_key, e.event_id, e.from_seq, e.through_seq,
         sum(e.message_count) OVER (PARTITION BY x.shard_key, x.generation_id, e.session_key) AS messages
@@ -616,7 +618,8 @@ WITH received AS MATERIALIZED (
     GROUP BY c.shard_key, c.generation_id, c.session_key
 )
 SELECT 'chunk_missing' AS kind, json_build_object('session_key', r.session_key, 'event_id', r.event_id,
-    'generation', r.generation_id, 'stage', r.stage, 'batch_id', r.batch_id, 'from_seq', m.seq)::text AS place
+    'generation', r.generation_id, 'stage', r.stage, 'batch_id', r.batch_id, 'from_seq', m.seq)::text AS place,
+    m.shard_key, m.id, CASE WHEN json_typeof(m.envelope) = 'string' THEN m.envelope::text END AS envelope
 FROM received r
 LEFT JOIN present p ON p.shard_key = r.shard_key AND p.generation_id = r.generation_id
     AND p.session_key = r.session_key
@@ -625,7 +628,8 @@ JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.ses
 WHERE coalesce(p.chunks, 0) < r.messages AND NOT EXISTS (
         SELECT FROM strandline.chunk c WHERE c.shard_key = m.shard_key AND c.generation_id = r.generation_id
             AND c.session_key = m.session_key AND c.from_seq = m.seq)
-    AND CASE WHEN json_typeof(m.envelope -> 'content') = 'string' THEN m.envelope ->> 'content' ~ '[[:alnum:]]' END
+    AND CASE WHEN json_typeof(m.envelope) = 'string' THEN %(with_sealed)s::boolean
+        WHEN json_typeof(m.envelope -> 'content') = 'string' THEN m.envelope ->> 'content' ~ '[[:alnum:]]' END
 
 -- name: verify_shared
 -- Rows of a shared scope come from the events of sessions that share with it, of incarnations that were not

@@ -16,6 +16,8 @@ erasure_fence = Table(
     Column("number", Integer, nullable=False),
     moment("fenced_at", default=True),
     moment("readmitted_at", nullable=True),
+    # The last data key that the owner had: those of a new life are numbered from the next one on.
+    Column("data_keys", Integer, nullable=False, server_default=text("0")),
     Index("erasure_fence_by_number", "number"),
     comment="Owners and sessions that were erased: nothing is written for them until they are readmitted",
 )

@@ -79,7 +79,8 @@ session = Table(
     Column("max_facts", Integer),
     personal("shared_scope", Text),
     Column("shared_key", Uuid),
-    Column("sealed", Boolean, nullable=False, server_default=text("false")),
+    # Of the owner's data keys, the first of its present life; 0: the session takes content in clear.
+    Column("first_data_key", Integer, nullable=False, server_default=text("0")),
     CheckConstraint(
         "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
         " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"

@@ -20,7 +20,8 @@ class ContextRequest(Request):
 
     ``input`` is the text to search memory for, or ``messages``; default: the latest messages of the session.
     ``initial_token_count`` are the tokens of the caller's own prompt.  ``wait_for`` is a ``seq`` to wait for,
-    as long as ``Prefer: wait=…`` says (default: 10 seconds).
+    as long as ``Prefer: wait=…`` says (default: 10 seconds).  With ``begun_only`` false a session to which
+    nothing was put reads as an empty one, with the memory of its user, instead of a 404.
     """
 
     model_config = ConfigDict(
@@ -34,6 +35,7 @@ class ContextRequest(Request):
     wait_for: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
     insert_method: Literal["system", "user"] = "system"
     block_arguments: Json | None = None
+    begun_only: bool = True
 
 
 class OmissionOut(Answer):
@@ -110,7 +112,10 @@ def _messages_alone() -> list[HitKindName]:
 
 
 class SearchRequest(Request):
-    """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope."""
+    """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope.
+
+    ``begun_only``: as for a context.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={"examples": [{"query": "Lisbon", "scope": "owner", "kinds": ["message", "fact"]}]}
@@ -124,6 +129,7 @@ class SearchRequest(Request):
     kinds: Annotated[list[HitKindName], Field(min_length=1, max_length=2)] = Field(
         default_factory=_messages_alone
     )
+    begun_only: bool = True
 
 
 class HitOut(Answer):

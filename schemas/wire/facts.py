@@ -167,13 +167,17 @@ class Cleared(Answer):
 
 
 class FactChangesOut(Answer):
-    """What came of messages or an instruction, as far as workers are with it."""
+    """What came of messages or an instruction, as far as workers are with it.
+
+    `failure` says why workers gave up on it: it is a dead letter then, and not complete.
+    """
 
     source_id: str
     is_complete: bool
     added: list[FactOut]
     updated: list[FactOut]
     deleted: list[UUID]
+    failure: str | None = None
 
 
 class TopicOut(Answer):

@@ -171,7 +171,7 @@ class RunOut(Answer):
 
 
 def _unfinished_states() -> list[RunState]:
-    return ["paused", "cancelled", "error"]
+    return ["pending", "running", "paused", "cancelled", "error"]
 
 
 class RunHistoryQuery(Request):

@@ -73,7 +73,7 @@ def _status() -> click.Command:
     return command
 
 
-@_list_command("sessions", "List sessions, show the state of one, set its policy.")
+@_list_command("sessions", "List and show sessions, correct, fork and delete them, set a policy.")
 def _sessions() -> click.Command:
     from strandline.cli.sessions import command
 

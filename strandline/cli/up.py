@@ -10,7 +10,7 @@ import click
 from rich.console import Console
 from rich.table import Table
 
-from strandline.cli.servers.local_service import LocalService, local_service
+from strandline.cli.servers.local_service import START_SECONDS, LocalService, local_service
 from strandline.cli.servers.models_used import models_used
 from strandline.cli.servers.options import settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, started_servers
@@ -96,6 +96,8 @@ class _Announcement:
             _say(self.screen, str(error))
             return
         if pid is not None:
+            if self.service is not None:
+                self.service.await_ready(pause=self.stopping.wait, timeout_seconds=START_SECONDS)
             self._print()
         elif not self.stopping.is_set():
             _say(self.screen, "no worker has registered yet; see their output above")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 
 from strandline.client import admin_operations as asked
 from strandline.client.events import ServiceEvent, follow, follow_async
@@ -61,7 +61,7 @@ class RemoteAdmin(ServiceAdmin):
 
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
-    ) -> Iterator[ServiceEvent]:
+    ) -> Generator[ServiceEvent, None, None]:
         """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
         return follow(self._service, path("events"), user_id, last_event_id)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import AsyncGenerator, Iterator
+from collections.abc import AsyncGenerator, Generator
 from typing import Any
 
 import httpx2
@@ -95,7 +95,7 @@ class _Stream:
 
 def follow(
     service: RemoteService, path: str, user_id: str | None, last_event_id: str | None
-) -> Iterator[ServiceEvent]:
+) -> Generator[ServiceEvent, None, None]:
     """The events at a path, until the caller stops; raises what a refusal is that does not pass."""
     stream = _Stream(service, path, user_id, last_event_id)
     while True:

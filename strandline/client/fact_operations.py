@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Mapping, Sequence
-from datetime import date, datetime
+from datetime import date
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.client.operations import Call, Operation, Repeat, Reply, UserFace, path, set_fields
+from strandline.client.operations import NOT_FOUND, Call, Operation, Repeat, Reply, UserFace, path, set_fields
 from strandline.client.session_operations import namespace_of
 from strandline.client.values import changes_from, fact_from, message_bodies
 from strandline.producers.arguments import check_count, check_timeout
+from strandline.producers.facts.edit_operations import Wording, checked_feedback
 from strandline.producers.facts.figures import OwnerFigures, TopicCount
 from strandline.producers.facts.importing import FactsImported
-from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort, as_fact_id
+from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort, as_fact_id, checked_limit
 from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.writing.sources import FactChanges
@@ -43,8 +44,8 @@ def get(facts: UserFace, fact_id: UUID | str) -> Operation[Fact | None]:
     place = _place(facts, fact_id)
     if place is None:
         return None
-    reply = yield Call("GET", f"{place}/history", accepts=_NOT_FOUND)
-    if reply.status == _MISSING:
+    reply = yield Call("GET", f"{place}/history", accepts=NOT_FOUND)
+    if reply.is_missing:
         return None
     out = reply.read(FactHistoryOut)
     return fact_from(out.fact, (yield from namespace_of(facts.service)), out.revisions)
@@ -104,7 +105,7 @@ def search(
     team_id: str | None = None,
 ) -> Operation[Sequence[FoundFact]]:
     """The live facts that match ``query`` best, best first, by their words and their sources."""
-    body = {"query": query, "limit": limit, **_filters(topics, agent_id, team_id)}
+    body = {"query": query, "limit": checked_limit(limit), **_filters(topics, agent_id, team_id)}
     reply = yield _read(facts, "facts", "search", body=body)
     items = reply.read(FoundFacts).items
     namespace = yield from namespace_of(facts.service)
@@ -123,8 +124,11 @@ def add(
     actor: str | None = None,
 ) -> Operation[Fact]:
     """Add a fact by hand and return it; if a live fact has the same words, return that one."""
-    body = {"text": text, **_filters(topics, agent_id, team_id)}
-    body |= set_fields(about_date=_day(about_date), input=input, actor=actor)
+    wording = Wording.check(
+        text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
+    )
+    body = {"text": wording.text, **_filters(wording.topics, agent_id, team_id)}
+    body |= set_fields(about_date=_day(wording.about_date), input=wording.input, actor=actor)
     reply = yield _change(facts, "POST", "facts", body=body)
     return fact_from(reply.read(FactOut), (yield from namespace_of(facts.service)))
 
@@ -140,7 +144,9 @@ def replace(
     if_version: str | None = None,
 ) -> Operation[Fact | None]:
     """Give a live fact other words and return it; None if this user has no such live fact."""
-    body = {"text": text, **_filters(topics), **set_fields(about_date=_day(about_date), actor=actor)}
+    wording = Wording.check(text, topics=topics, about_date=about_date)
+    body = {"text": wording.text, **_filters(wording.topics)}
+    body |= set_fields(about_date=_day(wording.about_date), actor=actor)
     return (yield from _edit(facts, "PATCH", fact_id, "", body, if_version))
 
 
@@ -153,7 +159,7 @@ def feedback(
     if_version: str | None = None,
 ) -> Operation[Fact | None]:
     """Record people's opinion of a fact (None removes it); return None if this user has no such fact."""
-    body = {"feedback": feedback, **set_fields(actor=actor)}
+    body = {"feedback": checked_feedback(feedback), **set_fields(actor=actor)}
     return (yield from _edit(facts, "PUT", fact_id, "/feedback", body, if_version))
 
 
@@ -163,10 +169,10 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
     if place is None:
         return False
     reply = yield Call(
-        "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=_NOT_FOUND
+        "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=NOT_FOUND
     )
     # If an answer was lost, it is this very call that facts_read the fact, and now does not.
-    return reply.status != _MISSING or reply.was_lost
+    return not reply.is_missing or reply.was_lost
 
 
 def clear(facts: UserFace) -> Operation[int]:
@@ -200,7 +206,7 @@ def instruct(
 
 def forget_source(facts: UserFace, source_id: str) -> Operation[None]:
     """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
-    yield Call("DELETE", path("users", facts.user_id, "sources", source_id), accepts=_NOT_FOUND)
+    yield Call("DELETE", path("users", facts.user_id, "sources", source_id), accepts=NOT_FOUND)
 
 
 def choose(
@@ -262,10 +268,6 @@ def set_capture(facts: UserFace, capture: Capture, *, actor: str | None = None) 
     return reply.read(CaptureSet).number
 
 
-_MISSING = 404
-_NOT_FOUND = frozenset({_MISSING})
-
-
 def _edit(
     facts: UserFace,
     method: Any,
@@ -283,9 +285,9 @@ def _edit(
         body=body,
         headers=_if_match(version),
         repeat=_repeat(version),
-        accepts=_NOT_FOUND,
+        accepts=NOT_FOUND,
     )
-    if reply.status == _MISSING:
+    if reply.is_missing:
         return None
     return fact_from(reply.read(FactOut), (yield from namespace_of(facts.service)))
 
@@ -343,7 +345,4 @@ def _filters(
 
 
 def _day(day: date | None) -> str | None:
-    """A day in ISO 8601; of a time, its day."""
-    if day is None:
-        return None
-    return (day.date() if isinstance(day, datetime) else day).isoformat()
+    return None if day is None else day.isoformat()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import AsyncGenerator, Iterator, Sequence
+from collections.abc import AsyncGenerator, Generator, Sequence
 from copy import copy
 from difflib import get_close_matches
 from typing import Any, Self
@@ -254,7 +254,7 @@ class RemoteMemory(AsyncMethods):
         """
         return RemoteFacts(self._service, self._user_id)
 
-    def events(self, *, last_event_id: str | None = None) -> Iterator[ServiceEvent]:
+    def events(self, *, last_event_id: str | None = None) -> Generator[ServiceEvent, None, None]:
         """What happens to this session, from now on or since an event; resumes by itself when it is cut."""
         return follow(self._service, self._events_path, self._user_id, last_event_id)
 

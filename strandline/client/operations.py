@@ -37,7 +37,7 @@ class Call:
         headers: further ones.
         repeat: ``always`` if it may be sent again although it may have been carried out.
         wait_seconds: how long the service may wait with its answer (``Prefer: wait``).
-        accepts: statuses of refusals that the operation takes as answers.
+        accepts: problems of the service that the operation takes as answers, such as ``NOT_FOUND``.
         is_read: whether it changes nothing although it is no GET.
     """
 
@@ -49,8 +49,12 @@ class Call:
     headers: Mapping[str, str] = field(default_factory=dict)
     repeat: Repeat = "always"
     wait_seconds: float | None = None
-    accepts: frozenset[int] = frozenset()
+    accepts: frozenset[str] = frozenset()
     is_read: bool = False
+
+
+# What is asked for is not there; a proxy's 404 is not this.
+NOT_FOUND = frozenset({"not-found"})
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,6 +64,11 @@ class Reply:
     status: int
     content: bytes
     was_lost: bool = False
+
+    @property
+    def is_missing(self) -> bool:
+        """Whether it says that what was asked for is not there."""
+        return self.status == 404
 
     def read(self, kind: type[A]) -> A:
         """The body as the wire has it."""

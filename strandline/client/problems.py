@@ -7,6 +7,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     ActRefusedError,
     ConfigurationError,
@@ -62,6 +63,15 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
 }
 
 
+# Arguments that are numbers and choices; `Memory` raises ConfigurationError for these.
+_CHOICES = frozenset(
+    "among chat_history_token_ratio deliver from_seq idle_seconds initial_token_count insert_method kinds"
+    " last_n limit max_tokens max_window_bytes max_window_messages message_flush_size offset roles runs scope"
+    " seq since skip_roles skip_statuses status through_seq token_flush_size token_limit until"
+    " wait_for".split()
+)
+
+
 def problem_of(content: bytes, media_type: str | None) -> Problem | None:
     """The problem that an answer tells of; None if it is not one of Strandline's."""
     if not (media_type or "").startswith("application/problem+json"):
@@ -78,8 +88,8 @@ def kind_of(problem: Problem | None) -> str | None:
     return None if problem is None else problem.type.removeprefix(TYPES)
 
 
-def error_of(problem: Problem | None, status: int) -> StrandlineError:
-    """The exception for a refusal."""
+def error_of(problem: Problem | None, status: int, retry_after: float | None = None) -> StrandlineError:
+    """The exception for a refusal; ``retry_after``: after how many seconds it asks to come again."""
     if problem is None:
         return ServiceError(
             f"The answer has the status {status} and is not Strandline's; look at what stands between this"
@@ -87,15 +97,25 @@ def error_of(problem: Problem | None, status: int) -> StrandlineError:
         )
     kind = kind_of(problem)
     sentence = f"{problem.title}: {problem.detail}"
+    if retry_after:
+        sentence += f" (It asks for {quantity(round(retry_after), 'second')}.)"
     places = problem.errors or []
-    if kind == "invalid" and places:
+    if kind == "invalid":
         return _of_places(places)
     return ERRORS.get(kind or "", ServiceError)(sentence)
 
 
 def _of_places(places: list[ProblemPlace]) -> StrandlineError:
-    details = dict.fromkeys(place.detail.removesuffix(".") for place in places)
-    return InvalidMessageError(_dotted(places[0].pointer), _lower_first("; ".join(details)))
+    if not places:
+        return ConfigurationError(
+            "The service cannot use an argument, and does not say which, since it quotes nothing; compare the"
+            " call with docs/client.md."
+        )
+    field = _dotted(places[0].pointer)
+    problem = _lower_first("; ".join(dict.fromkeys(place.detail.removesuffix(".") for place in places)))
+    if field in _CHOICES:
+        return ConfigurationError(f"{field}: {problem}")
+    return InvalidMessageError(field, problem)
 
 
 def _lower_first(sentence: str) -> str:

@@ -270,17 +270,22 @@ class RemoteService:
 
     def _judge(self, attempts: _Attempts, response: httpx2.Response) -> Reply | float:
         """The reply, or how long to wait before the next attempt; raises an error for a refusal."""
-        if response.is_success or response.status_code in attempts.call.accepts:
-            return Reply(response.status_code, response.content, attempts.was_lost)
+        reply = Reply(response.status_code, response.content, attempts.was_lost)
+        if response.is_success:
+            return reply
         problem = problem_of(response.content, response.headers.get("content-type"))
-        failure = failure_of(kind_of(problem), response.status_code)
+        kind = kind_of(problem)
+        if kind in attempts.call.accepts:
+            return reply
+        failure = failure_of(kind, response.status_code)
+        retry_after = retry_after_of(response.headers.get("retry-after"))
         if failure is not None:
-            wait = attempts.next_wait(failure, retry_after_of(response.headers.get("retry-after")))
+            wait = attempts.next_wait(failure, retry_after)
             if wait is not None:
                 return wait
         if failure == "unknown" and _changes(attempts.call):
             raise OutcomeUnknownError(_LOST)
-        raise error_of(problem, response.status_code)
+        raise error_of(problem, response.status_code, retry_after)
 
     def _no_answer(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
         tried = attempts.number - 1

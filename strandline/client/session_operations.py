@@ -8,11 +8,13 @@ from datetime import datetime
 from typing import Any
 
 from strandline.client.operations import (
+    NOT_FOUND,
     Call,
     Driver,
     Operation,
     PageOf,
     Repeat,
+    Reply,
     SessionFace,
     once,
     path,
@@ -31,10 +33,11 @@ from strandline.client.values import (
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
+from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
 from strandline.producers.runs.run import DEFAULT_LAST_RUNS, UNFINISHED, SessionRun
-from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope
+from strandline.producers.search.hits import MESSAGES_ALONE, HitKind, SearchScope, checked_kinds
 from strandline.producers.search.search import SearchResult
 from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.writing.bulk_import import Imported
@@ -99,11 +102,7 @@ def get(
     timeout: float | None = None,
     block_arguments: Mapping[str, Any] | None = None,
 ) -> Operation[MemoryContext]:
-    """The prompt's memory within ``token_limit``; arguments and result are those of ``Memory.get``.
-
-    Raises:
-        NotFoundError: nothing was put to the session yet, or the key does not open it.
-    """
+    """The prompt's memory within ``token_limit``; arguments and result are those of ``Memory.get``."""
     body = set_fields(
         input=input if input is None or isinstance(input, str) else message_body(input, "input"),
         messages=None if messages is None else message_bodies(messages),
@@ -112,6 +111,7 @@ def get(
         wait_for=wait_for,
         insert_method=memory.insert_method,
         block_arguments=None if block_arguments is None else plain(block_arguments),
+        begun_only=False,
     )
     wait = None
     if wait_for is not None:
@@ -141,8 +141,10 @@ def iterate(
 
 
 def _log_page(memory: SessionFace, cursor: str | None, size: int) -> Operation[PageOf[Message]]:
-    reply = yield session_call(memory, "GET", "messages", query={"limit": size, "cursor": cursor})
-    page = reply.read(Page[MessageOut])
+    reply = yield session_call(
+        memory, "GET", "messages", query={"limit": size, "cursor": cursor}, accepts=NOT_FOUND
+    )
+    page = _page_of(reply)
     return PageOf(messages_from(page.items), page.next_cursor)
 
 
@@ -159,7 +161,9 @@ def history(
 
     More than 1,000 are read in several requests.
     """
+    HistoryFilter.check(roles, metadata, since, until)
     left = None if limit is None else check_count("limit", limit)
+    offset = check_count("offset", offset)
     filters = set_fields(
         roles=None if roles is None else [*roles],
         metadata=None if metadata is None else dict(metadata),
@@ -169,8 +173,10 @@ def history(
     by_seq: dict[int, Message] = {}
     while True:
         number = MAX_PAGE if left is None else min(left, MAX_PAGE)
-        reply = yield read_call(memory, "history", {**filters, "limit": number, "offset": offset})
-        page = messages_from(reply.read(Page[MessageOut]).items)
+        reply = yield read_call(
+            memory, "history", {**filters, "limit": number, "offset": offset}, accepts=NOT_FOUND
+        )
+        page = messages_from(_page_of(reply).items)
         # What is put meanwhile moves the pages: a message may come twice.
         by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
         offset += len(page)
@@ -181,8 +187,10 @@ def history(
 
 def context_window(memory: SessionFace, max_tokens: int = DEFAULT_CONTEXT_TOKENS) -> Operation[list[Message]]:
     """The newest messages that fit ``max_tokens`` together, in order, without any derived memory."""
-    reply = yield session_call(memory, "GET", "context_window", query={"max_tokens": max_tokens})
-    return messages_from(reply.read(Page[MessageOut]).items)
+    reply = yield session_call(
+        memory, "GET", "context_window", query={"max_tokens": max_tokens}, accepts=NOT_FOUND
+    )
+    return messages_from(_page_of(reply).items)
 
 
 def search(
@@ -202,7 +210,8 @@ def search(
         "scope": scope,
         "exclude_current": exclude_current,
         "include_window": include_window,
-        "kinds": [*kinds],
+        "kinds": [*checked_kinds(kinds)],
+        "begun_only": False,
     }
     reply = yield read_call(memory, "search", body)
     hits = reply.read(Hits).items
@@ -261,8 +270,8 @@ def run_history(
         "skip_statuses": [*skip_statuses],
         **set_fields(agent_id=agent_id, team_id=team_id),
     }
-    reply = yield read_call(memory, "run-history", body)
-    return messages_from(reply.read(Page[MessageOut]).items)
+    reply = yield read_call(memory, "run-history", body, accepts=NOT_FOUND)
+    return messages_from(_page_of(reply).items)
 
 
 def namespace_of(service: Driver) -> Operation[str]:
@@ -282,6 +291,7 @@ def session_call(
     headers: Mapping[str, str] | None = None,
     repeat: Repeat = "always",
     wait_seconds: float | None = None,
+    accepts: frozenset[str] = frozenset(),
 ) -> Call:
     """A request about the session; the first part of ``route`` is ours, and may have slashes."""
     ours, *names = route
@@ -295,10 +305,18 @@ def session_call(
         headers=headers or {},
         repeat=repeat,
         wait_seconds=wait_seconds,
+        accepts=accepts,
     )
 
 
-def read_call(memory: SessionFace, route: str, body: Any, *, wait_seconds: float | None = None) -> Call:
+def read_call(
+    memory: SessionFace,
+    route: str,
+    body: Any,
+    *,
+    wait_seconds: float | None = None,
+    accepts: frozenset[str] = frozenset(),
+) -> Call:
     """A read whose question is a body."""
     return Call(
         "POST",
@@ -306,8 +324,14 @@ def read_call(memory: SessionFace, route: str, body: Any, *, wait_seconds: float
         body=body,
         user_id=memory.user_id,
         wait_seconds=wait_seconds,
+        accepts=accepts,
         is_read=True,
     )
+
+
+def _page_of(reply: Reply) -> Page[MessageOut]:
+    """A page of messages; of a session that has not begun, an empty one."""
+    return Page[MessageOut](items=[]) if reply.is_missing else reply.read(Page[MessageOut])
 
 
 def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:

@@ -241,6 +241,7 @@ def changes_from(out: FactChangesOut, namespace: str) -> FactChanges:
         added=tuple(fact_from(fact, namespace) for fact in out.added),
         updated=tuple(fact_from(fact, namespace) for fact in out.updated),
         deleted=tuple(out.deleted),
+        failure=out.failure,
     )
 
 

@@ -93,6 +93,7 @@ class ProcessResources:
     def _forget_owners(self, owners: Collection[UUID]) -> None:
         """Drop what else is cached of owners who were erased, and all names."""
         self.indexes.forget_owners(owners)
+        self.content.cache.forget_owners(owners)
         forget_names()
         session_record.cache_clear()
         forget_stems()

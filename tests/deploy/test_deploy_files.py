@@ -21,14 +21,17 @@ from strandline.workers.celery_app.shutdown import LEAVE_SECONDS
 
 DEPLOY = Path(__file__).parent.parent.parent / "deploy"
 ROOT = DEPLOY.parent
-COMMANDS = {"migrate", "worker"}
-WORKER_OPTIONS = {"--queues"}
+COMMANDS = {"migrate", "serve", "worker"}
+OPTIONS = {"--port", "--queues"}
 QUEUES = {queue_name(stage) for stage in STAGES}
 FILES = [
     "compose.yaml",
     "Dockerfile",
     "kubernetes/migrate.yaml",
+    "kubernetes/network.yaml",
+    "kubernetes/service.yaml",
     "kubernetes/worker.yaml",
+    "systemd/strandline-service@.service",
     "systemd/strandline-worker@.service",
 ]
 
@@ -37,22 +40,23 @@ def documents(name: str) -> list[Any]:
     return list(yaml.safe_load_all((DEPLOY / name).read_text()))
 
 
-def unit() -> configparser.ConfigParser:
-    parser = configparser.ConfigParser(interpolation=None, delimiters=("=",), comment_prefixes=("#",))
+def unit(name: str = "strandline-worker@.service") -> configparser.ConfigParser:
+    parser = configparser.ConfigParser(
+        interpolation=None, strict=False, delimiters=("=",), comment_prefixes=("#",)
+    )
     parser.optionxform = str  # type: ignore[assignment,method-assign]
-    parser.read_string((DEPLOY / "systemd/strandline-worker@.service").read_text())
+    parser.read_string((DEPLOY / "systemd" / name).read_text())
     return parser
 
 
 def commands() -> list[list[str]]:
     services = documents("compose.yaml")[0]["services"].values()
     found = [service["command"] for service in services if "build" in service]
-    for document in documents("kubernetes/worker.yaml") + documents("kubernetes/migrate.yaml"):
-        if document["kind"] in {"Deployment", "Job"}:
-            found += [pod["command"] for pod in document["spec"]["template"]["spec"]["containers"]]
+    found += [container["command"] for _, pod in pods() for container in pod["containers"]]
     found += [re.findall(r'"([^"]+)"', (DEPLOY / "Dockerfile").read_text().split("CMD")[1])]
     start = unit()["Service"]["ExecStart"]
     found += [shlex.split(start.replace("%i", stage)) for stage in STAGES]
+    found += [shlex.split(unit("strandline-service@.service")["Service"]["ExecStart"].replace("%i", "8420"))]
     return found
 
 
@@ -61,8 +65,8 @@ def test_every_command_exists() -> None:
         assert Path(program).name == "strandline"
         assert command in COMMANDS
         named = dict(zip(options[::2], options[1::2], strict=True))
-        assert set(named) <= WORKER_OPTIONS
-        assert set(named.values()) <= QUEUES
+        assert set(named) <= OPTIONS
+        assert {value for option, value in named.items() if option == "--queues"} <= QUEUES
 
 
 @pytest.mark.parametrize("name", ["compose.yaml", "kubernetes/worker.yaml"])
@@ -109,9 +113,10 @@ def test_a_stop_allows_for_the_grace_time() -> None:
 
 
 def pods() -> Iterator[tuple[str, dict[str, Any]]]:
-    for document in documents("kubernetes/worker.yaml") + documents("kubernetes/migrate.yaml"):
-        if document["kind"] in ("Deployment", "Job"):
-            yield document["metadata"]["name"], document["spec"]["template"]["spec"]
+    for name in ("worker.yaml", "migrate.yaml", "service.yaml"):
+        for document in documents(f"kubernetes/{name}"):
+            if document["kind"] in ("Deployment", "Job"):
+                yield document["metadata"]["name"], document["spec"]["template"]["spec"]
 
 
 def test_each_pod_is_bounded_and_has_no_rights_that_it_does_not_use() -> None:
@@ -135,8 +140,9 @@ def test_workers_do_not_have_the_password_of_the_tables_owner() -> None:
     assert set(secrets.values()) == {"strandline"}
 
 
-def test_the_unit_is_bounded_and_has_no_capabilities() -> None:
-    service = unit()["Service"]
+@pytest.mark.parametrize("name", ["strandline-worker@.service", "strandline-service@.service"])
+def test_the_unit_is_bounded_and_has_no_capabilities(name: str) -> None:
+    service = unit(name)["Service"]
     assert service["CapabilityBoundingSet"] == ""
     assert service["NoNewPrivileges"] == "yes"
     assert {"MemoryMax", "TasksMax", "CPUQuota"} <= set(service)
@@ -165,7 +171,7 @@ def matches(name: str, pattern: str) -> bool:
 def test_the_build_has_all_that_it_reads() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
     read = ["pyproject.toml", project["readme"], *project["license-files"]]
-    read += ["deploy/locks/build.txt", "deploy/locks/core.txt"]
+    read += ["deploy/locks/build.txt", "deploy/locks/image.txt"]
     folders = {link.readlink().name for link in (ROOT / "strandline").iterdir() if link.is_symlink()}
     assert folders >= {"schemas", "workers"}
     for folder in {"strandline", *folders}:

@@ -154,3 +154,28 @@ def test_a_killed_embedded_postgres_is_not_started_again_by_who_has_closed(home:
     killed, announced = json.loads(run_script(COMMON + CLOSED).splitlines()[-1])
     assert not announced
     assert wait_gone(killed, timeout_seconds=60)
+
+
+CONNECTING = """
+    from strandline import ConfigurationError, replay
+
+    memory.put(said(0))
+    database = replay.connect()
+    found = replay.replays(database)
+    database.close()
+    memory.close()
+    try:
+        replay.connect()
+    except ConfigurationError as error:
+        print(json.dumps([found, str(error)]))
+"""
+
+
+@pytest.mark.usefixtures("home")
+def test_replays_and_retention_find_the_postgres_that_a_memory_uses() -> None:
+    found, refusal = json.loads(run_script(COMMON + CONNECTING).splitlines()[-1])
+    assert found == []
+    assert refusal == (
+        "No database is configured, and no embedded one runs: set STRANDLINE_DATABASE_URL,"
+        " or open a Memory first."
+    )

@@ -16,6 +16,8 @@ from packaging.utils import canonicalize_name
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCKS = ROOT / "deploy/locks"
 RUNTIME_EXTRAS = ("embedded", "llamaindex", "agents", "langchain", "langgraph", "mcp", "pydantic-ai")
+IMAGE_EXTRAS = ("service", "mcp", "encryption", "erasure", "archive")
+ALL = ["build.txt", "core.txt", "extras.txt", "image.txt"]
 DIGEST = re.compile(r"--hash=sha256:[0-9a-f]{64}")
 
 
@@ -28,9 +30,8 @@ def declared(lock: str) -> list[Requirement]:
     if lock == "build.txt":
         return [Requirement(line) for line in project()["build-system"]["requires"]]
     lines = list(project()["project"]["dependencies"])
-    if lock == "extras.txt":
-        for extra in RUNTIME_EXTRAS:
-            lines += project()["project"]["optional-dependencies"][extra]
+    for extra in {"extras.txt": RUNTIME_EXTRAS, "image.txt": IMAGE_EXTRAS}.get(lock, ()):
+        lines += project()["project"]["optional-dependencies"][extra]
     return [Requirement(line) for line in lines]
 
 
@@ -59,7 +60,7 @@ def needed(requirement: Requirement) -> Iterator[Requirement]:
             yield wanted
 
 
-@pytest.mark.parametrize("lock", ["build.txt", "core.txt", "extras.txt"])
+@pytest.mark.parametrize("lock", ALL)
 def test_every_locked_package_has_one_version_and_its_digests(lock: str) -> None:
     assert entries(lock)
     for entry, digests in entries(lock):
@@ -67,7 +68,7 @@ def test_every_locked_package_has_one_version_and_its_digests(lock: str) -> None
         assert digests, entry
 
 
-@pytest.mark.parametrize("lock", ["build.txt", "core.txt", "extras.txt"])
+@pytest.mark.parametrize("lock", ALL)
 def test_a_lock_names_no_index_no_address_and_no_folder(lock: str) -> None:
     for line in (LOCKS / lock).read_text().splitlines():
         assert not re.search(r"://|--(extra-)?index|--find-links|--trusted|file:|^-| @ |/tmp|/home", line), (
@@ -75,7 +76,7 @@ def test_a_lock_names_no_index_no_address_and_no_folder(lock: str) -> None:
         )
 
 
-@pytest.mark.parametrize("lock", ["build.txt", "core.txt", "extras.txt"])
+@pytest.mark.parametrize("lock", ALL)
 def test_a_lock_covers_what_the_project_declares_within_its_bounds(lock: str) -> None:
     versions = {name: entry.specifier for name, entry in locked_here(lock).items()}
     for requirement in declared(lock):
@@ -83,7 +84,7 @@ def test_a_lock_covers_what_the_project_declares_within_its_bounds(lock: str) ->
         assert requirement.specifier.contains(version, prereleases=True), requirement
 
 
-@pytest.mark.parametrize("lock", ["core.txt", "extras.txt"])
+@pytest.mark.parametrize("lock", ["core.txt", "extras.txt", "image.txt"])
 def test_a_lock_covers_what_its_packages_need_in_turn(lock: str) -> None:
     locked = locked_here(lock)
     waiting, seen = declared(lock), set()
@@ -97,16 +98,17 @@ def test_a_lock_covers_what_its_packages_need_in_turn(lock: str) -> None:
     assert len({name for name, _ in seen}) > len(declared(lock))
 
 
-def test_the_extras_add_to_the_core_and_change_nothing_of_it() -> None:
+@pytest.mark.parametrize("lock", ["extras.txt", "image.txt"])
+def test_the_extras_add_to_the_core_and_change_nothing_of_it(lock: str) -> None:
     core, extras = (
-        {name: entry.specifier for name, entry in locked_here(lock).items()}
-        for lock in ("core.txt", "extras.txt")
+        {name: entry.specifier for name, entry in locked_here(each).items()} for each in ("core.txt", lock)
     )
     assert core.items() < extras.items()
 
 
 def test_the_image_installs_nothing_that_is_not_locked() -> None:
     text = (ROOT / "deploy/Dockerfile").read_text().replace("\\\n", " ")
+    assert {"build.txt", "image.txt"} == set(re.findall(r"deploy/locks/(\S+\.txt)", text))
     installs = re.findall(r"pip (?:install|wheel) [^&\n]*", text)
     assert len(installs) == 4
     for install in installs:

@@ -29,7 +29,7 @@ ROOMS = {
     " upkeep/erasure vectors",
     "producers": "audit blocks doorbell erasing exports fact_parts facts items memory_parts reading"
     " reading/budget reading/history reading/searching runs search search/index service service/gate"
-    " service/routes tools writing writing/correcting",
+    " service/routes service/upkeep tools writing writing/correcting",
     "workers": "celery_app upkeep",
     "deploy": "embedded",
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"

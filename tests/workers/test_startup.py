@@ -13,8 +13,8 @@ from strandline.schemas.settings import load_settings
 from strandline.workers.celery_app.app import make_app
 from strandline.workers.startup import Patience
 from tests.conftest import rows_of, wait_until
+from tests.support.proxies.stalling_proxy import StallingProxy
 from tests.support.servers.broker_proxy import BrokerProxy
-from tests.support.servers.stalling_proxy import StallingProxy
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 NOBODY = "redis://:s3cret@127.0.0.1:1/0"

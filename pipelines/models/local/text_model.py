@@ -26,6 +26,7 @@ from strandline.pipelines.models.contract import (
 from strandline.pipelines.models.local.extractive_facts import pick_facts
 from strandline.pipelines.models.local.extractive_summary import roll_summary
 from strandline.pipelines.models.local.sentences import words
+from strandline.schemas.errors import PermanentModelError
 
 MODEL = "local-extractive"
 EMBEDDER = "wordllama-l2-supercat-256"
@@ -54,7 +55,11 @@ class LocalTextModel:
         return 0.0
 
     def answer(self, task: Task) -> ModelAnswer:
-        """Return an answer in the task's JSON; it costs no tokens and never fails."""
+        """Return an answer in the task's JSON; it costs no tokens.
+
+        Raises:
+            PermanentModelError: the task is to carry out an instruction.
+        """
         text = json.dumps(_answer(task), ensure_ascii=False, separators=(",", ":"))
         rules = f"{MODEL}/{task.name}/{RULES_VERSION}"
         return ModelAnswer(text, MODEL, blake2b(rules.encode()).hexdigest()[:16], 0, 0)
@@ -69,8 +74,11 @@ def _answer(task: Task) -> dict[str, Any]:
         case CondenseTask():
             return _condense(task)
         case InstructTask():
-            # To understand an instruction takes a model that reads; nothing is changed by guessing.
-            return {"operations": []}
+            # To understand an instruction takes a model that reads.  Whoever asked for it is told.
+            raise PermanentModelError(
+                "The local stand-in for a model carries out no instructions."
+                " Configure a model, then requeue this dead letter."
+            )
         case SummaryTask():
             summary, topics = roll_summary(task)
             return {"summary": summary, "topics": topics}

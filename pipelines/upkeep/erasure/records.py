@@ -57,6 +57,10 @@ class ErasureRecord:
     finished_at: datetime | None
     receipt: ErasureReceipt | None = None
 
+    @property
+    def is_signed(self) -> bool:
+        return self.receipt is not None and self.receipt.is_signed
+
 
 @dataclass(frozen=True, slots=True)
 class ErasureSummary:
@@ -76,10 +80,13 @@ class ErasureSummary:
     is_signed: bool
 
 
-def list_erasures(namespace: str | None, limit: int, before: int | None) -> Operation[list[ErasureSummary]]:
-    """Erasures and readmissions of a namespace, or of all, newest first."""
+def list_erasures(
+    namespace: str | None, limit: int, before: int | None, owner_key: UUID | None = None
+) -> Operation[list[ErasureSummary]]:
+    """Erasures and readmissions of a namespace, or of all, newest first; perhaps those of one owner alone."""
+    newest = _NEWEST if before is None else before
     rows = yield from fetch(
-        ListErasures(namespace=namespace, before=_NEWEST if before is None else before, limit=limit)
+        ListErasures(namespace=namespace, owner_key=owner_key, before=newest, limit=limit)
     )
     return [ErasureSummary(**row._asdict()) for row in rows]
 

@@ -89,8 +89,9 @@ def read_signer(path: Path) -> Ed25519Signer:
     Raises:
         ConfigurationError: the file cannot be read, or holds no private key by Ed25519.
     """
+    content = _read(path)
     try:
-        key = serialization.load_pem_private_key(_read(path), password=None)
+        key = serialization.load_pem_private_key(content, password=None)
     except (ValueError, TypeError, UnsupportedAlgorithm):
         key = None
     if not isinstance(key, Ed25519PrivateKey):
@@ -123,7 +124,11 @@ def _read(path: Path) -> bytes:
         with path.open("rb") as file:
             return file.read(_MAX_KEY_BYTES)
     except OSError as error:
-        raise ConfigurationError(f"The key file {path} cannot be read: {error.strerror}.") from None
+        # Its name is not quoted: who mistakes the variable sets a key there.
+        raise ConfigurationError(
+            f"The file of the key of receipts (STRANDLINE_RECEIPT_KEY_FILE, or as given) cannot be read:"
+            f" {error.strerror}."
+        ) from None
 
 
 def _write(path: Path, content: bytes, mode: int) -> None:

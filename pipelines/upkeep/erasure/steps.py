@@ -16,8 +16,10 @@ from uuid import UUID, uuid4
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.audit.upkeep import forget_pseudonym
 from strandline.pipelines.facts.edits import take_away_again
+from strandline.pipelines.upkeep.erasure.kept_items import erase_kept_items
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget
-from strandline.schemas.erasure_plan import ADAPTERS_WITH_ITEMS, ERASED, SCOPED
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.erasure_plan import ERASED, SCOPED
 from strandline.schemas.errors import ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.postgres.query import Query
@@ -33,7 +35,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     MoveCalls,
     MoveEntries,
 )
-from strandline.schemas.values.identity import adapter_items_key, item_store_key
+from strandline.schemas.values.identity import item_store_key
 
 ROWS_PER_PAGE = 2_000
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
@@ -142,16 +144,19 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
 
 def erase_what_is_left(
     order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[], Operation[None]]
-) -> Operation[None]:
+) -> Operation[list[str]]:
     """Delete everything behind the fence, until the catalog shows that nothing is left.
 
     ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it.
+
+    Returns: sentences for what could not be looked at.
 
     Raises:
         ConflictError: rows came back each time, which no process of this release writes.
     """
     yield from _erase_names(order, fenced)
     yield from _erase_items(order, fenced)
+    missed = yield from _erase_kept(order, fenced)
     if order.target.is_whole_owner:
         origins = yield from forget_pseudonym(order.target.namespace, order.target.owner_key, fenced.number)
         order.on_progress("names", "audit_sealed", origins)
@@ -161,7 +166,7 @@ def erase_what_is_left(
         yield from _erase_table(order, fenced, STEPS, SCOPED[STEPS])
         left = yield from rows_left(order.target)
         if not left:
-            return
+            return missed
     raise ConflictError(
         f"Rows of an erased owner kept coming back ({', '.join(sorted(left))}): a process of an earlier"
         " release may be running. Stop it, and run the same erasure again."
@@ -177,7 +182,6 @@ def rows_left(target: ErasureTarget) -> Operation[dict[str, int]]:
 def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """Before the directory goes, by which the sessions in selections of replays are recognised."""
     target = order.target
-    keys = [adapter_items_key(target.namespace, adapter) for adapter in ADAPTERS_WITH_ITEMS]
     (done,) = yield from fetch(
         EraseNames(
             number=fenced.number,
@@ -186,10 +190,24 @@ def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
             user_id=target.user_id if target.is_whole_owner else None,
             session_id=None if target.is_whole_owner else target.session_id,
             mark=f"erased-{uuid4().hex}",
-            adapter_keys=keys,
         )
     )
     order.on_progress("names", "names", done.rows)
+
+
+def _erase_kept(order: ErasureOrder, fenced: Fenced) -> Operation[list[str]]:
+    """What adapters keep of a user; returns sentences for what could not be looked at."""
+    target = order.target
+    if target.user_id is None or not target.is_whole_owner:
+        return []
+    kept = yield from erase_kept_items(fenced.number, target.namespace, target.user_id)
+    order.on_progress("items", "store_item", kept.rows)
+    if not kept.unread:
+        return []
+    return [
+        f"Adapters: {quantity(kept.unread, 'item')} of the namespace did not open; if any of them is the"
+        " user's, it is still there, and cannot be read without its key."
+    ]
 
 
 def _erase_items(order: ErasureOrder, fenced: Fenced) -> Operation[None]:

@@ -10,7 +10,7 @@ from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import FindOwner
-from strandline.schemas.queries.upkeep.erasures import ErasedOwnerNames, FindErased
+from strandline.schemas.queries.upkeep.erasures import ErasedOwnerNames, FindErased, FindFence
 from strandline.schemas.values.identity import SessionIdentity, identify_session, identify_user
 
 ErasureKind = Literal["user", "session"]
@@ -78,6 +78,23 @@ def session_target(namespace: str, session_id: str) -> Operation[ErasureTarget]:
         f"There is no session {quote(session_id)} in namespace {quote(namespace)}; nothing has been put to it"
         " yet, or a name is misspelt."
     )
+
+
+def own_session_target(identity: SessionIdentity) -> Operation[ErasureTarget]:
+    """A session of this owner: there, or erased by itself.
+
+    Of another's as of an unknown one the same is asked, and nothing found.
+
+    Raises:
+        NotFoundError: the owner has no such session.
+    """
+    target = _session_target(identity)
+    rows = yield from fetch(FindOwner(directory_key=identity.directory_key))
+    fences = yield from fetch(FindFence(shard_key=target.owner_key, scope_key=target.scope_key))
+    is_there = any(row.owner_key == target.owner_key for row in rows)
+    if not is_there and all(fence.scope_key != target.scope_key for fence in fences):
+        raise NotFoundError(f"The owner has no session {quote(identity.session_id)}.")
+    return target
 
 
 def _session_target(identity: SessionIdentity) -> ErasureTarget:

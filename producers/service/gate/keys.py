@@ -37,7 +37,7 @@ MAX_LABEL_CHARACTERS = 200
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """A key to be new_key.
+    """A key that is to be made.
 
     Attributes:
         namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.

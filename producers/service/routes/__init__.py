@@ -18,6 +18,7 @@ from strandline.producers.service.routes import (
     sessions,
     users,
 )
+from strandline.producers.service.upkeep import erasures, exports
 
 ROUTERS = (
     messages.router,
@@ -29,6 +30,8 @@ ROUTERS = (
     explain.router,
     events.router,
     imports.router,
+    erasures.router,
+    exports.router,
     keys.router,
     admin.router,
     audit.router,

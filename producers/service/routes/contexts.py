@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
 from strandline.producers.blocks.base import InsertMethod
+from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import SessionId, make_router
+from strandline.producers.service.records import default_policy
 from strandline.producers.service.route import Call, access, call_of
 from strandline.schemas.wire.contexts import (
     ContextOut,
@@ -58,7 +62,7 @@ async def get_context(
 async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
     """Search messages, and facts if asked for, best first."""
     call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
+    memory = await _open(call, session_id, begun_only=body.begun_only)
     hits = await memory.asearch(
         body.query,
         limit=body.limit,
@@ -96,10 +100,12 @@ async def summarize_last(
 
 
 async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
-    memory = await call.service.records.open(
-        call.caller.session(session_id),
+    memory = await _open(
+        call,
+        session_id,
         token_limit=body.token_limit,
         insert_method=InsertMethod(body.insert_method),
+        begun_only=body.begun_only,
     )
     messages = None if body.messages is None else [message.openai_form() for message in body.messages]
     context = await memory.aget(
@@ -110,7 +116,35 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
         timeout=None if body.wait_for is None else call.wait_seconds,
         block_arguments=body.block_arguments,
     )
-    return json_response(context_form(context), headers=freshness(context))
+    form = {**context_form(context), "session_id": session_id}
+    return json_response(form, headers=freshness(context))
+
+
+async def _open(
+    call: Call,
+    session_id: str,
+    *,
+    begun_only: bool,
+    token_limit: int | None = None,
+    insert_method: InsertMethod = InsertMethod.SYSTEM,
+) -> SessionMemory:
+    """The memory of a session; of one that the caller does not have, if asked for, an empty one.
+
+    The empty one has a random name: another user's session gives the same as one that does not exist.
+    """
+    records = call.service.records
+    try:
+        return await records.open(
+            call.caller.session(session_id), token_limit=token_limit, insert_method=insert_method
+        )
+    except ProblemError as problem:
+        if begun_only or problem.kind is not NOT_FOUND:
+            raise
+    policy = default_policy()
+    return records.begin(
+        call.caller.session(new_session_id()),
+        policy if token_limit is None else replace(policy, token_limit=token_limit),
+    )
 
 
 def _input(body: ContextRequest) -> Any:

@@ -275,5 +275,6 @@ def _changes_response(changes: FactChanges) -> Response:
             "added": [*map(fact_form, changes.added)],
             "updated": [*map(fact_form, changes.updated)],
             "deleted": deleted,
+            "failure": changes.failure,
         }
     )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from fastapi import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import Response
 
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.params import make_router
@@ -48,5 +48,5 @@ async def _trouble(service: Service) -> str | None:
 
 @router.get("/openapi.json", include_in_schema=False)
 async def openapi(request: Request) -> Response:
-    """The description of the service."""
-    return JSONResponse(request.app.openapi())
+    """The description of the service, as it was made when the process began."""
+    return Response(request.app.state.description, media_type="application/json")

@@ -1045,7 +1045,7 @@ def upgrade() -> None:
         sa.Column("max_facts", sa.Integer(), nullable=True),
         sa.Column("shared_scope", sa.Text(), nullable=True),
         sa.Column("shared_key", sa.Uuid(), nullable=True),
-        sa.Column("sealed", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("first_data_key", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.CheckConstraint("deliver IN ('window', 'turn')", name=op.f("session_deliver_check")),
         sa.CheckConstraint(
             "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from >"
@@ -1199,6 +1199,7 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("readmitted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("data_keys", sa.Integer(), server_default=sa.text("0"), nullable=False),
         sa.PrimaryKeyConstraint("shard_key", "scope_key", name=op.f("erasure_fence_pkey")),
         schema=schema,
         comment=(
@@ -1356,6 +1357,7 @@ def upgrade() -> None:
         "erase_directory_v1",
         "erase_names_v1",
         "erase_items_v1",
+        "erase_kept_items_v1",
         "erased_rows_v1",
         "owner_rows_v1",
         "claim_session_v1",

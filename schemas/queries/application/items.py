@@ -34,6 +34,7 @@ class ClaimItem(Query[ClaimItemRow]):
     __slots__ = ()
     name = "claim_item"
     row = ClaimItemRow
+    marks = Marks(owner=0, seals=(Mark(3, "json", "item"),), opens=(Mark(0, "json", "item"),))
 
     def __init__(self, *, shard_key: UUID, path: str, key: str, value: str) -> None:
         self.values = (shard_key, path, key, value)
@@ -68,6 +69,7 @@ class ItemsAfter(Query[ItemsAfterRow]):
     name = "items_after"
     repeatable = True
     row = ItemsAfterRow
+    marks = Marks(owner=0, opens=(Mark(1, "json", "item"),))
 
     def __init__(self, *, shard_key: UUID, path: str, after: str, limit: int) -> None:
         self.values = (shard_key, path, after, limit)

@@ -31,6 +31,22 @@ class FindDataKeys(Query[FindDataKeysRow]):
         self.values = (shard_key,)
 
 
+class FirstDataKeyRow(NamedTuple):
+    number: int
+
+
+class FirstDataKey(Query[FirstDataKeyRow]):
+    """The number of the first data key of an owner's present life."""
+
+    __slots__ = ()
+    name = "first_data_key"
+    repeatable = True
+    row = FirstDataKeyRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
 class FindEncryptionRow(NamedTuple):
     kek_id: str
     probe: bytes

@@ -35,7 +35,7 @@ class PutOne(Query[PutOneRow]):
         shard_key: UUID,
         session_key: UUID,
         calls: str | None,
-        sealed: bool,
+        data_key: int,
         id: str,
         digest: bytes,
         envelope: str,
@@ -51,7 +51,7 @@ class PutOne(Query[PutOneRow]):
             shard_key,
             session_key,
             calls,
-            sealed,
+            data_key,
             id,
             digest,
             envelope,
@@ -118,7 +118,7 @@ class Put(Query[PutRow]):
         calls: list[str | None],
         answers: list[str | None],
         labels: list[str | None],
-        sealed: bool,
+        data_key: int,
         act: str | None,
     ) -> None:
         self.values = (
@@ -137,7 +137,7 @@ class Put(Query[PutRow]):
             calls,
             answers,
             labels,
-            sealed,
+            data_key,
             act,
         )
 
@@ -657,10 +657,10 @@ class PutImported(Query[PutImportedRow]):
         session_key: UUID,
         claimed: bool,
         session: str,
-        sealed: bool,
+        data_key: int,
         act: str | None,
     ) -> None:
-        self.values = (shard_key, session_key, claimed, session, sealed, act)
+        self.values = (shard_key, session_key, claimed, session, data_key, act)
 
 
 class ResetRow(NamedTuple):

@@ -470,11 +470,22 @@ class RestoreRange(Query[RestoreRangeRow]):
         old_key: UUID,
         policy: str,
         event_id: UUID,
+        before_id: UUID | None,
         from_seq: int,
         through_seq: int,
         messages: str,
     ) -> None:
-        self.values = (shard_key, session_key, old_key, policy, event_id, from_seq, through_seq, messages)
+        self.values = (
+            shard_key,
+            session_key,
+            old_key,
+            policy,
+            event_id,
+            before_id,
+            from_seq,
+            through_seq,
+            messages,
+        )
 
 
 class OpenArchivedRow(NamedTuple):

@@ -14,13 +14,15 @@ class ClaimSessionRow(NamedTuple):
     erasure: int | None
     owner_key: UUID
     is_encrypted: bool
+    first_data_key: int
 
 
 class ClaimSession(Query[ClaimSessionRow]):
     """Write the directory entry of a new session, or return its owner if it has one (claim_session_v1). The
     directory's shard_key is the directory key; the key that the owner's rows lie under, the parameter
     shard_key, is its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions
-    shows.  erasure: the one that keeps the owner or the session away.
+    shows.  erasure: the one that keeps the owner or the session away.  first_data_key: what is sealed with
+    an earlier key of the owner is of a life that was erased.
     """
 
     __slots__ = ()

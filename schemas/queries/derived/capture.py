@@ -114,18 +114,21 @@ class SourceEvents(Query[SourceEventsRow]):
 
 class EventsLeftRow(NamedTuple):
     events: int
+    failure: str | None
 
 
 class EventsLeft(Query[EventsLeftRow]):
-    """How many of some events the derivation that serves an owner has not merged yet."""
+    """How many of some events the derivation that serves an owner has not merged yet; and why one of them was
+    given up, if one was.
+    """
 
     __slots__ = ()
     name = "events_left"
     repeatable = True
     row = EventsLeftRow
 
-    def __init__(self, *, event_ids: list[UUID], shard_key: UUID) -> None:
-        self.values = (event_ids, shard_key)
+    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
+        self.values = (shard_key, event_ids)
 
 
 class ChangesOfEventsRow(NamedTuple):

@@ -12,11 +12,13 @@ from strandline.schemas.sealing.marks import Mark, Marks
 
 class OpenFactLanesRow(NamedTuple):
     erasure: int | None
+    first_data_key: int
 
 
 class OpenFactLanes(Query[OpenFactLanesRow]):
     """Insert the rows of the owner's merge lanes, for every derivation that is kept, so that they can be
-    locked (open_fact_lanes_v1); returns the erasure that keeps the owner away.
+    locked (open_fact_lanes_v1); returns the erasure that keeps the owner away, and the first data key of
+    the owner's present life.
     """
 
     __slots__ = ()

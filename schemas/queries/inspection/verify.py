@@ -417,20 +417,25 @@ class VerifyChunks(Query[VerifyChunksRow]):
 class VerifySearchableRow(NamedTuple):
     kind: str
     place: str
+    shard_key: UUID
+    id: str
+    envelope: str | None
 
 
 class VerifySearchable(Query[VerifySearchableRow]):
     """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
     event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
-    contents of plain text, not sealed ones.
+    contents of plain text.  Of sealed ones, if they are asked for, the envelope comes as well: only who
+    has opened it can tell whether it has words.
     """
 
     __slots__ = ()
     name = "verify_searchable"
     row = VerifySearchableRow
+    marks = Marks(owner=None, owner_column=2, opens=(Mark(4, "json", "message", 3),))
 
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None, with_sealed: bool) -> None:
+        self.values = (owners, session_key, with_sealed)
 
 
 class VerifySharedRow(NamedTuple):

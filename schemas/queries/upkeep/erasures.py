@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.sealing.marks import Mark, Marks
 
 
 class LookAtFenceRow(NamedTuple):
@@ -254,9 +255,60 @@ class EraseNames(Query[EraseNamesRow]):
         user_id: str | None,
         session_id: str | None,
         mark: str,
-        adapter_keys: list[UUID],
     ) -> None:
-        self.values = (number, owner_key, namespace, user_id, session_id, mark, adapter_keys)
+        self.values = (number, owner_key, namespace, user_id, session_id, mark)
+
+
+class KeptItemNamesRow(NamedTuple):
+    key: str
+
+
+class KeptItemNames(Query[KeptItemNamesRow]):
+    """The next keys under a path at which an adapter keeps items of users, also of those whose time is over."""
+
+    __slots__ = ()
+    name = "kept_item_names"
+    repeatable = True
+    row = KeptItemNamesRow
+
+    def __init__(self, *, shard_key: UUID, path: str, after: str, limit: int) -> None:
+        self.values = (shard_key, path, after, limit)
+
+
+class KeptItemsRow(NamedTuple):
+    key: str
+    version: str
+    value: str
+
+
+class KeptItems(Query[KeptItemsRow]):
+    """Items of these keys, each with the transaction that wrote it."""
+
+    __slots__ = ()
+    name = "kept_items"
+    repeatable = True
+    row = KeptItemsRow
+    marks = Marks(owner=1, opens=(Mark(2, "json", "item"),))
+
+    def __init__(self, *, keys: list[str], shard_key: UUID, path: str) -> None:
+        self.values = (keys, shard_key, path)
+
+
+class EraseKeptItemsRow(NamedTuple):
+    rows: int
+
+
+class EraseKeptItems(Query[EraseKeptItemsRow]):
+    """Delete items that an adapter kept of an owner (erase_kept_items_v1)."""
+
+    __slots__ = ()
+    name = "erase_kept_items"
+    row = EraseKeptItemsRow
+
+    def __init__(
+        self, *, number: int, shard_key: UUID, paths: list[str], keys: list[str], versions: list[str | None]
+    ) -> None:
+        self.values = (number, shard_key, paths, keys, versions)
 
 
 class EraseItemsRow(NamedTuple):
@@ -415,15 +467,17 @@ class ListErasuresRow(NamedTuple):
 
 
 class ListErasures(Query[ListErasuresRow]):
-    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, below a number."""
+    """Erasures and readmissions, newest first: of a namespace or (NULL) of all, of an owner or (NULL) of all,
+    below a number.
+    """
 
     __slots__ = ()
     name = "list_erasures"
     repeatable = True
     row = ListErasuresRow
 
-    def __init__(self, *, namespace: str | None, before: int, limit: int) -> None:
-        self.values = (namespace, before, limit)
+    def __init__(self, *, namespace: str | None, owner_key: UUID | None, before: int, limit: int) -> None:
+        self.values = (namespace, owner_key, before, limit)
 
 
 class FindFenceRow(NamedTuple):

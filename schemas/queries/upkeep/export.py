@@ -466,3 +466,34 @@ class ExportCaptureActs(Query[ExportCaptureActsRow]):
 
     def __init__(self, *, namespace: str, owner_key: UUID, after_number: int, limit: int) -> None:
         self.values = (namespace, owner_key, after_number, limit)
+
+
+class ExportArchivedRow(NamedTuple):
+    session_key: UUID
+    from_seq: int
+    through_seq: int
+    cause: str
+    state: str
+    archive: str | None
+    object_name: str | None
+    object_digest: str | None
+    messages: int
+    removed: int
+    kept_seqs: list[int]
+    removed_at: datetime | None
+
+
+class ExportArchived(Query[ExportArchivedRow]):
+    """The next ranges of messages that left an owner's logs, or one session's, or are on their way; and where
+    they are.
+    """
+
+    __slots__ = ()
+    name = "export_archived"
+    repeatable = True
+    row = ExportArchivedRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_seq, limit)

@@ -14,3 +14,9 @@ hashtextextended('erasing ' || {scope_key}::text, 0)
 -- fragment: stands(fence)
 -- Whether a fence keeps its owner away: it was not readmitted since.
 ({fence}.readmitted_at IS NULL)
+
+-- fragment: first_data_key(owner_key)
+-- The number of the first data key of an owner's present life: no number comes again, so what a process has kept from
+-- before an erasure neither seals nor opens anything of the life after it.
+(1 + coalesce((SELECT f.data_keys FROM strandline.erasure_fence f
+    WHERE f.shard_key = {owner_key} AND f.scope_key = {owner_key}), 0))

@@ -24,7 +24,7 @@ UPDATE strandline.session t SET
         AND t.window_messages < t.max_window_messages
         AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
-        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND (%(sealed)s::boolean OR NOT t.sealed)
+        AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND %(data_key)s::integer >= t.first_data_key
         AND NOT @is_expired(t, %(shard_key)s, %(session_key)s)
         AND {condition}
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at, t.namespace, t.user_id
@@ -46,5 +46,5 @@ NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('sys
         AND {session}.window_messages < {session}.max_window_messages
         AND {session}.window_bytes + {given}.bytes <= {session}.max_window_bytes
         AND ({session}.idle_seconds IS NULL OR {session}.watched_until >= statement_timestamp())
-        AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND ({given}.sealed OR NOT {session}.sealed)
+        AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND coalesce({given}.data_key, 0) >= {session}.first_data_key
         AND NOT @is_expired({session}, {session}.shard_key, {session}.session_key)

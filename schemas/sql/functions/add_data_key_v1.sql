@@ -1,5 +1,6 @@
 -- add_data_key_v1: give an owner its first keys, or a further one, unless another process has, or the owner was erased.
 --
+-- p_number: of the further one; NULL for the first, whose number follows those from before an erasure.
 -- With its first keys an owner without any rows has nothing to be sealed.
 CREATE FUNCTION strandline.add_data_key_v1(
     p_shard_key uuid, p_number integer, p_namespace text, p_kek_id text, p_wrapped bytea
@@ -12,7 +13,8 @@ BEGIN
         RETURN;
     END IF;
     INSERT INTO strandline.data_key (shard_key, number, namespace, kek_id, wrapped, settled_at)
-        SELECT p_shard_key, p_number, p_namespace, p_kek_id, p_wrapped, CASE WHEN p_number = 1 AND NOT EXISTS (
+        SELECT p_shard_key, coalesce(p_number, @first_data_key(p_shard_key)), p_namespace, p_kek_id, p_wrapped,
+            CASE WHEN p_number IS NULL AND NOT EXISTS (
                 SELECT FROM strandline.session s WHERE s.shard_key = p_shard_key
             ) AND NOT EXISTS (
                 SELECT FROM strandline.fact_event v WHERE v.shard_key = p_shard_key
@@ -21,6 +23,8 @@ BEGIN
             ) AND NOT EXISTS (
                 SELECT FROM strandline.shared_session h WHERE h.shard_key = p_shard_key
             ) THEN moment END
+        WHERE p_number IS NOT NULL OR NOT EXISTS (
+            SELECT FROM strandline.data_key k WHERE k.shard_key = p_shard_key)
         ON CONFLICT (shard_key, number) DO NOTHING;
 END
 $function$;

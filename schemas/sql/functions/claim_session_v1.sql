@@ -1,17 +1,18 @@
 -- claim_session_v1: write the directory entry of a new session, or return its owner if it has one.
 --
 -- erasure: the erasure that keeps the owner or the session away; then nothing was written.  is_encrypted: the namespace
--- seals its content.
+-- seals its content; first_data_key: with the owner's data key of this number, or a later one.
 CREATE FUNCTION strandline.claim_session_v1(
     p_directory_key uuid, p_namespace text, p_session_id text, p_user_id text, p_owner_key uuid, p_session_key uuid,
     p_kind text
-) RETURNS TABLE (erasure integer, owner_key uuid, is_encrypted boolean)
+) RETURNS TABLE (erasure integer, owner_key uuid, is_encrypted boolean, first_data_key integer)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 BEGIN
     erasure := strandline.look_at_fence_v1(p_owner_key, p_session_key);
     owner_key := p_owner_key;
     is_encrypted := EXISTS (SELECT FROM strandline.encryption e WHERE e.namespace = p_namespace);
+    first_data_key := @first_data_key(p_owner_key);
     IF erasure IS NULL THEN
         INSERT INTO strandline.session_owner (shard_key, namespace, session_id, user_id, owner_key, kind)
             VALUES (p_directory_key, p_namespace, p_session_id, p_user_id, p_owner_key, p_kind)

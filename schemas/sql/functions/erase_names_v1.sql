@@ -5,11 +5,9 @@
 -- session without a user, or where the name is not known.  Sessions in selections are found in the directory, which
 -- therefore goes after this.  p_session_id: only this session's name.  p_mark takes the place of a name: it is random,
 -- and no replay that goes on selects anything by it.
--- p_adapter_keys: where adapters keep which ids of their own they gave to facts of which users.
 -- Returns how many rows were changed or deleted.
 CREATE FUNCTION strandline.erase_names_v1(
-    p_number integer, p_owner_key uuid, p_namespace text, p_user_id text, p_session_id text, p_mark text,
-    p_adapter_keys uuid[]
+    p_number integer, p_owner_key uuid, p_namespace text, p_user_id text, p_session_id text, p_mark text
 ) RETURNS bigint
 LANGUAGE plpgsql AS $function$
 DECLARE
@@ -17,10 +15,7 @@ DECLARE
     selections bigint;
     renamed bigint;
     actors bigint := 0;
-    items bigint := 0;
     service_keys bigint := 0;
-    facts text[];
-    here uuid;
 BEGIN
     IF p_session_id IS NULL THEN
         DELETE FROM strandline.capture_act a WHERE a.owner_key = p_owner_key;
@@ -60,14 +55,6 @@ BEGIN
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        FOREACH here IN ARRAY p_adapter_keys LOOP
-            SELECT array_agg(i.value ->> 'fact_id') INTO facts FROM strandline.store_item i
-                WHERE i.shard_key = here AND i.path = 'ids.' AND i.value ->> 'user_id' = p_user_id;
-            DELETE FROM strandline.store_item i WHERE i.shard_key = here
-                AND (i.path = 'ids.' AND i.value ->> 'user_id' = p_user_id OR i.path = 'facts.' AND i.key = ANY (facts));
-            GET DIAGNOSTICS renamed = ROW_COUNT;
-            items := items + renamed;
-        END LOOP;
         DELETE FROM strandline.service_key k WHERE k.namespace = p_namespace AND k.user_id = p_user_id;
         GET DIAGNOSTICS service_keys = ROW_COUNT;
         UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
@@ -86,15 +73,14 @@ BEGIN
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
     END IF;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + items + service_keys,
+    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + service_keys,
             updated_at = statement_timestamp(),
             steps = e.steps || jsonb_build_object(
                 'capture_act', coalesce((e.steps ->> 'capture_act')::bigint, 0) + acts,
                 'replay_names', coalesce((e.steps ->> 'replay_names')::bigint, 0) + selections,
                 'service_key', coalesce((e.steps ->> 'service_key')::bigint, 0) + service_keys,
-                'store_item', coalesce((e.steps ->> 'store_item')::bigint, 0) + items,
                 'actor_names', coalesce((e.steps ->> 'actor_names')::bigint, 0) + actors)
         WHERE e.number = p_number;
-    RETURN acts + selections + actors + items + service_keys;
+    RETURN acts + selections + actors + service_keys;
 END
 $function$;

@@ -59,10 +59,11 @@ BEGIN
                 fenced, lanes + sessions, jsonb_build_object('lane', lanes, 'session', sessions));
         -- Under the owner's pseudonym still; the fence comes after it.
         PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, NULL, p_act, false);
-        INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
-            VALUES (p_shard_key, p_shard_key, given, fenced)
+        INSERT INTO strandline.erasure_fence AS f (shard_key, scope_key, number, fenced_at, data_keys)
+            VALUES (p_shard_key, p_shard_key, given, fenced, coalesce((
+                SELECT max(k.number) FROM strandline.data_key k WHERE k.shard_key = p_shard_key), 0))
             ON CONFLICT (shard_key, scope_key) DO UPDATE SET number = excluded.number, fenced_at = excluded.fenced_at,
-                readmitted_at = NULL;
+                readmitted_at = NULL, data_keys = greatest(f.data_keys, excluded.data_keys);
     END IF;
     RETURN NEXT;
 END

@@ -7,7 +7,8 @@
 -- status: 'ok'; 'unclaimed' (no such session yet, and p_claimed is false); 'conflict' (detail is the
 -- id that was used with different content); 'unknown_pipeline' (detail names the pipelines that are not registered);
 -- 'erased' (detail is the erasure that keeps the owner or the session away); 'sealed' (the session's content is to be
--- sealed, and this is not).
+-- sealed, and this is not, or with a key from before the owner was erased).
+-- p_data_key: the number of the owner's data key that it is sealed with; 0: it is in clear.
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
@@ -28,7 +29,7 @@ CREATE FUNCTION strandline.put_v1(
     p_calls text[],
     p_answers text[],
     p_labels text[],
-    p_sealed boolean,
+    p_data_key integer,
     p_act jsonb DEFAULT NULL
 ) RETURNS TABLE (status text, detail text, seqs bigint[], to_flush text, is_recorded boolean)
 LANGUAGE plpgsql AS $function$
@@ -45,6 +46,7 @@ DECLARE
     head_bytes bigint := 0;
     all_tokens bigint;
     all_bytes bigint;
+    first_data_key integer;
 BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -71,8 +73,10 @@ BEGIN
             RETURN;
         END IF;
         -- What the claim said may have changed since; once there is a row, it says it itself.
-        IF NOT p_sealed AND EXISTS (
-            SELECT FROM strandline.encryption e WHERE e.namespace = p_session ->> 'namespace') THEN
+        first_data_key := CASE WHEN p_data_key > 0 OR EXISTS (
+                SELECT FROM strandline.encryption e WHERE e.namespace = p_session ->> 'namespace')
+            THEN @first_data_key(p_shard_key) ELSE 0 END;
+        IF p_data_key < first_data_key THEN
             status := 'sealed';
             RETURN NEXT;
             RETURN;
@@ -80,11 +84,11 @@ BEGIN
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
             token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
-            pipelines, max_facts, shared_scope, shared_key, deliver, sealed)
+            pipelines, max_facts, shared_scope, shared_key, deliver, first_data_key)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
             n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
-            n.shared_key, n.deliver, p_sealed
+            n.shared_key, n.deliver, first_data_key
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
@@ -101,7 +105,7 @@ BEGIN
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     END IF;
     accepted_at := clock_timestamp();
-    IF s.sealed AND NOT p_sealed THEN
+    IF p_data_key < s.first_data_key THEN
         status := 'sealed';
         RETURN NEXT;
         RETURN;

@@ -3,17 +3,20 @@
 -- Messages keep their numbers, ids and times.  The session has the policy of the one that they are from (p_policy), but
 -- feeds no pipeline, since what they gave is kept; each range is an event without work.  Numbers that no message has count as
 -- popped.  A range that is there already stays: an attempt can be repeated.
+-- p_event_id: of the range's event; p_before_id: of that of the range before (NULL: there is none), by which a session is
+-- known that earlier ranges were brought back to.  Any other session that exists holds something else.
 -- p_rows: the messages, as the archive holds them, of the session p_old_key.
 -- status: 'ok'; 'taken' (the session holds something else); 'erased' (the owner or the session was erased).
 CREATE FUNCTION strandline.restore_session_v1(
-    p_shard_key uuid, p_session_key uuid, p_old_key uuid, p_policy jsonb, p_event_id uuid, p_from_seq bigint,
-    p_through_seq bigint, p_rows json
+    p_shard_key uuid, p_session_key uuid, p_old_key uuid, p_policy jsonb, p_event_id uuid, p_before_id uuid,
+    p_from_seq bigint, p_through_seq bigint, p_rows json
 ) RETURNS TABLE (status text, messages integer)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
     n strandline.session%ROWTYPE;
     life CONSTANT uuid := gen_random_uuid();
+    is_new boolean;
     relabel CONSTANT bigint := @session_number(p_old_key) # @session_number(p_session_key);
     moment CONSTANT timestamptz := clock_timestamp();
 BEGIN
@@ -27,23 +30,27 @@ BEGIN
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
             max_window_messages, max_window_bytes, message_flush_size, deliver, tokenizer, pipelines, max_facts,
-            last_put_at, sealed)
+            last_put_at, first_data_key)
         SELECT p_shard_key, p_session_key, life, p_from_seq, p_from_seq, p_from_seq - 1, p_from_seq,
             p_from_seq - 1, s.namespace, s.session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
-            s.tokenizer, '{}', s.max_facts, moment, EXISTS (
+            s.tokenizer, '{}', s.max_facts, moment, CASE WHEN EXISTS (
                 SELECT FROM strandline.data_key k WHERE k.shard_key = p_shard_key)
+            THEN @first_data_key(p_shard_key) ELSE 0 END
         FROM jsonb_to_record(p_policy) AS s (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
             message_flush_size integer, deliver text, tokenizer text, max_facts integer)
         ON CONFLICT DO NOTHING;
+    is_new := FOUND;
     SELECT t.* INTO n FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
     status := CASE
         WHEN EXISTS (
             SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key AND e.event_id = p_event_id) THEN 'ok'
-        WHEN n.pipelines <> '{}' OR n.next_seq <> n.flushed_through + 1 OR n.next_seq > p_from_seq THEN 'taken'
+        WHEN NOT is_new AND NOT EXISTS (
+            SELECT FROM strandline.flush_event e WHERE e.shard_key = p_shard_key AND e.event_id = p_before_id)
+            OR n.pipelines <> '{}' OR n.next_seq <> n.flushed_through + 1 OR n.next_seq > p_from_seq THEN 'taken'
         END;
     IF status IS NOT NULL THEN
         RETURN NEXT;

@@ -15,6 +15,8 @@ _MAX_NAMED = 10
 
 def changes_text(changes: FactChanges) -> str:
     """The changes as an agent's tool returns them: additions and updates in words, deletions by number."""
+    if changes.failure is not None:
+        return "The request could not be carried out, and no memories were changed; an operator is needed."
     if not changes.is_complete:
         return "The request was accepted; memories follow from it in the background."
     sentences = [

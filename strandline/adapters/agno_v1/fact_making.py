@@ -52,6 +52,8 @@ def conversation_of(message: str | None, messages: Sequence[AgnoMessage] | None)
 
 def change_sentence(changes: FactChanges) -> str:
     """What came of a call, for whoever reads Agno's answers."""
+    if changes.failure is not None:
+        return "The request could not be carried out, and nothing was changed; an operator is needed."
     if not changes.is_complete:
         return "The request is recorded; workers carry it out."
     lines = [f"Added: {fact.text}" for fact in changes.added]

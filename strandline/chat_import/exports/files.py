@@ -15,6 +15,7 @@ from strandline.schemas.errors import ConfigurationError
 
 # Large exports are cut into conversations-000.json and so on.
 _CONVERSATIONS = re.compile(r"conversations(-\d+)?\.json")
+_ZIP_BEGINS = b"PK\x03\x04"
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,6 +43,7 @@ def export_files(path: Path) -> Iterator[list[ExportFile]]:
             archive = zipfile.ZipFile(path)
             files = _members(archive)
         else:
+            _refuse_half_zip(path)
             files = [_plain(path)]
         if not files:
             raise ConfigurationError(f"{path} has no conversations.json; give the export as it was sent.")
@@ -53,6 +55,12 @@ def export_files(path: Path) -> Iterator[list[ExportFile]]:
     finally:
         if archive is not None:
             archive.close()
+
+
+def _refuse_half_zip(path: Path) -> None:
+    with path.open("rb") as file:
+        if file.read(len(_ZIP_BEGINS)) == _ZIP_BEGINS:
+            raise ConfigurationError(f"{path} is a zip that is not complete; download it again.")
 
 
 def _fits(name: str) -> bool:

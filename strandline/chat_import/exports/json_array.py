@@ -105,7 +105,7 @@ class ElementScanner:
 def read_elements(
     file: BinaryIO, count: Callable[[int], None], max_element_bytes: int
 ) -> Iterator[bytes | None]:
-    """The elements of a file; ``count`` gets the number of bytes of each piece that was read.
+    """The elements of a file; ``count`` gets the number of bytes of each piece whose elements were taken.
 
     Raises:
         ValueError: the file ends within the array; the text is worded to follow the file's name.
@@ -113,8 +113,8 @@ def read_elements(
     scanner = ElementScanner(max_element_bytes)
     is_first = True
     while piece := file.read(PIECE_BYTES):
-        count(len(piece))
         yield from scanner.feed(piece.removeprefix(BOM_UTF8) if is_first else piece)
+        count(len(piece))
         is_first = False
     if scanner.is_within:
         raise ValueError("ends before its JSON does" if not is_first else "is empty")

@@ -19,7 +19,7 @@ from strandline.cli.demo.questions import add_up, ask
 from strandline.cli.demo.reports import AnswerReport, DemoReport, EvidenceReport
 from strandline.cli.demo.story import Story
 from strandline.cli.demo.view import LiveView, PlainView, View
-from strandline.cli.servers.local_service import local_service
+from strandline.cli.servers.local_service import START_SECONDS, local_service
 from strandline.cli.servers.models_used import ModelsUsed, models_used
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
@@ -245,7 +245,11 @@ class _Demo:
                 _await_signal(self._interrupts)
                 return
             with Supervisor([service.command], say=self._note):
-                self._story.service(service.curl(session_id, USER_ID))
+                # A line that is shown works at once.
+                if service.await_ready(pause=self._interrupts.pause, timeout_seconds=START_SECONDS):
+                    self._story.service(service.curl(session_id, USER_ID))
+                else:
+                    self._note(f"the HTTP service does not answer yet; {service.command.log_path} says why")
                 _await_signal(self._interrupts)
 
     def _play(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> Outcome:

@@ -8,7 +8,6 @@ import click
 
 from strandline.cli.erasures.erase import receipt_lines
 from strandline.cli.erasures.reports import (
-    ErasureDetailsReport,
     ErasuresReport,
     details_report,
     summary_report,
@@ -19,6 +18,7 @@ from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_json_line, print_schema, print_table, say
 from strandline.erasure import ErasureRecord
 from strandline.pipelines.upkeep.erasure.records import list_erasures, show_erasure
+from strandline.schemas.wire.erasures import ErasureDetailsReport
 
 _HEADERS = ("number", "kind", "namespace", "owner", "state", "rows", "requested", "finished", "receipt")
 

@@ -26,7 +26,7 @@ from strandline.erasure import (
     read_receipts,
     verifier_of,
 )
-from strandline.producers.erasing.erase import judge
+from strandline.producers.erasing.erase import judge, refuse_forged
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
@@ -80,7 +80,15 @@ def verify_command(
     "--from", "files", type=_file, metavar="FILE", multiple=True, required=True, help="Receipts; repeatable."
 )
 @click.option("--yes", is_flag=True, help="Erase; without --yes, only count the receipts.")
-@click.option("--public-key", type=_file, metavar="FILE", help="Refuse receipts that this key did not sign.")
+@click.option(
+    "--public-key",
+    "public_keys",
+    type=_file,
+    metavar="FILE",
+    multiple=True,
+    help="A key that signed receipts, beside the own one (--key, STRANDLINE_RECEIPT_KEY_FILE); repeatable.",
+)
+@click.option("--unverified", is_flag=True, help="Repeat also receipts that no key vouches for.")
 @actor_option
 @key_option
 @as_json
@@ -89,7 +97,8 @@ def verify_command(
 def reapply_command(
     files: tuple[Path, ...],
     yes: bool,
-    public_key: Path | None,
+    public_keys: tuple[Path, ...],
+    unverified: bool,
     actor: str | None,
     key: Path | None,
     as_json: bool,
@@ -99,19 +108,25 @@ def reapply_command(
     """Repeat the erasures of the receipts after an older backup was restored.
 
     Run it before producers write. Erasures that the database knows are left; it may be run again.
+    A receipt that none of the keys signed is refused, and nothing is done.
     """
     if json_schema:
         print_schema(ReapplyReport)
         return 0
     receipts = [receipt for path in files for receipt in read_receipts(path)]
-    _refuse_changed(receipts, public_key)
+    settings = settings_from(**target)
+    own = key if key is not None else settings.receipt_key_file
+    verifiers = [verifier_of(path) for path in (*public_keys, *([] if own is None else [own]))]
+    refuse_forged(receipts, verifiers, unverified=unverified)
     outcomes: list[ReappliedReport] = []
     if yes:
         with (
-            opened_erasures(settings_from(**target), DEFAULT_NAMESPACE, key) as erasures,
+            opened_erasures(settings, DEFAULT_NAMESPACE, key) as erasures,
             shown_steps() as show,
         ):
-            for one in erasures.reapply(receipts, actor=actor, on_progress=show):
+            for one in erasures.reapply(
+                receipts, verifiers=verifiers, unverified=unverified, actor=actor, on_progress=show
+            ):
                 outcomes.append(
                     ReappliedReport(
                         number=one.receipt.number,
@@ -159,17 +174,6 @@ def _judge(
         return [judge(receipt, verifier) for receipt in receipts], None
     with opened_erasures(settings_from(**target), DEFAULT_NAMESPACE) as erasures:
         return [erasures.verify(one, verifier) for one in receipts], erasures.find_erased_rows()
-
-
-def _refuse_changed(receipts: list[ErasureReceipt], public_key: Path | None) -> None:
-    if public_key is None:
-        return
-    verifier = verifier_of(public_key)
-    wrong = [str(one.number) for one in receipts if judge(one, verifier).signature != "valid"]
-    if wrong:
-        raise click.UsageError(
-            f"Receipts {', '.join(wrong)} are not signed by that key, or were changed; nothing was done."
-        )
 
 
 def _verify_report(

@@ -14,7 +14,7 @@ from strandline.chat_import.history_import import Target
 from strandline.chat_import.lines_import import Whose, check_readable
 from strandline.chat_import.sources import SourceName, open_source
 from strandline.cli.imports.chat_lines import import_lines
-from strandline.cli.imports.history import MAX_PRINTED_OMISSIONS, import_history
+from strandline.cli.imports.history import EXPORTS, MAX_PRINTED_OMISSIONS, import_history
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
 from strandline.cli.terminal.output import print_json, say
@@ -28,7 +28,7 @@ from strandline.schemas.wire.work import ImportReport
 
 _TOKENS = click.IntRange(1, MAX_INTEGER)
 _LINES, _TABLES = "jsonl", ("llamaindex", "agno")
-_SOURCES = (_LINES, *_TABLES, "openai", "anthropic")
+_SOURCES = (_LINES, *_TABLES, *EXPORTS)
 # Options that say something of one kind of source only.
 _OF_LINES = ("session", "session_field", "user_field")
 
@@ -142,7 +142,7 @@ def command(
         say(*_summary(report, source))
     if report.events and servers is not None and servers.alone:
         say(NOTHING_DERIVES, err=True)
-    return 0
+    return 1 if report.left_out and not _has_taken(report) else 0
 
 
 @contextmanager
@@ -207,9 +207,15 @@ def _check_names(names: Mapping[str, str | None]) -> None:
             raise click.BadParameter(str(error).removeprefix(": "), param_hint=repr(option)) from None
 
 
+def _has_taken(report: ImportReport) -> bool:
+    return any((report.added, report.known, report.facts_added, report.facts_known))
+
+
 def _summary(report: ImportReport, source: str) -> Iterator[str]:
-    counts = (report.added, report.known, report.facts_added, report.facts_known)
-    if not any(counts):
+    if not _has_taken(report) and report.left_out:
+        other = " Or is it of another system? `--from` says of which." if report.source in EXPORTS else ""
+        yield f"nothing of {source} could be taken.{other}"
+    elif not _has_taken(report):
         yield (
             f"{source} holds no messages" if report.source == _LINES else f"{source} holds nothing to import"
         )

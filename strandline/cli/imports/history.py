@@ -10,7 +10,7 @@ from pathlib import Path
 
 from strandline.chat_import.history_import import HistoryImport, HistoryProgress, Target
 from strandline.chat_import.records import HistorySource, Omission
-from strandline.cli.imports.progress import LINE_EVERY_ROWS, shown_progress
+from strandline.cli.imports.progress import LINE_EVERY_BYTES, LINE_EVERY_ROWS, shown_progress
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
 from strandline.schemas.display.shown_text import quantity
@@ -19,6 +19,8 @@ from strandline.schemas.wire.work import ImportReport
 
 # Of what could not be taken, so much is printed.
 MAX_PRINTED_OMISSIONS = 10
+# Sources of which a part is told in bytes, and not in rows.
+EXPORTS = ("openai", "anthropic")
 
 
 def import_history(
@@ -30,7 +32,7 @@ def import_history(
     """
     with (
         _omissions(omissions_file) as omit,
-        shown_progress(LINE_EVERY_ROWS) as show,
+        shown_progress(LINE_EVERY_BYTES if name in EXPORTS else LINE_EVERY_ROWS) as show,
         ends_as_interrupts() as interrupts,
     ):
         chats = HistoryImport(

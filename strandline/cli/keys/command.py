@@ -72,7 +72,7 @@ def create_command(
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
     spec = KeySpec.check(
-        None if all_namespaces else namespace or DEFAULT_NAMESPACE,
+        None if all_namespaces else DEFAULT_NAMESPACE if namespace is None else namespace,
         scopes or (("operate",) if all_namespaces else ("read", "write", "facts")),
         user_id=user,
         label=label,
@@ -118,12 +118,15 @@ def list_command(namespace: str | None, as_json: bool, json_schema: bool, **targ
 @json_schema_option
 @target_options
 def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema: bool, **target: Any) -> int:
-    """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends."""
+    """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends.
+
+    `strandline keys list` shows the ids.
+    """
     if json_schema:
         print_schema(NewKey)
         return 0
     with opened_database(settings_from(**target)) as database:
-        new_key = database.run(rotate_key(key_id, overlap_seconds=overlap_hours * HOUR))
+        new_key = database.run(rotate_key(_id_in(key_id), overlap_seconds=overlap_hours * HOUR))
     _print_new(new_key, as_json=as_json)
     return 0
 
@@ -134,17 +137,25 @@ def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema
 @json_schema_option
 @target_options
 def revoke_command(key_id: str, as_json: bool, json_schema: bool, **target: Any) -> int:
-    """End KEY_ID now; every process of the service refuses it within five seconds."""
+    """End KEY_ID now; every process of the service refuses it within five seconds.
+
+    `strandline keys list` shows the ids; a whole key names itself too.
+    """
     if json_schema:
         print_schema(KeyInfo)
         return 0
     with opened_database(settings_from(**target)) as database:
-        ended = database.run(revoke_key(key_id))
+        ended = database.run(revoke_key(_id_in(key_id)))
     if as_json:
         print_json(ended)
     else:
         say(f"key {ended.key_id} is revoked")
     return 0
+
+
+def _id_in(text: str) -> str:
+    """The id in a key, or in what is an id already: no secret is looked for, or repeated in an error."""
+    return text.removeprefix("sl_").partition("_")[0]
 
 
 def _all_keys(database: Database, namespace: str | None) -> Iterator[KeyInfo]:

@@ -14,12 +14,14 @@ from strandline.cli.generations.command import (
 from strandline.cli.limits import read_limits, write_limits
 from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
 from strandline.cli.status import read_status
+from strandline.erasure import Signer, Verifier, signer_of, verifier_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
+from strandline.producers.erasing.beside import Beside
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -27,13 +29,22 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.operations import LimitsIn, Promotion, ReplayIn
 from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
 from strandline.schemas.wire.work import NamespaceLimitsReport, ReplayReport, StatusReport
+from strandline.wiring.archives import open_archive
 
 
 class CommandOperators:
-    """Implements ``producers.service.operators.Operators``."""
+    """Implements ``producers.service.operators.Operators``.
+
+    Raises:
+        ConfigurationError: the key that signs receipts cannot be read.
+    """
 
     def __init__(self, settings: Settings) -> None:
         self._settings = settings
+        # At once: a service whose key cannot be read should not begin.
+        key_file = settings.receipt_key_file
+        self._signer = signer_of(settings)
+        self._verifier = None if key_file is None else verifier_of(key_file)
 
     def status(self, database: Database) -> StatusReport:
         return read_status(database, self._settings)
@@ -98,6 +109,15 @@ class CommandOperators:
             derive_generation(database, replay, stop=stop)
         else:
             replay_in_place(database, replay, self._settings, stop=stop)
+
+    def signer(self) -> Signer | None:
+        return self._signer
+
+    def verifier(self) -> Verifier | None:
+        return self._verifier
+
+    def beside(self) -> Beside:
+        return Beside(open_archive=open_archive)
 
     def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:
         if replay_id is not None:

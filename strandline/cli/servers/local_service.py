@@ -6,9 +6,12 @@ import os
 import shlex
 import socket
 import sys
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
+from http import HTTPStatus
+from http.client import HTTPConnection, HTTPException
 from importlib.util import find_spec
 from pathlib import Path
 from urllib.parse import quote
@@ -25,6 +28,8 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 LOOPBACK = "127.0.0.1"
 # Should its revocation fail, it does not live for ever.
 KEY_SECONDS = 30 * 86_400.0
+START_SECONDS = 60.0
+PAUSE_SECONDS = 0.1
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,8 +37,26 @@ class LocalService:
     """A service that is to be started: its command, its address, and a key of the namespace ``default``."""
 
     command: ChildCommand
-    url: str
+    port: int
     key: str
+
+    @property
+    def url(self) -> str:
+        """Its address, without a path."""
+        return f"http://{LOOPBACK}:{self.port}"
+
+    def await_ready(self, *, pause: Callable[[float], object], timeout_seconds: float) -> bool:
+        """Wait until it may be sent requests; False when the time is over first.
+
+        Args:
+            pause: waits so many seconds; true, or an exception, if the wait is given up.
+            timeout_seconds: the longest wait.
+        """
+        deadline = time.monotonic() + timeout_seconds
+        while not (is_ready := _is_ready(self.port)) and time.monotonic() < deadline:
+            if pause(PAUSE_SECONDS):
+                break
+        return is_ready
 
     def curl(self, session_id: str, user_id: str) -> str:
         """A command line that reads a session."""
@@ -66,10 +89,21 @@ def local_service(
         log_path,
     )
     try:
-        yield LocalService(command, f"http://{LOOPBACK}:{port}", new_key.key)
+        yield LocalService(command, port, new_key.key)
     finally:
         with suppress(StrandlineError):  # the servers may be gone
             database.run(revoke_key(new_key.key_id))
+
+
+def _is_ready(port: int) -> bool:
+    connection = HTTPConnection(LOOPBACK, port, timeout=5)
+    try:
+        connection.request("GET", "/healthz/ready")
+        return connection.getresponse().status == HTTPStatus.OK
+    except (OSError, HTTPException):
+        return False
+    finally:
+        connection.close()
 
 
 def _is_installed() -> bool:

@@ -57,6 +57,7 @@ class DeletionReport(BaseModel):
 @_user_option
 @_actor_option
 @_key_option
+@click.option("--dry-run", "is_dry", is_flag=True, help="Only say how many messages it would take back.")
 @as_json
 @json_schema_option
 @target_options
@@ -67,6 +68,7 @@ def rewind_command(
     user: str | None,
     actor: str | None,
     key: str | None,
+    is_dry: bool,
     as_json: bool,
     json_schema: bool,
     **target: Any,
@@ -80,6 +82,10 @@ def rewind_command(
         return 0
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
+        if is_dry:
+            seqs = [message.seq for message in memory.get_all() if (message.seq or 0) >= from_seq]
+            say(f"would take back {quantity(len(seqs), 'message')}; nothing was changed")
+            return 0
         correction = memory.rewind(from_seq, actor=actor, idempotency_key=key)
     return _show(correction, f"took back {quantity(len(correction.seqs), 'message')}", as_json=as_json)
 
@@ -92,6 +98,7 @@ def rewind_command(
 @_user_option
 @_actor_option
 @_key_option
+@click.option("--empty", "may_be_empty", is_flag=True, help="Let the message have no content any more.")
 @as_json
 @json_schema_option
 @target_options
@@ -103,6 +110,7 @@ def replace_command(
     user: str | None,
     actor: str | None,
     key: str | None,
+    may_be_empty: bool,
     as_json: bool,
     json_schema: bool,
     **target: Any,
@@ -115,6 +123,10 @@ def replace_command(
         print_schema(CorrectionReport)
         return 0
     text = content.read().removesuffix("\n")
+    if not text and not may_be_empty:
+        raise click.UsageError(
+            "CONTENT is empty, and no copy of the old content is kept. If that is meant, give --empty."
+        )
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
         correction = memory.replace(seq, text, actor=actor, idempotency_key=key)

@@ -5,6 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tests.chaos.rotation.rotation_campaign import ENVIRONMENT, Size, run
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 
 def test_no_read_fails_while_keys_are_rotated_and_the_rotation_is_killed(

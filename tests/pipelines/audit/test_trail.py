@@ -224,6 +224,45 @@ def test_without_a_key_a_trail_is_sealed_and_says_so(database: Database) -> None
     assert (result.is_sound, result.seals, result.unkeyed_seals) == (True, 1, 1)
 
 
+UNSEAL_FROM = """
+WITH old AS (DELETE FROM strandline.audit_sealed WHERE seal >= %s RETURNING *),
+    seals AS (DELETE FROM strandline.audit_seal WHERE number >= %s),
+    chain AS (UPDATE strandline.audit_chain SET seals = %s, entries = 4 * %s)
+INSERT INTO strandline.audit_entry (shard_key, entry_id, namespace, act, actor, subject, created_at)
+SELECT gen_random_uuid(), entry_id, 'shop', act, 'eve', subject, created_at FROM old
+"""
+
+
+@pytest.mark.parametrize("first", [1, 3])
+def test_a_chain_that_was_made_again_without_the_key_is_found_by_who_has_it(
+    database: Database, database_url: str, sealed: list[list[UUID]], first: int
+) -> None:
+    tamper(database_url, UNSEAL_FROM, first, first, first - 1, first - 1)
+    for _seal in range(first, 4):
+        database.run(seal_once(NO_KEYS, limit=4))
+    assert found(database) == {("seal_unkeyed", first, None, None)}
+    database.run(append_act(ANN, Act.here("pop")))
+    database.run(seal_once(KEYS))
+    assert found(database) == {("seal_unkeyed", first, None, None)}, "also with a seal of the key after it"
+
+
+def test_an_anchor_vouches_for_what_was_sealed_before_there_was_a_key(database: Database) -> None:
+    anchors: list[Anchor] = []
+    for keys in (NO_KEYS, NO_KEYS, KEYS, NO_KEYS):
+        database.run(append_act(ANN, Act.here("pop")))
+        anchors += database.run(seal_all(keys))
+    assert found(database) == {("seal_unkeyed", seal, None, None) for seal in (1, 4)}
+    assert [(one.problem, one.seal) for one in check(database, anchors=anchors[:1]).findings] == [
+        ("seal_unkeyed", 2),
+        ("seal_unkeyed", 4),
+    ]
+    assert [one.seal for one in check(database, anchors=anchors[1:2]).findings] == [4]
+    other = replace(anchors[3], mac="00" * 32)
+    assert {one.problem for one in check(database, anchors=[other]).findings} == {"anchor", "seal_unkeyed"}
+    assert check(database, anchors=anchors[3:]).is_sound
+    assert check(database, NO_KEYS).findings[0].problem == "seal_unverified"
+
+
 @pytest.mark.parametrize(
     "text",
     ["", "# nothing\n", "name\n", "name short\n", "none 0123456789abcdef\n",

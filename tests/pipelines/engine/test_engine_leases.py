@@ -30,6 +30,7 @@ from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.worker import Worker
 from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.support.opened_rows import clear_only
 from tests.support.workers.hand_worker import (
     TERMS,
     CountingStage,
@@ -94,6 +95,7 @@ def test_no_lane_is_opened_while_its_session_is_forgotten(
         assert rows_of(database_url, f"SELECT count(*) FROM strandline.{table}") == [(0,)], table
 
 
+@clear_only("counts statements; one more asks for keys")
 def test_a_batch_runs_three_statements_beside_those_of_its_stage(
     database_url: str, settings: Settings, lane: Lane
 ) -> None:

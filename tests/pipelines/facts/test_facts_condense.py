@@ -15,6 +15,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of
+from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker, say
@@ -288,6 +289,7 @@ def test_of_many_facts_those_that_belong_together_are_shown(
     assert prompts[-1].count('"n":') == MAX_SHOWN_FACTS
 
 
+@clear_only("changes stored texts by SQL")
 def test_without_a_model_only_repetitions_are_condensed(
     make_memory: MakeMemory, database: Database, database_url: str
 ) -> None:

@@ -243,6 +243,7 @@ def test_topics_and_times_are_those_of_the_sources_that_are_left(known: Known) -
         "batch_id": BATCH,
         "session_key": SIBLING,
         "text": "harbour",
+        "fingerprint": wording("harbour")["fingerprint"],
         "seqs": [1],
     }
     known.insert(

@@ -39,6 +39,8 @@ def test_a_session_is_rewound_once_with_a_key(memory: Memory, command: Command) 
     memory.put({"role": "user", "content": "More"})
     assert command(*arguments).json == first
     assert [message.seq for message in memory.get_all()] == [1, 2, 5]
+    dry = command("sessions", "rewind", "chat-1", "5", "--dry-run")
+    assert dry.out == "would take back 1 message; nothing was changed\n"
     assert command("sessions", "rewind", "chat-1", "5").out == "took back 1 message (correction 2)\n"
     shown = command("sessions", "show", "chat-1").out
     assert "by ops: took back 2 messages from 3 on" in shown
@@ -50,6 +52,8 @@ def test_a_message_is_replaced_by_the_text_of_a_file(
 ) -> None:
     text = tmp_path / "text"
     text.write_text("I have no boat\n")
+    refused = command("sessions", "replace", "chat-1", "2", "/dev/null")
+    assert refused.code == 2 and "CONTENT is empty" in refused.err
     done = command("sessions", "replace", "chat-1", "2", str(text), "--actor", "ops")
     assert done.out == "gave message 2 other content (correction 1)\n"
     assert memory.get_all()[1].text == "I have no boat"

@@ -127,16 +127,17 @@ PLACES = {
     "second": EVENT.format(1),
     "last": EVENT.format(2),
     "session": "(SELECT session_key FROM strandline.session WHERE session_id = 'anna-1')",
-    "fact": "(SELECT fact_id FROM strandline.fact WHERE text = 'I keep bees')",
     "other": "gen_random_uuid()",
 }
 
 
 def break_it(database_url: str, kind: str) -> None:
     """Do to the tables what makes this kind of violation."""
+    ((fact,),) = rows_of(database_url, "SELECT fact_id FROM strandline.fact WHERE text = 'I keep bees'")
+    places = {**PLACES, "fact": f"'{fact}'::uuid"}
     with psycopg.connect(database_url) as connection:
         for statement in BREAKS[kind].split(";"):
-            filled = re.sub(r"\{(\w+)\}", lambda found: PLACES[found[1]], statement)
+            filled = re.sub(r"\{(\w+)\}", lambda found: places[found[1]], statement)
             assert connection.execute(filled.encode()).rowcount, "the break touched nothing"
 
 

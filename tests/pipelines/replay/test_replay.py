@@ -38,6 +38,7 @@ from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.replay_slots import waiting_lanes
 from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to
 from tests.support.workers.draining import drain_everything
@@ -161,7 +162,9 @@ def rows_by_table(database_url: str) -> dict[str, list[tuple[Any, ...]]]:
     """Every derived row with the transaction that wrote it: an update in place shows as well."""
     tables = ("fact_candidate", "fact", "fact_revision", "block_state", "chunk", "batch", "answer", "receipt")
     return {
-        table: rows_of(database_url, f"SELECT xmin::text, t::text FROM strandline.{table} t ORDER BY 2")
+        table: stored_rows_of(
+            database_url, f"SELECT xmin::text, t::text FROM strandline.{table} t ORDER BY 2"
+        )
         for table in tables
     }
 
@@ -284,6 +287,7 @@ def test_replaying_in_place_asks_nothing_and_changes_nothing(
     assert model_server.received == asked
 
 
+@clear_only("changes stored texts by SQL")
 def test_a_comparison_in_place_executes_no_write(
     memories: list[Memory], database: Database, database_url: str, before: Settings
 ) -> None:

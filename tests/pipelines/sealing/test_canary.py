@@ -27,6 +27,7 @@ from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import OTHER_SERVER, rows_of
 from tests.support.canary.places import Places, holds, written_forms
 from tests.support.canary.saying import MAX_FACTS, Speaker
+from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer
 
 KEYS = f"main {b64encode(b'k' * 32).decode()}"
@@ -40,7 +41,10 @@ HELD_IN_CLEAR = {
     *("table kept_response", "dump", "archive", "base", "pg_wal", "server.log"),
 }
 
-pytestmark = pytest.mark.skipif(OTHER_SERVER is not None, reason="reads the server's files")
+pytestmark = [
+    pytest.mark.skipif(OTHER_SERVER is not None, reason="reads the server's files"),
+    clear_only("encrypts by itself, with a keyring of its own"),
+]
 
 
 @pytest.fixture

@@ -15,8 +15,11 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
+from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 AGED = "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1"
 KEYS = f"first {b64encode(b'1' * 32).decode()}"

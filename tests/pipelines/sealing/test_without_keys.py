@@ -13,7 +13,10 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import load_settings
 from tests.conftest import rows_of
+from tests.support.opened_rows import clear_only
 from tests.support.workers.draining import drain_everything
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 KEYS = f"main {b64encode(b'k' * 32).decode()}"
 LANES = "SELECT DISTINCT failures, last_error FROM strandline.lane WHERE last_error IS NOT NULL"

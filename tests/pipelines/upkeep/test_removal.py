@@ -29,6 +29,7 @@ from strandline.schemas.values.identity import identify_session
 from strandline.wiring.archives import open_archive
 from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages, age_session
+from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.object_server import BUCKET, ObjectServer
 from tests.support.workers.draining import drain_everything
@@ -99,7 +100,8 @@ def remove(
 
 def stored(url: str) -> dict[int, tuple[Any, ...]]:
     """All messages of the session as they are stored, by number."""
-    return {row[0]: row for row in rows_of(url, f"SELECT {COLUMNS} FROM strandline.message ORDER BY seq")}
+    rows = stored_rows_of(url, f"SELECT {COLUMNS} FROM strandline.message ORDER BY seq")
+    return {row[0]: row for row in rows}
 
 
 def archived(database: Database, opener: Callable[[str], Any] = open_archive) -> dict[int, tuple[Any, ...]]:
@@ -313,6 +315,7 @@ def test_an_act_chooses_only_among_installed_handlers(name: str) -> None:
         HandlerArchive(name)
 
 
+@clear_only("reads the text of an archived object")
 def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
     memory: Memory, database: Database, database_url: str, settings: Settings, folder: str, tmp_path: Path
 ) -> None:

@@ -20,6 +20,7 @@ from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_session, shared_scope_key
 from strandline.schemas.values.lanes import VECTORS_STAGE
 from tests.conftest import MakeMemory, StartWorker, lock_is_awaited, nothing_due, rows_of, wait_until
+from tests.support.opened_rows import clear_only
 from tests.support.workers.draining import drain_everything
 
 Share = Callable[..., Memory]
@@ -346,6 +347,7 @@ def test_a_value_that_cannot_name_a_shared_scope_is_refused(make_memory: MakeMem
         make_memory("s", memory_blocks=[VectorMemoryBlock(scope="shared")])
 
 
+@clear_only("asks by SQL, with words in clear")
 def test_a_shared_scope_is_searched_by_its_key(share: Share, database: Database, database_url: str) -> None:
     """No table is read whole, though many scopes lie beside this one."""
     share("of-lars", [KEY])

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from strandline import ActRefusedError, AttemptedAct, ConfigurationError, Facts, Memory, acting
+from strandline import ActRefusedError, AttemptedAct, Capture, ConfigurationError, Facts, Memory, acting
+from strandline.schemas.values.acts.retention import Retention
 from tests.conftest import MakeMemory, rows_of
 
 ACTS = "SELECT act, flags FROM strandline.audit_entry ORDER BY created_at"
@@ -183,3 +184,34 @@ def test_facts_alone_are_checked_as_well(database_url: str) -> None:
         facts.add("refuse it")
     assert [fact.text for fact in facts.list()] == ["flag: Ann rows."]
     facts.close()
+
+
+def refuse_all(act: AttemptedAct) -> None:
+    asked.append(act)
+    raise ActRefusedError("Nothing is to be done.")
+
+
+def test_it_is_asked_about_every_kind_of_change_of_a_session(
+    make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:{refuse_all.__name__}")
+    memory = make_memory("chat", user_id="ann", memory_blocks=[])
+    changes: dict[str, Callable[[], object]] = {
+        "put": lambda: memory.put(user("one")),
+        "policy": lambda: memory.set_policy(idle_seconds=60),
+        "retention": lambda: memory.set_retention(Retention(max_messages=10)),
+        "pop": memory.pop,
+        "rewind": lambda: memory.rewind(1),
+        "fork": lambda: memory.fork("fork"),
+        "reset": memory.reset,
+        "forget": lambda: memory.reset(derived=True),
+        "capture": lambda: memory.facts.set_capture(Capture(instructions="Keep boats.")),
+        "facts.clear": memory.facts.clear,
+    }
+    for kind, change in changes.items():
+        with pytest.raises(ActRefusedError, match=kind):
+            change()
+    assert [one.kind for one in asked] == list(changes)
+    assert memory.retention_acts() == []
+    with pytest.raises(ActRefusedError):
+        asyncio.run(memory.aset_retention(Retention(max_messages=10)))

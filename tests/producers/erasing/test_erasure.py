@@ -8,6 +8,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import psycopg
 import pytest
@@ -24,6 +25,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import identify_session, identify_user, item_store_key
 from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS, retain
+from tests.support.opened_rows import clear_only
 
 WORD = "zanzibarq"
 TABLES = "SELECT tablename::text FROM pg_tables WHERE schemaname = 'strandline'"
@@ -82,6 +84,7 @@ def test_a_table_that_the_eraser_misses_is_found_by_the_check(erasures: Erasures
     assert erasures.erase_user("ann").number == 1
 
 
+@clear_only("keys of the user are made by SQL")
 def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str, tmp_path: Path) -> None:
     retain(database_url, tmp_path)
     before = dump(database_url)
@@ -207,6 +210,7 @@ def test_a_user_of_whom_nothing_is_known_is_kept_away_too(erasures: Erasures, da
     assert erasures.erase_user("nobody") == receipt
 
 
+@clear_only("looks for words within rows of all tables")
 def test_a_session_goes_and_its_user_stays(erasures: Erasures, database: Database, database_url: str) -> None:
     keys = identify_session("default", f"{WORD}-two", "ann")
     others = said(database_url, f"{WORD}-one", "ann")
@@ -396,3 +400,29 @@ def test_the_tables_of_a_session_have_the_column_that_is_named(database_url: str
         " WHERE table_schema = 'strandline'",
     )
     assert {(table, column) for table, column in SCOPED.items() if column} <= set(columns)
+
+
+def test_reapply_takes_no_receipt_that_no_key_vouches_for(
+    erasures: Erasures, database_url: str, make_memory: MakeMemory, key: Path, tmp_path: Path
+) -> None:
+    receipt = erasures.erase_user("ann")
+    bob = identify_user("default", "bob").shard_key
+    forged = replace(receipt, owner_key=bob, scope_key=bob, erasure_id=uuid4())
+    readmission = replace(receipt, kind="readmission", number=99, erasure_id=uuid4())
+    make_receipt_key(tmp_path / "other.pem")
+    other = Erasures.of_namespace(database_url=database_url, key_file=tmp_path / "other.pem")
+    without = Erasures.of_namespace(database_url=database_url)
+    unsigned = replace(forged, signature=None, key_id=None)
+    for one in (forged, readmission, unsigned):
+        for face in (erasures, other, without):
+            with pytest.raises(ConfigurationError, match="nothing was done"):
+                list(face.reapply([receipt, one]))
+    with pytest.raises(ConfigurationError, match="nothing was done"):
+        list(other.reapply([receipt]))
+    assert make_memory("bobsword-one", user_id="bob").history()
+    with pytest.raises(ErasedError):
+        make_memory("back", user_id="ann").put({"role": "user", "content": "again"})
+    for face in (erasures, other, without):
+        assert [one.outcome for one in face.reapply([receipt], verifiers=[verifier_of(key)])] == ["known"]
+    assert [one.outcome for one in without.reapply([unsigned], unverified=True)] == ["erased"]
+    assert not make_memory("bobsword-one", user_id="bob").history()

@@ -9,7 +9,7 @@ from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import ScopeKey
 from strandline.schemas.values.identity import identify_session
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, rows_of
 from tests.producers.erasing.conftest import LIMITS
 from tests.support.processes.forking import run
 
@@ -89,3 +89,20 @@ def test_indexes_of_erased_owners_are_dropped() -> None:
     # As if it had never been searched.
     assert not indexes.note_search(gone)
     assert indexes.note_search(other)
+
+
+def test_pieces_that_are_left_of_a_session_go_out_of_indexes_too(database_url: str) -> None:
+    """A worker that was sharing may leave some; of a whole owner there is no index any more."""
+    keys = identify_session("default", "zanzibarq-two", "ann")
+    owner, session = keys.shard_key, keys.session_key
+    noted = "SELECT count(*)::int FROM strandline.chunk_change WHERE shard_key = %s"
+    erased = "SELECT strandline.erase_rows_v1(0, 'chunk', %s, %s, %s, 1)"
+    session = rows_of(database_url, "SELECT session_key FROM strandline.chunk WHERE shard_key = %s", owner)[
+        0
+    ][0]
+    ((before,),) = rows_of(database_url, noted, owner)
+    assert rows_of(database_url, erased, owner, "session_key", session) == [(1,)]
+    assert rows_of(database_url, noted, owner) == [(before + 1,)]
+    assert rows_of(database_url, erased, owner, "session_key", uuid4()) == [(0,)]
+    assert rows_of(database_url, erased, owner, None, None) == [(1,)]
+    assert rows_of(database_url, noted, owner) == [(before + 1,)]

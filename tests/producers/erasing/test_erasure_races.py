@@ -185,7 +185,7 @@ def test_a_claim_and_a_put_apart_do_not_bring_a_user_back(
     with psycopg.connect(database_url, autocommit=True) as connection:
         (status,) = connection.execute(
             "SELECT status FROM strandline.put_v1(%s, %s, true, '{\"pipelines\": []}', '{x}', '{user}',"
-            " '{1}', '{1}', '{x}', '{\"{}\"}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', false)",
+            " '{1}', '{1}', '{x}', '{\"{}\"}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', '{NULL}', NULL)",
             (keys.shard_key, keys.session_key),
         ).fetchone() or (None,)
     assert status == "erased"

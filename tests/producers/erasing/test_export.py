@@ -20,6 +20,8 @@ from strandline.producers.exports.pages import ExportTarget, Section, sections
 from strandline.schemas.erasure_plan import ERASED
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
+from tests.producers.erasing.conftest import retain
+from tests.support.opened_rows import clear_only
 
 WORD = "zanzibarq"
 PUBLISHED = Path(__file__).parent.parent.parent.parent / "docs" / "export.schema.json"
@@ -29,9 +31,10 @@ TABLES = {
     "fact_candidate": "fact_candidate", "block_state": "state", "answer": "answer",
     "correction": "correction", "policy_change": "policy_change", "session_run": "run",
     "flush_event": "flush", "model_call": "model_call", "session": "session", "dead_letter": "dead_letter",
+    "retention_step": "archived",
 }  # fmt: skip
 WITHOUT_LINES = {
-    "archived_input", "audit_subject", "data_key", "expired_life", "kept_response", "retention_step",
+    "archived_input", "audit_subject", "data_key", "expired_life", "kept_response",
     "session_retention_act",
     "batch", "chunk", "chunk_change", "condensation", "due", "fact_owner", "popped", "receipt",
     "scope_generation", "superseded", "watch",
@@ -68,6 +71,19 @@ def test_every_row_of_a_user_is_a_line(lines: list[dict[str, Any]], database_url
     assert kinds["directory"] == 3
     assert kinds["capture_act"] == 1
     assert "bob" not in json.dumps(lines)
+
+
+@clear_only("keys of the user are made by SQL")
+def test_what_is_in_an_archive_is_named_with_its_place(
+    erasures: Erasures, database_url: str, tmp_path: Path
+) -> None:
+    retain(database_url, tmp_path)
+    for lines in (erasures.export_user("ann"), erasures.export_session(f"{WORD}-one")):
+        ranges = [line for line in map(json.loads, lines) if line["kind"] == "archived"]
+        assert [(one["archive"], one["object_name"]) for one in ranges] == [
+            (f"file://{tmp_path}", "object"),
+            ("handler:at.sea:keep", None),
+        ]
 
 
 def test_a_message_comes_as_it_was_put(lines: list[dict[str, Any]]) -> None:

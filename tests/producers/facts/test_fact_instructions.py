@@ -16,6 +16,7 @@ from strandline.pipelines.inspect.explanation import RemovedFactExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import parse_instruct
 from strandline.pipelines.models.contract import InstructTask
+from strandline.pipelines.models.local.text_model import LocalTextModel
 from strandline.pipelines.models.prompts.render import render
 from strandline.pipelines.replay.new_generation import begin_generation
 from strandline.pipelines.replay.records import Replay
@@ -100,6 +101,26 @@ def test_an_instruction_forgets_what_it_names_of_this_user_alone(
     ]
     assert verify(database, deep=True).violations == ()
     ben.close()
+
+
+def test_an_instruction_that_fails_says_so_and_stops_nothing_else(
+    facts: Facts, derive: Derive, model_server: ModelServer
+) -> None:
+    model_server.behave(
+        responder=lambda request: "no" if "<instruction>" in json.dumps(request.body) else None
+    )
+    assert facts.instruct("forget address", key="k").failure is None, "nobody has tried it yet"
+    say(facts, HOME)
+    derive()
+    failed = facts.instruct("forget address", key="k")
+    assert not failed.is_complete and failed.deleted == ()
+    assert "unusable" in (failed.failure or "")
+    assert texts(facts) == {HOME}
+
+
+def test_the_local_stand_in_says_that_it_carries_out_none() -> None:
+    with pytest.raises(PermanentModelError, match="carries out no instructions"):
+        LocalTextModel().answer(InstructTask("forget my address", ()))
 
 
 def test_what_was_forgotten_stays_so_in_the_next_derivation_and_nothing_is_asked_again(

@@ -50,6 +50,20 @@ def test_the_first_and_the_last_are_given_in_the_order_in_which_they_were_said(f
             facts.list(**wrong)
 
 
+def test_facts_of_one_moment_are_given_in_the_order_in_which_they_were_made(
+    facts_of: MakeFacts, database_url: str
+) -> None:
+    facts = facts_of()
+    told = [f"fact {number}" for number in range(8)]
+    for text in told:
+        facts.add(text)
+    rows_of(database_url, "UPDATE strandline.fact SET said_at = now() RETURNING 1")
+    assert [fact.text for fact in facts.list(sort="oldest")] == told
+    assert [fact.text for fact in facts.list()] == told[::-1]
+    assert [fact.text for fact in facts.list(first_n=3)] == told[:3]
+    assert [fact.text for fact in facts.list(last_n=5)] == told[3:]
+
+
 def test_of_the_facts_that_match_the_first_or_the_last_are_given(facts_of: MakeFacts) -> None:
     facts = facts_of()
     for number in range(6):

@@ -25,6 +25,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.messages import HistoryRow
 from strandline.schemas.values.message import Message, ReadOnlyDict
 from tests.conftest import rows_of
+from tests.support.opened_rows import clear_only
 
 R = TypeVar("R")
 
@@ -154,6 +155,7 @@ def test_a_standby_that_had_not_heard_of_the_last_messages_takes_over(
     assert [message.text for message in memory.get()] == ["one", "zwei", "drei", "vier"]
 
 
+@clear_only("rows of another database are made by SQL")
 @pytest.mark.parametrize("changed", [(1, 2, 3), (2, 3), (2,), (3,)], ids=str)
 def test_after_a_restore_a_read_shows_what_the_database_has(
     make_memory: MakeMemory, database_url: str, changed: tuple[int, ...]

@@ -103,12 +103,13 @@ def test_roles_and_statuses_are_skipped_and_runs_are_counted_after_that(memory: 
     memory.add_run("r2", [user("three")], status="paused")
     memory.add_run("r3", [user("four")], status="error")
     memory.add_run("r4", [user("five")], status="cancelled")
-    memory.add_run("r5", [user("six")], status="running")
+    memory.add_run("r5", [user("six")])
+    memory.add_run("r6", [user("seven")], status="running")
     assert texts(memory.run_history(2))[-2:] == ["two", "six"]
-    assert texts(memory.run_history(1, skip_statuses=["running"])) == ["five"]
+    assert texts(memory.run_history(1, skip_statuses=["completed", "running"])) == ["five"]
     assert texts(memory.run_history(None, skip_statuses=[])) == [
         *(SYSTEM["content"], "one", "", "seen", "two"),
-        *("three", "four", "five", "six"),
+        *("three", "four", "five", "six", "seven"),
     ]
     assert texts(memory.run_history(skip_roles=["system", "tool", "assistant"])) == ["one", "six"]
 

@@ -15,6 +15,7 @@ from strandline.producers.search.search import FoundMessage
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, rows_of
+from tests.support.opened_rows import clear_only
 from tests.support.workers.draining import drain_everything
 
 Remember = Callable[..., Memory]
@@ -87,6 +88,7 @@ def test_what_people_do_to_facts_shows_at_once(remember: Remember) -> None:
     assert memory.search("Bergen", kinds=BOTH)  # what was said is still there
 
 
+@clear_only("changes a fact by SQL, by its text")
 def test_a_fact_that_ended_is_not_found(remember: Remember, database_url: str) -> None:
     memory = remember("s", [BERGEN, BEES])
     ended = found(memory, "Bergen sister Ida", limit=1)

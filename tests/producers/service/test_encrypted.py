@@ -13,8 +13,11 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.opening import sealed_content
 from tests.conftest import rows_of
+from tests.support.opened_rows import clear_only
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 KEYS = f"first {b64encode(b'1' * 32).decode()}"
 TABLES = ("message", "fact", "fact_revision", "kept_response")

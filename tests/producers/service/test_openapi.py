@@ -12,6 +12,7 @@ import pytest
 
 from strandline import Audit, Facts, Memory
 from strandline.cli.commands import COMMANDS
+from strandline.erasure import Erasures
 from strandline.producers.namespace_facts import NamespaceFacts
 from tests.support.servers.service_server import RunningService
 
@@ -110,12 +111,33 @@ AUDIT = {
     "of_namespace": f"({_LOCAL})",
     "close": f"({_LOCAL})",
 }
+E = "/v1/erasures"
+ERASURES = {
+    "erase_user": f"POST {U}/erasures",
+    "erase_session": f"POST {S}/erasures",
+    "plan_user": f"GET {U}/erasures/plan",
+    "plan_session": f"GET {S}/erasures/plan",
+    "readmit_user": f"POST {U}/readmission",
+    "readmit_session": f"POST {S}/readmission",
+    "list": f"GET {E}",
+    "show": f"GET {E}/{{number}}",
+    "verify": f"GET {E}/{{number}}/verification",
+    "export_user": f"GET {U}/export",
+    "export_session": f"GET {S}/export",
+    "find_erased_rows": "(looks for rows of all namespaces: `strandline erasures verify`)",
+    "reapply": "(after a restore, before producers write: `strandline erasures reapply`)",
+    "vacuum": "(may take hours, on the operator's machine: `strandline erasures erase --vacuum`)",
+    "has_key": "(the receipt says whether it is signed)",
+    "namespace": "GET /v1/whoami",
+    "of_namespace": f"({_LOCAL})",
+    "close": f"({_LOCAL})",
+}
 COMMAND_ROUTES = {
     "audit": f"GET {A}/audit",
     "retention": f"PUT {S}/retention",
     "encryption": "(reads the keyring of the machine on which it runs)",
-    "erasures": "(not yet)",
-    "export": "(not yet)",
+    "erasures": f"POST {U}/erasures",
+    "export": f"GET {U}/export",
     "up": "(starts servers)",
     "demo": "(starts servers)",
     "worker": "(starts a worker)",
@@ -159,7 +181,13 @@ def public(kind: type) -> set[str]:
 
 @pytest.mark.parametrize(
     ("kind", "listed"),
-    [(Memory, MEMORY), (Facts, FACTS), (NamespaceFacts, NAMESPACE_FACTS), (Audit, AUDIT)],
+    [
+        (Memory, MEMORY),
+        (Facts, FACTS),
+        (NamespaceFacts, NAMESPACE_FACTS),
+        (Audit, AUDIT),
+        (Erasures, ERASURES),
+    ],
     ids=lambda one: getattr(one, "__name__", ""),
 )
 def test_each_public_method_has_its_route_or_a_reason(
@@ -215,6 +243,13 @@ def test_examples_are_taken(running: RunningService, document: dict[str, Any]) -
                     assert answer.is_success, (path, answer.text)
                     tried += 1
     assert tried >= 4
+
+
+def test_it_is_there_before_the_first_request(running: RunningService) -> None:
+    """Making it takes most of a second, in which a process would answer nobody."""
+    assert json.loads(running.app.state.description) == json.loads(SNAPSHOT.read_text()) | {
+        "info": running.app.openapi()["info"]
+    }
 
 
 def test_it_is_served_to_all(running: RunningService, document: dict[str, Any]) -> None:

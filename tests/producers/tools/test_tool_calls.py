@@ -31,6 +31,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from tests.conftest import rows_of
 from tests.support.servers.model_server import ModelServer
+from tests.support.servers.service_server import RunningService
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
@@ -480,19 +481,30 @@ def test_without_any_worker_ever_there_is_nowhere_to_keep_facts(memory: Memory, 
         memory.call_tool("add_memory", {"text": "Maren rows."})
 
 
+def delete_by_mcp(database_url: str, fact_id: str) -> None:
+    """Delete a fact of maren's over HTTP."""
+    call = {"name": "delete_memory", "arguments": {"id": fact_id}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    accept = {"Accept": "application/json, text/event-stream"}
+    with RunningService(database_url) as service, service.client(service.make_key(user_id="maren")) as agent:
+        answer = agent.post("/mcp", json=request, headers=accept)
+    assert answer.json()["result"]["structuredContent"] == {"id": fact_id, "deleted": True}
+
+
 @pytest.mark.usefixtures("settings")
 def test_what_an_agent_deletes_stays_deleted_in_the_next_generation(
     make_memory: MakeMemory, drain: Drain, database_url: str
 ) -> None:
     memory = make_memory("s", user_id="maren")
-    say(memory, "My flat is at Torggate 4", "My boat is blue", "I have two cats")
+    say(memory, "My flat is at Torggate 4", "My boat is blue", "I have two cats", "My shed is red")
     drain()
-    found = memory.call_tool("search_memories", {"query": "my flat and my boat"})["memories"]
+    found = memory.call_tool("search_memories", {"query": "my flat, my boat, my shed"})["memories"]
     ids = {hit["text"]: hit["id"] for hit in found}
     flat = {"id": ids["My flat is at Torggate 4"]}
     assert memory.call_tool("delete_memory", flat)["deleted"]
     changed = {"id": ids["My boat is blue"], "text": "My boat is green"}
     assert "error" not in memory.call_tool("update_memory", changed)
+    delete_by_mcp(database_url, ids["My shed is red"])
     memory.call_tool("add_memory", {"text": "Maren rows."})
     expected = ["I have two cats", "Maren rows.", "My boat is green"]
     assert facts_of(memory) == expected

@@ -128,7 +128,7 @@ def whole(identity: SessionIdentity, message_id: str) -> Put:
         envelopes=[],
         metadata=[],
         created_at=[],
-        sealed=False,
+        data_key=0,
         calls=[],
         answers=[],
         labels=[],

@@ -21,8 +21,13 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.opening import sealed_content
+from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.identity import identify_session
 from tests.conftest import MakeMemory, rows_of
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 KEYS = f"first {b64encode(b'1' * 32).decode()};second {b64encode(b'2' * 32).decode()}"
 OTHER_KEYS = f"first {b64encode(b'3' * 32).decode()}"
@@ -89,6 +94,24 @@ def test_a_put_is_repeatable_and_a_conflict_is_one(memory: Memory) -> None:
     assert memory.put({"role": "user", "content": "once", "id": "a"}) == first
     with pytest.raises(ConflictError):
         memory.put({"role": "user", "content": "twice", "id": "a"})
+
+
+def test_a_process_asks_once_whether_a_namespace_is_encrypted_and_only_with_a_keyring(
+    make_memory: MakeMemory, database_url: str, opened: Database, content: SealedContent
+) -> None:
+    memory = make_memory("s", user_id="u")
+    codec = memory._resources.database().content
+    owner = identify_session("default", "s", "u").shard_key
+    assert isinstance(codec, SealedContent) and codec.known_keys("default", owner) is Unknown.UNKNOWN
+    memory.put({"role": "user", "content": "in clear"})
+    assert codec.known_keys("default", owner) is None, "and the next put asks nothing"
+    assert codec.known_keys("another", owner) is Unknown.UNKNOWN
+    # A session that it does not know yet, of a namespace that was encrypted since.
+    assert enable(opened, content, "default", "first", "clear")
+    make_memory("new", user_id="v").put({"role": "user", "content": "zucchini"})
+    assert "zucchini" not in stored(database_url)
+    without = sealed_content(load_settings().model_copy(update={"keyring_keys": None}))
+    assert without.known_keys("default", owner) is None
 
 
 def test_a_namespace_with_data_is_sealed_and_stays_as_it_was(

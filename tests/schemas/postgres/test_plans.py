@@ -198,7 +198,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
                 "bytes": 12,
                 "digest": b"x",
                 "envelope": '{"content": "x"}',
-                "sealed": False,
+                "data_key": 0,
             }
             return lane | message | unset
         case "history":

@@ -8,11 +8,16 @@ from uuid import uuid4
 
 import pytest
 
+from strandline.erasure import signer_of
+from strandline.pipelines.audit.keys import keys_of, one_key
 from strandline.schemas.errors import ConfigurationError, KeyUnavailableError
 from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS, KeyCache
 from strandline.schemas.sealed.opening import open_keyring, sealed_content
 from strandline.schemas.sealing.owner_keys import make_owner_keys, make_secret
 from strandline.schemas.settings import load_settings
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("names keyrings itself")
 
 KEY = b64encode(b"k" * 32).decode()
 
@@ -86,3 +91,34 @@ def test_keys_are_kept_for_a_time_and_of_so_many_owners() -> None:
     assert cache.is_clear("in-clear") and not cache.is_clear("another")
     now[0] += 60.0
     assert not cache.is_clear("in-clear")
+
+
+MISPLACED = b64encode(b"0" * 32).decode()
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("keyring_file", f"main {MISPLACED}"),
+        ("keyring_file", MISPLACED),
+        ("keyring", f"main {MISPLACED}"),
+        ("keyring", MISPLACED.rstrip("=")),
+    ],
+)
+def test_a_key_in_the_wrong_variable_is_not_quoted(variable: str, value: str) -> None:
+    with pytest.raises(ConfigurationError) as raised:
+        open_keyring(load_settings(**{variable: value}))
+    assert MISPLACED[:20] not in str(raised.value) and "STRANDLINE_KEYRING" in str(raised.value)
+    assert raised.value.__cause__ is None
+
+
+@pytest.mark.parametrize("value", [f"main {MISPLACED}", MISPLACED])
+def test_nor_is_one_of_the_trail_or_of_receipts(value: str) -> None:
+    for read in (
+        lambda: keys_of(load_settings(audit_key_file=Path(value))),
+        lambda: signer_of(load_settings(receipt_key_file=Path(value))),
+    ):
+        with pytest.raises(ConfigurationError) as raised:
+            read()
+        assert MISPLACED[:20] not in str(raised.value)
+    assert MISPLACED not in repr(one_key(MISPLACED))

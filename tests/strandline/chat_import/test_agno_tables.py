@@ -20,6 +20,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from tests.conftest import MakeMemory, rows_of
 from tests.support.imports.outcome import Stop, import_all, stored_facts, stored_log
+from tests.support.opened_rows import clear_only
 
 TABLES = Path(__file__).parent / "agno"
 
@@ -160,6 +161,7 @@ def test_a_clearing_before_an_import_takes_nothing_of_it_when_it_is_applied_agai
     assert anas.clear() == 2
 
 
+@clear_only("an encrypted suite encrypts a namespace only after its first fact")
 def test_a_fact_that_is_known_already_stays_one(database_url: str) -> None:
     anas = Facts.for_owner(user_id="ana", database_url=database_url)
     known = anas.add(FACTS[1])

@@ -287,6 +287,15 @@ def test_a_device_in_a_folder_is_not_read(tmp_path: Path) -> None:
         open_source("openai", str(tmp_path))
 
 
+def test_a_zip_that_was_not_downloaded_whole_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "export.zip"
+    with zipfile.ZipFile(path, "w") as archive:
+        archive.writestr("conversations.json", json.dumps([CHAT]))
+    path.write_bytes(path.read_bytes()[:-40])
+    with pytest.raises(ConfigurationError, match="a zip that is not complete"):
+        open_source("openai", str(path))
+
+
 def test_a_damaged_zip_is_named(database_url: str, tmp_path: Path) -> None:
     path = tmp_path / "export.zip"
     with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:

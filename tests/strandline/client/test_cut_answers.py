@@ -11,7 +11,7 @@ import pytest
 from strandline import OutcomeUnknownError
 from strandline.client import RemoteAdmin, RemoteFacts, RemoteMemory, RemoteService, Retries
 from strandline.schemas.wire.keys import KeyRequest
-from tests.support.servers.cutting_proxy import CuttingProxy
+from tests.support.proxies.cutting_proxy import CuttingProxy
 from tests.support.servers.service_server import RunningService
 
 QUICK = Retries(base_seconds=0.001, longest_seconds=0.01)

@@ -165,8 +165,7 @@ def test_scopes_are_the_same_sessions(make_both: MakeBoth) -> None:
     near, far = make_both("with/slash")
     far.get_scope("drafts/1").put({"role": "user", "content": "A draft."})
     assert texts(near.get_scope("drafts/1")) == ["A draft."]
-    with pytest.raises(NotFoundError):
-        far.get_all()
+    assert texts(far) == []
 
 
 def test_every_method_does_the_same_for_asyncio(remote: RemoteService, user: str) -> None:
@@ -198,8 +197,53 @@ def test_what_cannot_be_stored_is_refused_as_by_memory(make_both: MakeBoth) -> N
         far.put({"role": "user", "content": "x", "metadata": {"n": float("nan")}})
     with pytest.raises(InvalidMessageError):
         far.put({"role": "user", "content": "x" * 2_000_000})
+    assert far.get_all() == near.get_all() == []
+
+
+def test_a_session_that_has_not_begun_reads_as_here(make_both: MakeBoth) -> None:
+    near, far = make_both(token_limit=5_000)
+    near.facts.add("Lives in Lisbon.")
+    make_both()[1].put({"role": "user", "content": "I keep bees in Lisbon."})
+    ours, theirs = near.get("Where do I live?"), far.get("Where do I live?")
+    assert "Lives in Lisbon." in str(theirs)
+    assert list(theirs) == list(ours)
+    assert (theirs.session_id, theirs.facts, theirs.token_limit) == (ours.session_id, ours.facts, 5_000)
+    (hit,) = far.search("bees", scope="owner")
+    assert hit.text == near.search("bees", scope="owner")[0].text
+    assert far.history() == far.run_history() == far.context_window() == list(far.iterate()) == []
     with pytest.raises(NotFoundError, match="Not found"):
-        far.get_all()
+        far.flush()
+
+
+def test_arguments_are_refused_as_by_memory(make_both: MakeBoth) -> None:
+    near, far = make_both()
+    far.put({"role": "user", "content": "Hello."})
+    calls: list[Callable[[Any], object]] = [
+        lambda memory: memory.search("x", limit=5_000),
+        lambda memory: memory.search("x", kinds=[]),
+        lambda memory: memory.search("x", scope="everything"),
+        lambda memory: memory.history(limit=-1),
+        lambda memory: memory.history(since="yesterday"),
+        lambda memory: memory.context_window(-1),
+        lambda memory: memory.get(initial_token_count=-1),
+        lambda memory: memory.get(block_arguments={"a": 1}),
+        lambda memory: memory.set_policy(token_limit=-5),
+        lambda memory: memory.run_history(-1),
+        lambda memory: memory.rewind(99),
+        lambda memory: memory.add_run("r", [{"role": "user", "content": "x"}], status="odd"),
+        lambda memory: memory.put_messages("abc"),
+        lambda memory: memory.facts.add(""),
+        lambda memory: memory.facts.add("x", about_date="yesterday"),
+        lambda memory: memory.facts.search("x", limit=-1),
+        lambda memory: memory.facts.feedback(uuid4(), 5),
+    ]
+    for number, call in enumerate(calls):
+        raised: list[type[BaseException]] = []
+        for memory in (near, far):
+            with pytest.raises(ValueError) as error:  # noqa: PT011  # which kinds is compared below
+                call(memory)
+            raised.append(type(error.value))
+        assert raised[0] is raised[1], (number, raised, str(error.value))
 
 
 def test_arguments_are_refused_with_what_to_do(remote: RemoteService) -> None:
@@ -222,10 +266,13 @@ def test_another_user_is_not_found(running: RunningService, make_both: MakeBoth)
     bound = running.make_key(user_id="someone")
     with RemoteService(running.url, bound.key) as service:
         stranger = RemoteMemory.from_defaults(near.session_id, service=service)
-        reads: list[Callable[[], object]] = [stranger.get, stranger.get_all, stranger.pop, stranger.flush]
-        for read in reads:
+        # As if there were no such session: nothing tells the two apart.
+        assert len(stranger.get("mine")) == len(stranger.get_all()) == 0
+        assert stranger.search("mine", kinds=["message", "fact"], scope="owner") == []
+        changes: list[Callable[[], object]] = [stranger.pop, stranger.flush, stranger.reset, stranger.fork]
+        for change in changes:
             with pytest.raises(NotFoundError):
-                read()
+                change()
         with pytest.raises(NotFoundError):
             stranger.put({"role": "user", "content": "not mine"})
     assert texts(far) == ["mine"]

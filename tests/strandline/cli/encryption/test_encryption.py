@@ -10,6 +10,9 @@ import pytest
 
 from strandline.cli.entry import run
 from tests.conftest import MakeMemory, rows_of
+from tests.support.opened_rows import clear_only
+
+pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 Capture = pytest.CaptureFixture[str]
 

@@ -23,7 +23,6 @@ from strandline import ErasedError
 from strandline.cli.entry import run
 from strandline.cli.erasures.reports import (
     EraseReport,
-    ErasureDetailsReport,
     ErasuresReport,
     ReapplyReport,
     ReceiptKeyReport,
@@ -32,6 +31,7 @@ from strandline.cli.erasures.reports import (
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.producers.exports.lines import ExportLine
+from strandline.schemas.wire.erasures import ErasureDetailsReport
 from tests.conftest import OTHER_SERVER, MakeMemory, rows_of, wait_until
 from tests.support.processes.forking import Popen
 from tests.support.servers.databases import temporary_database
@@ -223,6 +223,8 @@ def test_after_a_restore_of_an_older_dump_reapply_cleans_it_before_producers_wri
     assert {one.outcome for one in again.receipts} == {"known"}
     receipts.write_text(receipts.read_text().replace('"message":6', '"message":5'))
     assert "were changed; nothing was done" in command(*reapply, "--yes", on=restored_url).err
+    own = command(*reapply[:4], "--yes", on=restored_url)
+    assert own.code and "were changed; nothing was done" in own.err, "by the key of the settings"
 
 
 @pytest.mark.parametrize(

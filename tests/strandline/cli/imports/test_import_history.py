@@ -48,6 +48,22 @@ def test_an_import_says_what_it_added_and_what_it_could_not_take(
     )
 
 
+def test_an_import_that_takes_nothing_fails_and_asks_whether_it_is_of_another_system(
+    database_url: str, tmp_path: Path, capfd: Capture
+) -> None:
+    file = tmp_path / "conversations.json"
+    file.write_text(json.dumps([{"uuid": "u", "chat_messages": []}]))
+    assert run(["import", str(file), "--from", "openai", "--database-url", database_url]) == 1
+    printed = capfd.readouterr().out.splitlines()
+    assert (
+        printed[0] == f"nothing of {file} could be taken. Or is it of another system? `--from` says of which."
+    )
+    assert printed[-1] == "  1 × has no conversation_id"
+    file.write_text("[]")
+    assert run(["import", str(file), "--from", "openai", "--database-url", database_url]) == 0
+    assert capfd.readouterr().out == f"{file} holds nothing to import\n"
+
+
 def test_a_dry_run_reads_everything_and_stores_nothing(
     database_url: str, tmp_path: Path, capfd: Capture
 ) -> None:

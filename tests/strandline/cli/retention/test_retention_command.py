@@ -23,7 +23,7 @@ from strandline.cli.retention.reports import (
     RunReport,
     StatusReport,
 )
-from tests.conftest import MakeMemory
+from tests.conftest import MakeMemory, rows_of
 from tests.support.aging import DAY, age_messages
 
 
@@ -107,6 +107,30 @@ def test_it_is_planned_run_listed_read_and_brought_back(
     restored = make_memory("t", user_id="ana").get_all()
     assert [message.id for message in restored] == [f"m{number}" for number in range(1, 7)]
     assert [message.text for message in memory.get_all()] == ["word 7", "word 8"]
+
+
+@pytest.mark.parametrize("head", [False, True])
+def test_a_session_that_is_in_use_takes_no_archived_messages_and_keeps_its_retention(
+    command: Command, make_memory: MakeMemory, database_url: str, tmp_path: Path, head: bool
+) -> None:
+    """With a head, the archive begins at message 2, where the log of the other session ends."""
+    live = make_memory("live", user_id="ana", memory_blocks=[])
+    live.put(Message(role="user", content="in use"))
+    live.flush(all=True)
+    old = make_memory("old", user_id="ana", memory_blocks=[])
+    first = Message(role="system" if head else "user", content="the first")
+    old.put_messages([first, *(Message(role="user", content=f"number {number}") for number in range(5))])
+    old.flush(all=True)
+    age_messages(database_url, "old", 40 * DAY, 6)
+    command("set", "--session", "old", "--max-age", "30d", "--archive", f"file://{tmp_path}/archive")
+    command("run", "--at-once")
+    acts = "SELECT count(*) FROM strandline.audit_entry WHERE act IN ('retention', 'restore')"
+    before = live.get_retention(), live.get_all(), rows_of(database_url, acts)
+    refused = command("restore", "old", "live")
+    assert refused.code == 1 and "is in use" in " ".join(refused.err.split())
+    assert (live.get_retention(), live.get_all(), rows_of(database_url, acts)) == before
+    assert live.retention_acts() == []
+    assert command("restore", "old", "fresh").code == 0
 
 
 def test_an_archive_that_fails_is_said_and_ends_with_1(command: Command, memory: Memory) -> None:

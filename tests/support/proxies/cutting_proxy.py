@@ -15,12 +15,12 @@ class CuttingProxy:
     """In front of the service at ``url``; ``with`` starts and stops it.
 
     Args:
+        url: of the service, or what gives the one that answers the next request.
         cuts: whether the answer of this number, counted from 1, is cut.
     """
 
-    def __init__(self, url: str, cuts: Callable[[int], bool]) -> None:
-        parts = urlsplit(url)
-        self._target = (parts.hostname or "", parts.port or 80)
+    def __init__(self, url: str | Callable[[], str], cuts: Callable[[int], bool]) -> None:
+        self._next_url = url if callable(url) else lambda: url
         self._cuts = cuts
         self._lock = threading.Lock()
         self.answers = 0
@@ -48,7 +48,8 @@ class CuttingProxy:
     def hand_on(self, asker: BaseHTTPRequestHandler) -> None:
         """Ask the service, and answer, in full, by half, or not at all."""
         body = asker.rfile.read(int(asker.headers.get("Content-Length") or 0))
-        upstream = HTTPConnection(*self._target, timeout=60)
+        target = urlsplit(self._next_url())
+        upstream = HTTPConnection(target.hostname or "", target.port or 80, timeout=60)
         try:
             upstream.request(asker.command, asker.path, body or None, dict(asker.headers))
             answer = upstream.getresponse()

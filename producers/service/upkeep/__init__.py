@@ -1,0 +1,1 @@
+"""Erasures and exports over HTTP: long work, and long answers."""

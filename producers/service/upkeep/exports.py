@@ -1,0 +1,108 @@
+"""Everything that is kept about a user or a session, as a stream of lines of JSON."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import aclosing
+from typing import Any
+
+from fastapi import Request
+from starlette.responses import StreamingResponse
+
+from strandline.pipelines.upkeep.erasure.target import own_session_target
+from strandline.producers.exports.export import aexport_lines
+from strandline.producers.exports.pages import ExportTarget
+from strandline.producers.service.gate.bodies import ClientGone
+from strandline.producers.service.gate.problems import BUSY, ProblemError
+from strandline.producers.service.params import SessionId, UserId, make_router
+from strandline.producers.service.route import Call, access, call_of
+from strandline.schemas.errors import StrandlineError
+
+logger = logging.getLogger("strandline.service")
+
+router = make_router()
+
+# So many bytes are read before they are sent: messages to the server are dear, lines are short.
+CHUNK_BYTES = 65_536
+# Of a process.  Each reads a page after the other, and takes its turn for that among the reads.
+AT_ONCE = 4
+
+_LINES: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "One JSON object a line; without the `trailer`, the last line, it is not whole.",
+        "content": {"application/jsonl": {"schema": {"type": "string"}}},
+    }
+}
+
+
+class ExportStream(StreamingResponse):
+    """Lines of JSON, whose end says that they are whole."""
+
+    media_type = "application/jsonl"
+
+
+@router.get("/v1/users/{user}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES)
+@access("erase", "streams")
+async def export_user(request: Request, user: UserId) -> ExportStream:
+    """Everything that is kept about a user: messages, facts with histories, states, answers, calls.
+
+    The last line counts the others; without it the export is not whole.  Four at most run in a process.
+    """
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    return await _stream(call, ExportTarget(owner.namespace, owner.shard_key, user, None), None)
+
+
+@router.get(
+    "/v1/sessions/{session_id}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES
+)
+@access("erase", "streams", user=True)
+async def export_session(request: Request, session_id: SessionId) -> ExportStream:
+    """Everything that is kept about one session, in the same form."""
+    call = call_of(request)
+    whole = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
+    target = ExportTarget(whole.namespace, whole.owner_key, whole.user_id, whole.session_key)
+    return await _stream(call, target, session_id)
+
+
+async def _stream(call: Call, target: ExportTarget, session_id: str | None) -> ExportStream:
+    """The response, once its first part is read: until then a refusal can still be told."""
+    if call.service.exports_in_hand >= AT_ONCE:
+        raise ProblemError(BUSY)
+    parts = _parts(call, aexport_lines(call.service.runner, target, session_id))
+    first = await anext(parts)
+    return ExportStream(_all_parts(first, parts), headers={"Cache-Control": "no-store"})
+
+
+async def _all_parts(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """All parts; at an error the connection ends, without the last line."""
+    yield first
+    try:
+        async for part in parts:
+            yield part
+    except StrandlineError as error:
+        reason = type(error).__name__
+        logger.warning("an export broke off", extra={"action": "export_broke_off", "reason": reason})
+        raise ClientGone from None
+
+
+async def _parts(call: Call, lines: AsyncGenerator[str, None]) -> AsyncIterator[bytes]:
+    service = call.service
+    service.exports_in_hand += 1
+    try:
+        async with aclosing(lines):
+            while part := await service.turns.take(_read(lines)):
+                yield part
+    finally:
+        service.exports_in_hand -= 1
+
+
+async def _read(lines: AsyncIterator[str]) -> bytes:
+    """The next lines, up to a size; empty at the end."""
+    part = bytearray()
+    async for line in lines:
+        part += line.encode() + b"\n"
+        if len(part) >= CHUNK_BYTES:
+            break
+    return bytes(part)

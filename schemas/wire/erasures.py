@@ -1,0 +1,120 @@
+"""Erasures: what is asked for over HTTP, and what the service and ``strandline erasures`` tell of one."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Annotated
+from uuid import UUID
+
+from pydantic import ConfigDict, Field
+
+from strandline.schemas.wire.base import Answer, Name, Request
+from strandline.schemas.wire.report import Report
+
+
+class ReaderCheckReport(Report):
+    """What one reader still gave after the erasure: ``remaining`` is 0."""
+
+    reader: str
+    looked_at: int
+    remaining: int
+
+
+class ReceiptReport(Report):
+    """A receipt, as it is stored: written to a file as one line, it can be verified with the public key."""
+
+    version: int
+    kind: str
+    erasure_id: UUID
+    number: int
+    namespace: str
+    owner_key: UUID
+    scope_key: UUID
+    requested_at: datetime
+    finished_at: datetime
+    release: str
+    fence: dict[str, str]
+    counts: dict[str, int]
+    kept: dict[str, str]
+    checks: list[ReaderCheckReport]
+    not_covered: list[str]
+    key_id: str | None
+    signature: str | None
+
+
+class ErasureReport(Report):
+    """One erasure, or readmission, in a list."""
+
+    number: int
+    erasure_id: UUID
+    kind: str
+    namespace: str
+    owner_key: UUID
+    scope_key: UUID
+    state: str
+    rows_erased: int
+    actor: str | None
+    requested_at: datetime
+    finished_at: datetime | None
+    is_signed: bool
+
+
+class ErasureDetailsReport(ErasureReport):
+    """``strandline erasures show``: ``counts`` are rows so far, by table."""
+
+    counts: dict[str, int]
+    receipt: ReceiptReport | None
+
+
+class ErasureOut(ErasureDetailsReport):
+    """An erasure and how it stands; ``state`` is ``running`` until there is a receipt.
+
+    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.  One that
+    no process carries on goes on where it was when a client asks for it again.
+    """
+
+    is_running: bool
+    failed: str | None = None
+
+
+Path = Annotated[list[Name], Field(min_length=1, max_length=100)]
+
+
+class ErasureIn(Request):
+    """The name of the person who asks for it, and items to erase as well.
+
+    ``items_below``: paths of items of the namespace (LangGraph's store) that are the user's, each as its
+    labels; it takes a key that is not one user's.
+    """
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"actor": "privacy desk"}]})
+
+    actor: Name | None = None
+    items_below: Annotated[list[Path], Field(max_length=100)] = Field(default_factory=list)
+
+
+class ReadmissionIn(Request):
+    """The name of the person who readmits a user or a session."""
+
+    actor: Name | None = None
+
+
+class PlannedErasureOut(Answer):
+    """What an erasure would delete now: rows by table; ``erased_by``: the erasure whose fence stands."""
+
+    rows: dict[str, int]
+    erased_by: int | None
+
+
+class ErasureVerdictOut(Answer):
+    """The verification of an erasure that is done.
+
+    ``signature``: ``valid``, ``changed``, ``unsigned``, ``other_key``, or ``unchecked`` where the service has
+    no key.  ``fence``: the number of the erasure that keeps the owner away; null after a readmission or a
+    restore.  ``rows``: by table, what there is of the owner although it stands.
+    """
+
+    number: int
+    signature: str
+    fence: int | None
+    rows: dict[str, int]

@@ -1,0 +1,113 @@
+"""Texts that JSON and URLs can hold and Postgres cannot: in each parameter and field of text, no defect."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from strandline.schemas.wire.keys import SCOPES
+from tests.support.servers.service_server import RunningService
+
+# NUL, which no text of Postgres holds, and half of a surrogate pair, which UTF-8 cannot write.
+ODD = ("a\0b", "a\ud800b")
+IN_PATHS = {
+    "event_id": "00000000-0000-4000-8000-000000000001", "fact_id": "00000000-0000-4000-8000-000000000001",
+    "entry_id": "00000000-0000-4000-8000-000000000001", "seq": "1", "number": "1", "generation": "1",
+    "operation_id": "1",
+}  # fmt: skip
+STREAMS = ("/v1/events", "/v1/sessions/{session_id}/events")
+
+
+def requests(document: dict[str, Any], text: str) -> Iterator[tuple[str, str, Any]]:
+    """Each request with the text in one of its places, by method, path with query, and body."""
+    encoded = quote(text.encode(errors="surrogatepass"))
+    for path, methods in document["paths"].items():
+        if path in STREAMS:
+            continue
+        for method, operation in methods.items():
+            place = path
+            for name, value in IN_PATHS.items():
+                place = place.replace(f"{{{name}}}", value)
+            whole = place.replace("{", "").replace("}", "")
+            body = _body(document, operation)
+            if "{" in place:
+                yield (
+                    method,
+                    "/".join(encoded if part[:1] == "{" else part for part in place.split("/")),
+                    body,
+                )
+            for parameter in operation.get("parameters", ()):
+                if parameter["in"] == "query" and "integer" not in str(parameter["schema"]):
+                    yield method, f"{whole}?{parameter['name']}={encoded}", body
+            if isinstance(body, dict):
+                for field, schema in _schema(document, operation)["properties"].items():
+                    if "string" in str(schema) or "$ref" in str(schema):
+                        yield method, whole, {**body, field: _with(document, schema, text)}
+
+
+def _schema(document: dict[str, Any], operation: dict[str, Any]) -> dict[str, Any]:
+    content = operation["requestBody"]["content"]["application/json"]["schema"]
+    return _resolved(document, content)
+
+
+def _resolved(document: dict[str, Any], schema: dict[str, Any]) -> dict[str, Any]:
+    if "$ref" not in schema:
+        return schema
+    found: dict[str, Any] = document["components"]["schemas"][schema["$ref"].rpartition("/")[2]]
+    return found
+
+
+def _body(document: dict[str, Any], operation: dict[str, Any]) -> Any:
+    """The required fields of a body."""
+    if "requestBody" not in operation:
+        return None
+    schema = _schema(document, operation)
+    return {name: _with(document, schema["properties"][name], "text") for name in schema.get("required", ())}
+
+
+def _with(document: dict[str, Any], schema: dict[str, Any], text: str) -> Any:
+    """A value of the schema with the text wherever there may be any."""
+    schema = _resolved(document, schema)
+    if "anyOf" in schema:
+        return _with(document, schema["anyOf"][0], text)
+    if "enum" in schema:
+        return schema["enum"][0]
+    kind = str(schema.get("type"))
+    if kind == "object":
+        fields = schema.get("properties", {})
+        if not fields:
+            return {"key": text, text: "value"}
+        needed = {name for name in fields if name in schema.get("required", ()) or name == "content"}
+        return {name: _with(document, fields[name], text) for name in needed}
+    if kind == "array":
+        return [_with(document, schema["items"], text)]
+    return {"string": text, "integer": 1, "number": 1.0, "boolean": True}.get(kind)
+
+
+@pytest.mark.parametrize("text", ODD, ids=["nul", "half a pair"])
+def test_none_is_a_defect(running: RunningService, caplog: pytest.LogCaptureFixture, text: str) -> None:
+    keys = running.make_key("odd", scopes=SCOPES), running.make_key(None, scopes=["operate"])
+    asked = 0
+    wrong = []
+    with (
+        running.client(keys[0], user="ana") as tenant,
+        running.client(keys[1]) as operator,
+        caplog.at_level(logging.ERROR, "strandline.service"),
+    ):
+        tenant.post("/v1/sessions/session_id/messages", json={"messages": [{"role": "user", "content": "x"}]})
+        for method, path, body in requests(running.app.openapi(), text):
+            content = None if body is None else json.dumps(body).encode()
+            headers = {} if body is None else {"Content-Type": "application/json"}
+            for client in (tenant, operator) if "/admin/" in path or "/status" in path else (tenant,):
+                answer = client.request(method.upper(), path, content=content, headers=headers)
+                asked += 1
+                if answer.status_code >= 500 and answer.status_code not in (502, 503):
+                    wrong.append((method, path, body, answer.status_code))
+    assert wrong == []
+    assert caplog.records == []
+    assert asked > 200

@@ -1,0 +1,54 @@
+"""The reference of the HTTP service: current, and with every route, value and error of the document."""
+
+from __future__ import annotations
+
+import json
+import re
+from copy import deepcopy
+from typing import Any
+
+import pytest
+
+from tools.api_reference import DOCUMENT, REFERENCE, reference
+
+
+@pytest.fixture(scope="module")
+def document() -> dict[str, Any]:
+    return dict(json.loads(DOCUMENT.read_text(encoding="utf-8")))
+
+
+@pytest.fixture(scope="module")
+def page() -> str:
+    return REFERENCE.read_text(encoding="utf-8")
+
+
+def test_the_reference_is_that_of_the_document(document: dict[str, Any], page: str) -> None:
+    assert page == reference(document), "run `python -m tools.api_reference`"
+
+
+def test_each_route_has_a_row_with_its_scope_and_a_section(document: dict[str, Any], page: str) -> None:
+    rows = dict(re.findall(r"^\| `([A-Z]+ [^`]+)` \| ([^|]*) \|", page, re.MULTILINE))
+    sections = set(re.findall(r"^### `([A-Z]+ [^`]+)`$", page, re.MULTILINE))
+    scopes = {
+        f"{method.upper()} {path}": operation.get("x-strandline-scope", "none") or "*any*"
+        for path, operations in document["paths"].items()
+        for method, operation in operations.items()
+    }
+    assert rows == scopes
+    assert sections == set(scopes)
+
+
+def test_each_value_and_each_kind_of_error_is_there(document: dict[str, Any], page: str) -> None:
+    assert set(re.findall(r"^### (\w+)$", page, re.MULTILINE)) == set(document["components"]["schemas"])
+    text = json.dumps(document)
+    kinds = set(re.findall(r"urn:strandline:problem:([\w-]+)", text))
+    assert kinds == set(re.findall(r"^\| \d{3} \| `([\w-]+)` \|", page, re.MULTILINE))
+
+
+def test_what_repeating_gives_follows_from_the_headers(document: dict[str, Any]) -> None:
+    changed = deepcopy(document)
+    put = changed["paths"]["/v1/sessions/{session_id}/messages"]["post"]
+    row = "| `POST /v1/sessions/{session_id}/messages` | write | header | %s |"
+    assert row % "key" in reference(changed)
+    put["parameters"] = [each for each in put["parameters"] if each["name"] != "Idempotency-Key"]
+    assert row % "look" in reference(changed)

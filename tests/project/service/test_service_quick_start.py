@@ -1,0 +1,102 @@
+"""The quick start of docs/service.md, word for word: by a shell and curl, beside ``strandline up``."""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from strandline.deploy.embedded.stack import EmbeddedStack
+from tests.support.processes import forking
+from tests.support.servers.databases import temporary_database
+
+PAGE = Path(__file__).resolve().parents[3] / "docs" / "service.md"
+SECTION = PAGE.read_text(encoding="utf-8").split("## Quick start\n")[1].split("On servers of your own:")[0]
+BLOCKS: list[tuple[str, str]] = re.findall(r"^```(\w*)\n(.*?)^```$", SECTION, re.MULTILINE | re.DOTALL)
+NEW_ENOUGH = (7, 82)
+
+
+def curl_version() -> tuple[int, ...]:
+    if shutil.which("curl") is None:
+        return ()
+    said = subprocess.run(["curl", "--version"], capture_output=True, text=True, check=True).stdout
+    return tuple(int(part) for part in said.split()[1].split(".")[:2] if part.isdecimal())
+
+
+def steps() -> list[tuple[str, str]]:
+    """The commands of each step behind the set-up, and the answers that the page shows."""
+    behind = BLOCKS[3:]
+    assert [language for language, _ in behind] == ["", "json"] * (len(behind) // 2)
+    return [(behind[n][1], behind[n + 1][1]) for n in range(0, len(behind), 2)]
+
+
+def pattern(shown: str) -> str:
+    """Of the answers as they are shown: `…` stands for anything, and curl ends no line."""
+    return ".*".join(map(re.escape, shown.replace("\n", "").split("…")))
+
+
+@pytest.fixture
+def served(stack: EmbeddedStack, broker_url: str, tmp_path: Path) -> Iterator[dict[str, str]]:
+    """What `strandline up` prints behind its labels, as soon as it says that it is ready."""
+    with temporary_database(stack.database_url) as url:
+        environment = {
+            "PATH": os.environ["PATH"],
+            "HOME": str(tmp_path),
+            "STRANDLINE_DATABASE_URL": url,
+            "STRANDLINE_BROKER_URL": broker_url,
+            "STRANDLINE_EMBEDDED": "never",
+            "STRANDLINE_SERVICE_PORT": "0",
+            "STRANDLINE_SERVICE_DRAIN_SECONDS": "0",
+            "STRANDLINE_TEXT_BACKEND": "local",
+            "STRANDLINE_EMBEDDING_BACKEND": "local",
+        }
+        process = forking.Popen(
+            [sys.executable, "-m", "strandline", "up"], env=environment, stdout=subprocess.PIPE, text=True
+        )
+        assert process.stdout is not None
+        try:
+            yield printed(process.stdout)
+        finally:
+            process.send_signal(signal.SIGTERM)
+            process.communicate(timeout=60)
+
+
+def printed(lines: Iterator[str]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for line in lines:
+        if match := re.fullmatch(r"  (\w+) +(\S.*)\n", line):
+            found[match[1]] = match[2]
+        if "key" in found:
+            return found
+    raise AssertionError(found)
+
+
+@pytest.mark.skipif(curl_version() < NEW_ENOUGH, reason="needs curl 7.82, which has --json")
+def test_each_step_answers_as_the_page_shows(served: dict[str, str], tmp_path: Path) -> None:
+    (_, start), (_, assigned), (_, function) = BLOCKS[:3]
+    assert start.splitlines()[-1] == "strandline up"
+    variables = {"URL": served["service"], "KEY": served["key"]}
+    assert re.findall(r"^(\w+)=", assigned, re.MULTILINE) == list(variables)
+    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), **variables}
+
+    def answers(commands: str) -> str:
+        script = ["bash", "-e", "-c", function + commands]
+        done = subprocess.run(
+            script, env=environment, capture_output=True, text=True, timeout=60, check=False
+        )
+        assert (done.returncode, done.stderr) == (0, "")
+        return done.stdout
+
+    first, *others = steps()
+    said = answers(first[0])
+    assert re.fullmatch(pattern(first[1]), said, re.DOTALL)
+    assert answers(first[0]) == said
+    for commands, shown in others:
+        assert re.fullmatch(pattern(shown), answers(commands), re.DOTALL), commands

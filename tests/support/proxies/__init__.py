@@ -1,0 +1,1 @@
+"""Proxies between a client and a server that cut answers, or let them wait."""
