@@ -324,7 +324,7 @@ class NameObjectRow(NamedTuple):
 
 class NameObject(Query[NameObjectRow]):
     """Write down under which name the messages of a step will be in the archive, before they are; no row if
-    another process has taken it up, or the owner or session is being erased. Until this commits, no fence
+    another process has taken it up. In a transaction that has looked at the fence: until it commits, none
     is set.
     """
 

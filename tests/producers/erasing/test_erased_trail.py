@@ -95,7 +95,7 @@ def test_an_export_is_recorded(erasures: Erasures, database_url: str) -> None:
     assert rows_of(database_url, exports) == [("export", "ops")]
 
 
-RENAME = "SELECT strandline.erase_names_v1(1, %s, 'shop', 'eve', NULL, 'erased-x', '{}'::uuid[])"
+RENAME = "SELECT strandline.erase_names_v1(1, %s, 'shop', 'eve', NULL, 'erased-x')"
 
 
 def test_a_seal_covers_what_an_erasure_made_of_an_act(database: Database, database_url: str) -> None:
