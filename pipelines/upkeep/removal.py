@@ -42,7 +42,7 @@ from strandline.schemas.queries.conversation.retention import (
     RemoveMessagesRow,
 )
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
-from strandline.schemas.queries.upkeep.erasures import FindFence
+from strandline.schemas.queries.upkeep.erasures import FindFence, LookAtFence
 from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
@@ -226,7 +226,7 @@ class Remover:
         digest = None
         if archive is not None:
             name = leaving.object_name if archive.has_objects else None
-            if not self._database.fetch(NameObject(**step.keys, object_name=name)):
+            if not self._name_object(step, name):
                 raise ArchiveError(
                     "Another process took this step up meanwhile, or its session is being erased; nothing was"
                     " put into the archive."
@@ -244,6 +244,13 @@ class Remover:
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _name_object(self, step: _Step, name: str | None) -> bool:
+        """False if another process has the step, or its owner or session is being erased."""
+        shard_key, session_key = step.session["shard_key"], step.session["session_key"]
+        with self._database.transaction() as tx:
+            (fence,) = tx.fetch(LookAtFence(shard_key=shard_key, scope_key=session_key))
+            return fence.erasure is None and bool(tx.fetch(NameObject(**step.keys, object_name=name)))
 
     def _is_erased(self, step: _Step) -> bool:
         shard_key, session_key = step.session["shard_key"], step.session["session_key"]

@@ -76,7 +76,7 @@ class Archives:
         return [ReaderCheck(f"archive {name}", objects, 0) for name, objects in deleted.items()]
 
     @property
-    def missed(self) -> list[str]:
+    def omissions(self) -> list[str]:
         """Sentences for what is not erased."""
         return [
             *(

@@ -105,7 +105,7 @@ def finish_erasing(
     _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
     order.on_progress("receipt", "erasure", 1)
-    not_covered = [*begun.traces.omissions, *unread, *archives.missed, *missed]
+    not_covered = [*begun.traces.omissions, *unread, *archives.omissions, *missed]
     return (yield from finish(record, [*checks, *archives.checks, *erased], signer, not_covered))
 
 

@@ -164,12 +164,13 @@ ORDER BY m.seq
 
 -- name: name_object
 -- Write down under which name the messages of a step will be in the archive, before they are; no row if another process
--- has taken it up, or the owner or session is being erased (name_object_v1).
+-- has taken it up. In a transaction that has looked at the fence: until it commits, none is set.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_name text?
 -- row: step_id uuid
-SELECT %(step_id)s::uuid AS step_id
-WHERE strandline.name_object_v1(
-    %(shard_key)s, %(session_key)s, %(from_seq)s, %(step_id)s, %(object_name)s)
+UPDATE strandline.retention_step SET object_name = %(object_name)s
+WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
+    AND step_id = %(step_id)s AND state <> 'removed'
+RETURNING step_id
 
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.

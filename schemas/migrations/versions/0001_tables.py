@@ -1350,7 +1350,6 @@ def upgrade() -> None:
         "append_act_v1",
         # Erasures; the functions after them look at fences.
         "look_at_fence_v1",
-        "name_object_v1",
         "erase_rows_v1",
         "erase_shared_v1",
         "move_calls_v1",

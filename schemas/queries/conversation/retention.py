@@ -324,7 +324,8 @@ class NameObjectRow(NamedTuple):
 
 class NameObject(Query[NameObjectRow]):
     """Write down under which name the messages of a step will be in the archive, before they are; no row if
-    another process has taken it up, or the owner or session is being erased (name_object_v1).
+    another process has taken it up. In a transaction that has looked at the fence: until it commits, none
+    is set.
     """
 
     __slots__ = ()
@@ -332,9 +333,9 @@ class NameObject(Query[NameObjectRow]):
     row = NameObjectRow
 
     def __init__(
-        self, *, step_id: UUID, shard_key: UUID, session_key: UUID, from_seq: int, object_name: str | None
+        self, *, object_name: str | None, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID
     ) -> None:
-        self.values = (step_id, shard_key, session_key, from_seq, object_name)
+        self.values = (object_name, shard_key, session_key, from_seq, step_id)
 
 
 class MarkArchivedRow(NamedTuple):

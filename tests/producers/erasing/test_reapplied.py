@@ -82,4 +82,7 @@ def test_times_and_not_numbers_are_the_order(
     put()
     later = erasures.erase_user("ann")
     assert later.number < receipts[1].number
-    assert [one.receipt for one in erasures.reapply([later, *receipts], unverified=True)] == [*receipts, later]
+    assert [one.receipt for one in erasures.reapply([later, *receipts], unverified=True)] == [
+        *receipts,
+        later,
+    ]
