@@ -27,6 +27,7 @@ OF_THE_SECOND_ENVIRONMENT = ("strandline.adapters.agno_v1", "strandline.adapters
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": st.text(),
     "int": st.integers(1),
+    "int | None": st.none() | st.integers(1),
     "float": st.floats(0, 1e6),
     "float | None": st.none() | st.floats(0, 1e6),
 }

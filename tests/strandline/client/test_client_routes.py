@@ -29,6 +29,26 @@ WITHOUT = {
     "GET /v1/sessions/{session_id}/events": "a stream: events",
     "GET /healthz/live": "for load balancers",
     "GET /healthz/ready": "for load balancers",
+    **dict.fromkeys(
+        (
+            "GET /v1/erasures",
+            "GET /v1/erasures/{number}",
+            "GET /v1/erasures/{number}/receipt",
+            "GET /v1/erasures/{number}/verification",
+            *(
+                route.format(whose)
+                for whose in ("users/{user}", "sessions/{session_id}")
+                for route in (
+                    "POST /v1/{}/erasures",
+                    "GET /v1/{}/erasures/plan",
+                    "POST /v1/{}/readmission",
+                    "GET /v1/{}/export",
+                )
+            ),
+            "GET /v1/users/{user}/erasures",
+        ),
+        "not yet: by any HTTP client, as docs/service.md shows",
+    ),
     "GET /v1/explain/messages/{message_id}": "for people: `strandline explain`",
     "GET /v1/explain/facts/{fact_id}": "for people: `strandline explain`",
 }
