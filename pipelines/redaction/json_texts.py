@@ -93,13 +93,6 @@ def _unused(key: str, visited: Mapping[str, Any]) -> str:
     return free
 
 
-def _visit_content(value: Any, visit: Visit) -> Any:
-    """Content: a text, or parts."""
-    if isinstance(value, list):
-        return [_visit_part(item, visit) for item in value]
-    return _visit_part(value, visit)
-
-
 def _visit_part(value: Any, visit: Visit, above: str = "") -> Any:
     """A part of content, or what is in it below the key ``above``: the keys are the format's."""
     if isinstance(value, str):
@@ -184,7 +177,7 @@ def _visit_arguments(arguments: Any, visit: Visit) -> Any:
 
 _VISITS: Mapping[str, Callable[[Any, Visit], Any]] = {
     "name": _visit_part,
-    "content": _visit_content,
+    "content": _visit_part,
     "tool_calls": _visit_calls,
     "extra": _visit_extra,
 }

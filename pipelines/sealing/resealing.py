@@ -160,7 +160,7 @@ def _log_failed(owner: UUID, namespace: str, error: StrandlineError) -> None:
 def seal_facts(database: Database, keys: OwnerKeys) -> int:
     """Seal all of an owner's facts in one transaction, since they are compared by their words.
 
-    Merges and people's edits of the owner wait for it.  Returns how many rows were rows.
+    Merges and people's edits of the owner wait for it.  Returns how many rows were found.
     """
     with database.transaction() as transaction:
         transaction.fetch(LockFactLanes(shard_key=keys.shard_key, stage=MERGE_STAGE))
@@ -168,7 +168,7 @@ def seal_facts(database: Database, keys: OwnerKeys) -> int:
 
 
 def reseal_owner(database: Database, keys: OwnerKeys, pace: Pace) -> Iterator[int]:
-    """Seal an owner's rows under its newest data key; yields how many were rows, page by page."""
+    """Seal an owner's rows under its newest data key; yields how many were found, page by page."""
     for reseal in RESEALED:
         for count in reseal(database, keys, PAGE_ROWS):
             yield count
