@@ -20,3 +20,9 @@ hashtextextended('erasing ' || {scope_key}::text, 0)
 -- before an erasure neither seals nor opens anything of the life after it.
 (1 + coalesce((SELECT f.data_keys FROM strandline.erasure_fence f
     WHERE f.shard_key = {owner_key} AND f.scope_key = {owner_key}), 0))
+
+-- fragment: count_erased(number, table, rows)
+-- In a function: count rows of a table that were deleted with an erasure, in the transaction that deletes them.
+UPDATE strandline.erasure counted SET rows_erased = counted.rows_erased + {rows}, updated_at = statement_timestamp(),
+        steps = counted.steps || jsonb_build_object({table}, coalesce((counted.steps ->> {table})::bigint, 0) + {rows})
+    WHERE counted.number = {number}

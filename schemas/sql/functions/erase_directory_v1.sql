@@ -24,10 +24,7 @@ BEGIN
     END IF;
     DELETE FROM strandline.session_owner o WHERE o.shard_key = ANY (entries) AND o.owner_key = p_owner_key;
     GET DIAGNOSTICS gone = ROW_COUNT;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = statement_timestamp(),
-            steps = e.steps || jsonb_build_object(
-                'session_owner', coalesce((e.steps ->> 'session_owner')::bigint, 0) + gone)
-        WHERE e.number = p_number;
+    @count_erased(p_number, 'session_owner', gone);
     RETURN gone;
 END
 $function$;

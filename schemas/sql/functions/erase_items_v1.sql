@@ -14,9 +14,7 @@ BEGIN
             ORDER BY o.path, o.key LIMIT p_limit FOR UPDATE) AS p
         WHERE i.shard_key = p_shard_key AND i.path = p.path AND i.key = p.key;
     GET DIAGNOSTICS gone = ROW_COUNT;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = statement_timestamp(),
-            steps = e.steps || jsonb_build_object('store_item', coalesce((e.steps ->> 'store_item')::bigint, 0) + gone)
-        WHERE e.number = p_number;
+    @count_erased(p_number, 'store_item', gone);
     RETURN gone;
 END
 $function$;

@@ -28,9 +28,7 @@ BEGIN
         -- Processes keep indexes of what the owner has beside the session.  Of a whole owner these rows go as well.
         @note_chunk_change(p_shard_key);
     END IF;
-    UPDATE strandline.erasure e SET rows_erased = e.rows_erased + gone, updated_at = statement_timestamp(),
-            steps = e.steps || jsonb_build_object(p_table, coalesce((e.steps ->> p_table)::bigint, 0) + gone)
-        WHERE e.number = p_number;
+    @count_erased(p_number, p_table, gone);
     RETURN gone;
 END
 $function$;
