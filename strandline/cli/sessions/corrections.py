@@ -17,6 +17,7 @@ from strandline.cli.servers.options import (
     target_options,
 )
 from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.memory import Memory
 from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quantity
 
@@ -28,16 +29,20 @@ _key_option = click.option(
 
 
 class CorrectionReport(BaseModel):
-    """A correction: its number in the session, and the messages that it took back or replaced."""
+    """A correction: its number in the session, and the messages that it took back or replaced.
+
+    Of a dry run there is neither a number nor a time, and no messages are named: ``messages`` counts them.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
-    number: int
+    number: int | None
     kind: str
     from_seq: int
     through_seq: int
     seqs: tuple[int, ...]
-    created_at: datetime
+    messages: int
+    created_at: datetime | None
 
 
 class DeletionReport(BaseModel):
@@ -83,9 +88,7 @@ def rewind_command(
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
         if is_dry:
-            seqs = [message.seq for message in memory.get_all() if (message.seq or 0) >= from_seq]
-            say(f"would take back {quantity(len(seqs), 'message')}; nothing was changed")
-            return 0
+            return _show_estimate(memory, from_seq, as_json=as_json)
         correction = memory.rewind(from_seq, actor=actor, idempotency_key=key)
     return _show(correction, f"took back {quantity(len(correction.seqs), 'message')}", as_json=as_json)
 
@@ -218,6 +221,27 @@ def delete_command(
     return 0
 
 
+def _show_estimate(memory: Memory, from_seq: int, *, as_json: bool) -> int:
+    # Page by page: a session may hold more messages than fit into memory.
+    count, last = 0, from_seq - 1
+    for message in memory.iterate(after_seq=last):
+        count, last = count + 1, message.seq or last
+    if as_json:
+        estimate = CorrectionReport(
+            number=None,
+            kind="rewind",
+            from_seq=from_seq,
+            through_seq=last,
+            seqs=(),
+            messages=count,
+            created_at=None,
+        )
+        print_json(estimate)
+    else:
+        say(f"would take back {quantity(count, 'message')}; nothing was changed")
+    return 0
+
+
 def _show(correction: Correction, what: str, *, as_json: bool) -> int:
     if as_json:
         print_json(
@@ -227,6 +251,7 @@ def _show(correction: Correction, what: str, *, as_json: bool) -> int:
                 from_seq=correction.from_seq,
                 through_seq=correction.through_seq,
                 seqs=correction.seqs,
+                messages=len(correction.seqs),
                 created_at=correction.created_at,
             )
         )

@@ -41,6 +41,13 @@ def test_a_session_is_rewound_once_with_a_key(memory: Memory, command: Command) 
     assert [message.seq for message in memory.get_all()] == [1, 2, 5]
     dry = command("sessions", "rewind", "chat-1", "5", "--dry-run")
     assert dry.out == "would take back 1 message; nothing was changed\n"
+    counted = command("sessions", "rewind", "chat-1", "2", "--dry-run", "--json").json
+    assert (counted["number"], counted["from_seq"], counted["through_seq"], counted["messages"]) == (
+        None,
+        2,
+        5,
+        2,
+    )
     assert command("sessions", "rewind", "chat-1", "5").out == "took back 1 message (correction 2)\n"
     shown = command("sessions", "show", "chat-1").out
     assert "by ops: took back 2 messages from 3 on" in shown
