@@ -13,7 +13,7 @@ from typing import Annotated, Literal
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, SettingsConfigDict
+from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
 
 from strandline.schemas.contradictory_settings import PAIRED, Pair, find_contradictions
 from strandline.schemas.display.refused_values import describe_refusal
@@ -66,6 +66,18 @@ class Settings(BaseSettings):
     model_config = SettingsConfigDict(
         env_prefix="STRANDLINE_", frozen=True, extra="ignore", populate_by_name=True, env_ignore_empty=True
     )
+
+    @classmethod
+    def settings_customise_sources(
+        cls,
+        settings_cls: type[BaseSettings],
+        init_settings: PydanticBaseSettingsSource,
+        env_settings: PydanticBaseSettingsSource,
+        dotenv_settings: PydanticBaseSettingsSource,
+        file_secret_settings: PydanticBaseSettingsSource,
+    ) -> tuple[PydanticBaseSettingsSource, ...]:
+        """Arguments and the environment: to look for files as well takes as long again."""
+        return init_settings, env_settings
 
     # Where things are.
     database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")

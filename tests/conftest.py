@@ -26,7 +26,6 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.inspection.status import StatusWorkers
 from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
-from tests.support.declared_nulls import undeclared, watch_nulls
 from tests.support.opened_rows import rows_in_clear
 from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pytest
     pytest_addoption,
@@ -42,6 +41,7 @@ from tests.support.servers.databases import (
     temporary_database,
 )
 from tests.support.servers.model_server import ModelServer
+from tests.support.sql.declared_nulls import undeclared, watch_nulls
 from tests.support.workers.worker_processes import WorkerProcess, launch_worker
 
 TESTS = Path(__file__).parent

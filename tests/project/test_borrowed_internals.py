@@ -11,6 +11,8 @@ import pytest
 
 from tests.project.test_contracts import ALL, ROOT, name_of, offenders
 
+pytestmark = pytest.mark.usefixtures("without_collection")
+
 PAGE = ROOT / "docs" / "architecture" / "borrowed-internals.md"
 
 LIBRARIES = ("psycopg", "psycopg_pool", "celery", "kombu", "amqp")

@@ -9,11 +9,14 @@ from __future__ import annotations
 import ast
 import re
 from collections.abc import Callable, Iterable, Iterator
-from functools import cache
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 import pytest
+
+from tests.support.syntax_trees import tree_of
+
+pytestmark = pytest.mark.usefixtures("without_collection")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
@@ -67,11 +70,6 @@ def modules_of(*folders: str) -> list[Path]:
 
 def name_of(path: Path) -> str:
     return path.relative_to(ROOT).as_posix()
-
-
-@cache
-def tree_of(path: Path) -> ast.Module:
-    return ast.parse(path.read_text(encoding="utf-8"), filename=str(path))
 
 
 LAYERED = modules_of(*FOLDERS)

@@ -7,7 +7,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.project.test_contracts import MAINTAINED, Function, name_of, tree_of
+from tests.project.test_contracts import MAINTAINED, Function, name_of
+from tests.support.syntax_trees import tree_of
+
+pytestmark = pytest.mark.usefixtures("without_collection")
 
 # Participles that say how a value was come by, and not what it is.
 VAGUE = {"found", "given", "got", "heeded", "made", "meant", "said", "told", "wanted"}

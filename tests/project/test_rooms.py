@@ -16,8 +16,10 @@ from tests.project.test_contracts import (
     is_own,
     name_of,
     offenders,
-    tree_of,
 )
+from tests.support.syntax_trees import tree_of
+
+pytestmark = pytest.mark.usefixtures("without_collection")
 
 # Folders that hold modules; what is new belongs to one of them, or is a decision (docs/decisions).
 ROOMS = {

@@ -17,6 +17,11 @@ undeclared: list[str] = []
 _headers = cache(read_all)
 
 
+@cache
+def _params_of(name: str) -> list[Field]:
+    return _headers()[name].params_in_order
+
+
 def watch_nulls() -> None:
     """Have both drivers tell of every statement; what is not declared is kept in ``undeclared``."""
     execute, execute_async = database.execute, async_database.execute
@@ -44,7 +49,7 @@ def _look(query: Query[Any], rows: Iterable[Any]) -> None:
 
 
 def _wrong_params(header: Header, values: Iterable[object]) -> list[str]:
-    params = zip(header.params_in_order, values, strict=True)
+    params = zip(_params_of(header.name), values, strict=True)
     return [f"{header.name}({field.name})" for field, value in params if _is_wrong(field, value, {})]
 
 
