@@ -15,7 +15,6 @@ from typing import Any
 from uuid import uuid4
 
 import hypothesis
-import psycopg
 import pytest
 from redis import Redis
 
@@ -36,6 +35,7 @@ from tests.support.servers.databases import (
     ENCRYPTION,
     TEST_KEYS,
     forgo_durability,
+    look,
     seal_everything,
     template,
     temporary_database,
@@ -315,8 +315,7 @@ def rows_of(database_url: str, sql: str, *params: object) -> list[tuple[Any, ...
     """Look at the tables from outside, on a connection of the test's own."""
     if ENCRYPTION:
         return rows_in_clear(database_url, sql, params, TEST_KEYS)
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        return connection.execute(sql, params).fetchall()
+    return look(database_url, sql, params)
 
 
 def nothing_due(database_url: str) -> bool:

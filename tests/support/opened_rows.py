@@ -24,7 +24,7 @@ from strandline.schemas.sealed.values import change_within, open_traces
 from strandline.schemas.sealing.keyrings import LocalKeyring, read_keys
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.fingerprints import fingerprint
-from tests.support.servers.databases import ENCRYPTION
+from tests.support.servers.databases import ENCRYPTION, look
 
 PAYLOAD = "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"
 # The columns that are sealed, each with its form and kind; of messages beside the id of the row.
@@ -71,8 +71,7 @@ def clear_only(reason: str) -> pytest.MarkDecorator:
 
 def stored_rows_of(database_url: str, statement: str, *params: object) -> list[tuple[Any, ...]]:
     """The rows of a test's statement as they are stored, also where the suite runs encrypted."""
-    with psycopg.connect(database_url, autocommit=True) as connection:
-        return connection.execute(statement.encode(), params).fetchall()
+    return look(database_url, statement, params)
 
 
 def rows_in_clear(url: str, statement: str, params: tuple[object, ...], keys: str) -> list[tuple[Any, ...]]:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import os
+import select
 import socket
-from collections.abc import Iterator
+import threading
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from functools import cache
 from typing import Any
@@ -124,9 +126,53 @@ def temporary_database(server_url: str, template: str | None = None) -> Iterator
     name = f"t_{uuid4().hex}"
     with _connected(server_url) as connection:
         source = template or template_name()
+        _end_look(database_in(server_url, source))  # nobody may be connected to what is copied
         connection.execute(f"CREATE DATABASE {name} TEMPLATE {source} {_strategy(connection)}")
-        yield database_in(server_url, name)
+        url = database_in(server_url, name)
+        _lookers[os.getpid(), url] = None
+        yield url
+        _end_look(url)
+        del _lookers[os.getpid(), url]
         connection.execute(f"DROP DATABASE {name} WITH (FORCE)")
+
+
+# By process and database: what a test looks at its temporary database by, once it has looked.  A connection
+# costs 3 milliseconds, and most tests look several times, or until something has happened.
+_lookers: dict[tuple[int, str], psycopg.Connection[Any] | None] = {}
+
+
+_looking = threading.Lock()
+
+
+def look(url: str, statement: str, params: Sequence[object]) -> list[tuple[Any, ...]]:
+    """The rows of a statement, on a connection of the test's own; that to a temporary database is kept."""
+    key = os.getpid(), url
+    # One thread at a time: what the other does may wait for a lock that this one is to see.
+    if key in _lookers and _looking.acquire(blocking=False):
+        try:
+            looker = _lookers[key]
+            if looker is None or not _is_alive(looker):
+                looker = _lookers[key] = psycopg.connect(url, autocommit=True, prepare_threshold=None)
+            return looker.execute(statement.encode(), params).fetchall()
+        finally:
+            _looking.release()
+    with psycopg.connect(url, autocommit=True) as connection:
+        return connection.execute(statement.encode(), params).fetchall()
+
+
+def _end_look(url: str) -> None:
+    key = os.getpid(), url
+    if looker := _lookers.get(key):
+        looker.close()
+        _lookers[key] = None
+
+
+def _is_alive(looker: psycopg.Connection[Any]) -> bool:
+    """Whether its server is still there: what a server says as it goes makes the socket readable."""
+    if not looker.closed and not select.select([looker], [], [], 0)[0]:
+        return True
+    looker.close()
+    return False
 
 
 @contextmanager
