@@ -75,12 +75,12 @@ SELECT EXISTS (SELECT FROM strandline.service_key k
 
 -- name: begin_kept_response
 -- Take a request's place, so that another with the same key waits for this transaction; no row: it was taken.
--- params: shard_key uuid, request_key uuid, request_digest bytea
+-- params: shard_key uuid, request_key uuid, session_key uuid?, request_digest bytea
 -- row: request_key uuid
-INSERT INTO strandline.kept_response AS r (shard_key, request_key, request_digest, status, created_at)
-VALUES (%(shard_key)s, %(request_key)s, %(request_digest)s, 0, statement_timestamp())
+INSERT INTO strandline.kept_response AS r (shard_key, request_key, session_key, request_digest, status, created_at)
+VALUES (%(shard_key)s, %(request_key)s, %(session_key)s, %(request_digest)s, 0, statement_timestamp())
 ON CONFLICT (shard_key, request_key) DO UPDATE SET request_digest = excluded.request_digest,
-    created_at = excluded.created_at
+    session_key = excluded.session_key, created_at = excluded.created_at
 WHERE r.created_at < excluded.created_at - interval '1 day'
 RETURNING request_key
 

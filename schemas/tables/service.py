@@ -12,6 +12,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    Uuid,
     text,
 )
 
@@ -46,6 +47,8 @@ kept_response = Table(
     metadata,
     key("shard_key"),
     key("request_key"),
+    # Of whose messages one is in the body, which goes with them; NULL: none is.
+    Column("session_key", Uuid),
     Column("request_digest", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
     personal("body", JSON),

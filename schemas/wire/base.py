@@ -17,6 +17,20 @@ Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
+KEY_ACTOR_PREFIX = "key:"
+
+
+def _not_a_key(actor: str) -> str:
+    """An actor that does not pass for a key: the audit trail names keys itself."""
+    if actor.lstrip().lower().startswith(KEY_ACTOR_PREFIX):
+        raise ValueError("names that begin with key: are those of the service's keys")
+    return actor
+
+
+# Whom the caller says to act for; the key stands in the audit trail in any case.
+Actor = Annotated[Name, AfterValidator(_not_a_key)]
+
+
 def _storable(moment: datetime) -> datetime:
     """A time that Postgres takes: as far from UTC as it knows zones, and of our era there as well."""
     offset = moment.utcoffset()

@@ -23,6 +23,7 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
+from strandline.schemas.wire.base import KEY_ACTOR_PREFIX
 from strandline.schemas.wire.keys import Scope
 
 TRUSTED_SECONDS = 4.0
@@ -72,7 +73,7 @@ class Caller:
     @property
     def actor(self) -> str:
         """Who did it, where a person is not named."""
-        return f"key:{self.key_id}"
+        return f"{KEY_ACTOR_PREFIX}{self.key_id}"
 
     def session(self, session_id: str) -> SessionIdentity:
         """A session of the caller's."""

@@ -102,6 +102,7 @@ def _create_service_tables(schema: str) -> None:
         "kept_response",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("request_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=True),
         sa.Column("request_digest", sa.LargeBinary(), nullable=False),
         sa.Column("status", sa.SmallInteger(), nullable=False),
         sa.Column("body", sa.JSON(), nullable=True),

@@ -198,8 +198,10 @@ class BeginKeptResponse(Query[BeginKeptResponseRow]):
     name = "begin_kept_response"
     row = BeginKeptResponseRow
 
-    def __init__(self, *, shard_key: UUID, request_key: UUID, request_digest: bytes) -> None:
-        self.values = (shard_key, request_key, request_digest)
+    def __init__(
+        self, *, shard_key: UUID, request_key: UUID, session_key: UUID | None, request_digest: bytes
+    ) -> None:
+        self.values = (shard_key, request_key, session_key, request_digest)
 
 
 class KeepResponse(Query[Never]):
