@@ -83,6 +83,11 @@ class Act:
         )
 
     @property
+    def named_actor(self) -> str | None:
+        """Who is named for people to read, in what an act leaves beside the trail."""
+        return self.on_behalf_of or self.actor
+
+    @property
     def level(self) -> str:
         """From which level on it is recorded."""
         return "changes" if self.flags else ACTS[self.kind].level

@@ -62,7 +62,7 @@ def set_policy(
                 **identity.keys,
                 before=_json(present),
                 after=_json(policy),
-                actor=act.actor,
+                actor=act.named_actor,
                 act=replace(act, detail={"changed": _changed_names(present, policy)}).as_json(),
             )
         )

@@ -185,7 +185,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
         act = Act.here("erasure", actor=body.actor, detail=_place(call))
         order = ErasureOrder(
             target,
-            act.on_behalf_of or act.actor,
+            act.named_actor,
             item_ranges(body.items_below),
             act=act,
             erasure_id=_erasure_id(call, target),

@@ -127,3 +127,33 @@ def test_only_a_pop_keeps_a_response_with_messages() -> None:
     assert len(keeping) == 5
     holding = [one for one in keeping if MessageOut.__name__ in str(one.response_model.model_json_schema())]
     assert [one.path_format for one in holding] == ["/v1/sessions/{session_id}/messages/last"]
+
+
+def test_a_users_key_joins_the_shared_scopes_alone_that_it_names(running: RunningService, user: str) -> None:
+    space = f"n-{user}"
+    backend = running.make_key(space)
+    bound = running.make_key(space, user_id="bob", shared_scopes=["open"])
+    query = {"query": "vault code", "scope": "shared"}
+    with running.client(backend, user=user) as ana, running.client(bound) as bob:
+        assert put(ana, "a", "The vault code is 90210.", policy={"shared_scope": "secret"}).status_code == 201
+        refused = put(bob, "b", "hi", policy={"shared_scope": "secret"})
+        assert (refused.status_code, refused.json()["type"]) == (403, "urn:strandline:problem:forbidden")
+        assert bob.get("/v1/sessions/b").status_code == 404, "nothing was begun"
+        assert put(bob, "c", "hi", policy={"shared_scope": "open"}).status_code == 201
+        assert bob.post("/v1/sessions/c/search", json=query).json()["items"] == []
+        assert bob.get("/v1/whoami").json()["shared_scopes"] == ["open"]
+        # Who holds a key of all users decides for them.
+        with running.client(backend, user="bob") as for_bob:
+            assert put(for_bob, "d", "hi", policy={"shared_scope": "secret"}).status_code == 201
+        assert bob.post("/v1/sessions/d/search", json=query).status_code == 200
+
+
+def test_a_rotated_key_names_the_same_shared_scopes(running: RunningService, user: str) -> None:
+    operator = running.make_key(f"n-{user}", scopes=("operate",))
+    with running.client(operator) as client:
+        wish = {"scopes": ["read"], "user_id": "bob", "shared_scopes": ["open", "open", "team"]}
+        made = client.post("/v1/admin/keys", json=wish).json()
+        again = client.post(f"/v1/admin/keys/{made['key_id']}/rotate", json={}).json()
+        assert made["shared_scopes"] == again["shared_scopes"] == ["open", "team"]
+        refused = client.post("/v1/admin/keys", json={"scopes": ["read"], "shared_scopes": ["open"]})
+        assert refused.status_code == 422
