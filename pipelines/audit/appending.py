@@ -69,7 +69,7 @@ class Act:
             InvalidMessageError: the actor is not a name.
         """
         around = current_acting()
-        recorded, on_behalf_of = around.recorded(actor)
+        recorded, on_behalf_of = around.record_of(actor)
         return cls(
             kind,
             uuid4(),

@@ -32,7 +32,7 @@ class Acting:
     origin: str | None = None
     is_proven: bool = False
 
-    def recorded(self, actor: str | None) -> tuple[str | None, str | None]:
+    def record_of(self, actor: str | None) -> tuple[str | None, str | None]:
         """Who the audit trail says it was, and for whom, where a call names this actor.
 
         Raises:

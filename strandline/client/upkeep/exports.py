@@ -90,7 +90,7 @@ class _File:
 
 
 @contextmanager
-def _begun(path: Path) -> Iterator[_File]:
+def _begin_file(path: Path) -> Iterator[_File]:
     """A new file beside the path, which is gone at the end unless it was finished."""
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     if path.exists():
@@ -155,7 +155,7 @@ def export_to(service: RemoteService, where: str, user_id: str | None, path: str
     while True:
         refusal: httpx2.Response | None = None
         try:
-            with _begun(Path(path)) as file, service.client().stream(**attempts.request) as response:
+            with _begin_file(Path(path)) as file, service.client().stream(**attempts.request) as response:
                 if response.is_success:
                     for part in response.iter_bytes():
                         file.take(part)
@@ -175,7 +175,7 @@ async def export_to_async(
     while True:
         refusal: httpx2.Response | None = None
         try:
-            with _begun(Path(path)) as file:
+            with _begin_file(Path(path)) as file:
                 async with service.aclient().stream(**attempts.request) as response:
                     if response.is_success:
                         async for part in response.aiter_bytes():
