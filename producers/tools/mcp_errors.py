@@ -51,14 +51,18 @@ class UnquotedErrors:
 
 def without_quotes(body: bytes) -> bytes:
     """An answer of JSON-RPC, whose error says what is wrong in a sentence of ours; else the body as it is."""
+    if b'"error"' not in body:
+        return body
     try:
-        answer = json.loads(body) if b'"error"' in body else None
+        answer = json.loads(body)
     except (ValueError, RecursionError):
         return body
-    error = answer.get("error") if isinstance(answer, dict) else None
-    if not isinstance(error, dict):
+    if not isinstance(answer, dict) or not isinstance(error := answer.get("error"), dict):
         return body
-    fields = {"code": error.get("code"), "message": _SENTENCES.get(error.get("code", 0), _OTHER)}
+    fields: dict[str, Any] = {
+        "code": error.get("code"),
+        "message": _SENTENCES.get(error.get("code", 0), _OTHER),
+    }
     data = error.get("data")
     if isinstance(data, dict) and _OWN_DATA in data:
         fields["data"] = {_OWN_DATA: data[_OWN_DATA]}
