@@ -47,6 +47,10 @@ def _storable(moment: datetime) -> datetime:
 Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
 Json = dict[str, Any]
 
+# What a problem is sent as, and what the types of all begin with.
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+PROBLEM_TYPES = "urn:strandline:problem:"
+
 # Headers of requests and responses, by the names that both sides use.
 USER_HEADER = "Strandline-User"
 COVERED_HEADER = "Strandline-Covered-Through"
