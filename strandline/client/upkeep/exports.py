@@ -44,7 +44,7 @@ class ExportedFile:
     size: int
 
 
-class _Incomplete(Exception):
+class IncompleteError(Exception):
     """The stream ended before its last line, or has other lines than that says."""
 
 
@@ -69,7 +69,7 @@ class _File:
     def finish(self) -> ExportedFile:
         """Give it its name."""
         if self._rest or self._expected is None or dict(self._expected) != dict(self._counts):
-            raise _Incomplete
+            raise IncompleteError
         self._file.flush()
         os.fsync(self._file.fileno())
         self._part.replace(self._path)
@@ -80,9 +80,9 @@ class _File:
             fields = json.loads(line)
             kind = fields["kind"]
         except (ValueError, TypeError, KeyError):
-            raise _Incomplete from None
+            raise IncompleteError from None
         if self._expected is not None:
-            raise _Incomplete
+            raise IncompleteError
         if kind == _TRAILER:
             self._expected = fields["lines"]
         else:
@@ -90,7 +90,7 @@ class _File:
 
 
 @contextmanager
-def _begin_file(path: Path) -> Iterator[_File]:
+def begin_file(path: Path) -> Iterator[_File]:
     """A new file beside the path, which is gone at the end unless it was finished."""
     part = path.with_name(f"{path.name}.{uuid4().hex}.part")
     if path.exists():
@@ -155,14 +155,14 @@ def export_to(service: RemoteService, where: str, user_id: str | None, path: str
     while True:
         refusal: httpx2.Response | None = None
         try:
-            with _begin_file(Path(path)) as file, service.client().stream(**attempts.request) as response:
+            with begin_file(Path(path)) as file, service.client().stream(**attempts.request) as response:
                 if response.is_success:
                     for part in response.iter_bytes():
                         file.take(part)
                     return file.finish()
                 response.read()
                 refusal = response
-        except (httpx2.RequestError, _Incomplete):
+        except (httpx2.RequestError, IncompleteError):
             pass
         time.sleep(attempts.wait_after(refusal))
 
@@ -175,7 +175,7 @@ async def export_to_async(
     while True:
         refusal: httpx2.Response | None = None
         try:
-            with _begin_file(Path(path)) as file:
+            with begin_file(Path(path)) as file:
                 async with service.aclient().stream(**attempts.request) as response:
                     if response.is_success:
                         async for part in response.aiter_bytes():
@@ -183,6 +183,6 @@ async def export_to_async(
                         return await asyncio.to_thread(file.finish)
                     await response.aread()
                     refusal = response
-        except (httpx2.RequestError, _Incomplete):
+        except (httpx2.RequestError, IncompleteError):
             pass
         await asyncio.sleep(attempts.wait_after(refusal))

@@ -20,6 +20,7 @@ from strandline.client import (
     Retries,
     ServiceUnavailableError,
 )
+from strandline.client.upkeep.exports import IncompleteError, begin_file
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import make_receipt_key, read_receipts, verifier_of
 from strandline.schemas.wire.keys import SCOPES
@@ -153,3 +154,32 @@ def test_one_that_breaks_off_is_begun_again_or_there_is_no_file(
         else:
             assert exported(admin, user, path)[-1] == "trailer"
         assert proxy.cut >= 2
+
+
+LINES = b'{"kind":"header"}\n{"kind":"message"}\n{"kind":"message"}\n'
+TRAILER = b'{"kind":"trailer","lines":{"header":1,"message":2}}\n'
+
+
+@pytest.mark.parametrize(
+    "stream",
+    [
+        b"",
+        LINES,
+        LINES[18:] + TRAILER,
+        LINES + TRAILER + LINES,
+        LINES + TRAILER[:-1],
+        LINES + b"what\n" + TRAILER,
+    ],
+)
+@pytest.mark.parametrize("size", [1, 1_000])
+def test_lines_that_do_not_add_up_are_no_export(tmp_path: Path, stream: bytes, size: int) -> None:
+    path = tmp_path / "export.jsonl"
+    for content, is_whole in ((stream, False), (LINES + TRAILER, True)):
+        with begin_file(path) as file:
+            try:
+                for start in range(0, len(content), size):
+                    file.take(content[start : start + size])
+                file.finish()
+            except IncompleteError:
+                assert not is_whole
+        assert [one.name for one in tmp_path.iterdir()] == (["export.jsonl"] if is_whole else [])
