@@ -195,6 +195,7 @@ export interface Identity {
   namespace: string | null;
   user_id: string | null;
   scopes: ("read" | "write" | "facts" | "erase" | "operate")[];
+  shared_scopes: string[];
   label: string;
   expires_at: string | null;
 }

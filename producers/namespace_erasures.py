@@ -319,7 +319,7 @@ class NamespaceErasures:
     ) -> ErasureOrder:
         act = Act.here("erasure", actor=actor)
         ranges = item_ranges(items_below)
-        return ErasureOrder(target, act.actor, ranges, act=act, on_progress=on_progress)
+        return ErasureOrder(target, act.named_actor, ranges, act=act, on_progress=on_progress)
 
     def _erase_session(
         self, session_id: str, actor: str | None, on_progress: OnProgress

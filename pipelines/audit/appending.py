@@ -13,7 +13,7 @@ from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import AppendAct, NamesOfOwner
-from strandline.schemas.values.acts.acting import actor_or_current, current_acting
+from strandline.schemas.values.acts.acting import current_acting
 from strandline.schemas.values.acts.kinds import ACTS, MAX_DETAIL_BYTES
 from strandline.schemas.values.identity import Owner, SessionIdentity, audit_chain_key
 
@@ -33,6 +33,7 @@ class Act:
     Attributes:
         kind: a name of ``ACTS``.
         actor, origin: who acts, and from where; default: those of ``strandline.acting``.
+        on_behalf_of: whom a proven actor, as a key of the service, says that it acts for.
         seq: the first message concerned.
         count: how many messages, facts or items are concerned.
         detail: names and numbers that say more; never content, and no name of a user.
@@ -47,6 +48,7 @@ class Act:
     count: int | None = None
     detail: Mapping[str, Any] | None = None
     flags: tuple[str, ...] = ()
+    on_behalf_of: str | None = None
 
     @classmethod
     def here(
@@ -61,19 +63,29 @@ class Act:
     ) -> Act:
         """An act of whoever acts here (``strandline.acting``), unless ``actor`` is given.
 
+        Beside an actor that has proved who it is, a given one is whom it acts for.
+
         Raises:
             InvalidMessageError: the actor is not a name.
         """
+        around = current_acting()
+        recorded, on_behalf_of = around.record_of(actor)
         return cls(
             kind,
             uuid4(),
-            actor_or_current(actor),
-            current_acting().origin,
+            recorded,
+            around.origin,
             seq=seq,
             count=count,
             detail=detail,
             flags=tuple(flags),
+            on_behalf_of=on_behalf_of,
         )
+
+    @property
+    def named_actor(self) -> str | None:
+        """Who is named for people to read, in what an act leaves beside the trail."""
+        return self.on_behalf_of or self.actor
 
     @property
     def level(self) -> str:
@@ -91,6 +103,7 @@ class Act:
             "seq": self.seq,
             "count": self.count,
             "detail": self.detail,
+            "on_behalf_of": self.on_behalf_of,
             "flags": list(self.flags),
         }
         return json.dumps({name: value for name, value in record.items() if value is not None})

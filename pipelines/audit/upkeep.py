@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import partial
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.errors import ConfigurationError
@@ -105,7 +105,7 @@ def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | No
         yield from fetch(PruneSeals(shard_key=chain_key, through_seal=through))
         yield from fetch(MarkPruned(shard_key=chain_key, through_seal=through))
         detail = {"through_seal": through, "mac": rows[0].mac.hex()}
-        described = Act.here(act.kind, actor=act.actor, count=gone.entries, detail=detail)
+        described = replace(act, entry_id=uuid4(), count=gone.entries, detail=detail)
         yield from append_act(namespace, described)
         return Pruning(gone.entries, through)
     return None

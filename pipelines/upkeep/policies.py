@@ -90,7 +90,7 @@ def record_retention(level: RetentionLevel, retention: Retention, act: Act) -> O
 
 
 def _record_once(level: RetentionLevel, retention: Retention, act: Act) -> Operation[int | None]:
-    number = yield from _insert(level, retention, act.actor)
+    number = yield from _insert(level, retention, act.named_actor)
     if number is not None:
         yield from append_act(level.whom, replace(act, detail={"number": number}))
     return number

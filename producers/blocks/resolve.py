@@ -73,6 +73,14 @@ def stored_blocks(pipelines: Sequence[str], max_facts: int | None) -> list[Block
     return [own.get(pipeline, pipeline) for pipeline in pipelines]
 
 
+def owner_wide(blocks: Sequence[BlockSource]) -> tuple[BlockSource, ...]:
+    """The same blocks, with a search over all sessions of the owner."""
+    return tuple(
+        VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
+        for block in blocks
+    )
+
+
 def pipelines_of(blocks: Sequence[BaseMemoryBlock]) -> tuple[str, ...]:
     """The pipelines that feed ``blocks``, sorted, each once."""
     return tuple(sorted({block.pipeline for block in blocks if block.pipeline is not None}))

@@ -93,7 +93,7 @@ def _record_once(level: CaptureLevel, capture: Capture, act: Act) -> Operation[i
             namespace=level.namespace,
             owner_key=level.owner_key,
             capture=capture.to_json(),
-            actor=act.actor,
+            actor=act.named_actor,
         )
     )
     for row in rows:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 from uuid import UUID, uuid5
 
@@ -39,8 +40,13 @@ def message_id(call: Call, index: int) -> str:
     return str(uuid5(_PUTS, f"{index}:{call.idempotency_key}"))
 
 
-async def once(call: Call, owner_key: UUID, work: Work, *, status: int = 200) -> Response:
+async def once(
+    call: Call, owner_key: UUID, work: Work, *, status: int = 200, content_of: UUID | None = None
+) -> Response:
     """Answer a request once for each Idempotency-Key: the effect and its response are in one transaction.
+
+    Args:
+        content_of: the key of the session whose messages are in the response; it is forgotten with them.
 
     Raises:
         ProblemError: the key was used for another request to the same route.
@@ -50,27 +56,26 @@ async def once(call: Call, owner_key: UUID, work: Work, *, status: int = 200) ->
         answer = await work(None)
         return json_response(answer.model_dump(mode="json"), status)
     request_key = kept_request_key(call.caller.tenant, call.route, key)
-    body = await _do_once(call, owner_key, request_key, work, status)
+    begin = BeginKeptResponse(
+        shard_key=owner_key, request_key=request_key, session_key=content_of, request_digest=call.fingerprint
+    )
+    keep = partial(KeepResponse, shard_key=owner_key, request_key=request_key, status=status)
+    body = await _do_once(call, owner_key, begin, keep, work)
     return json_response(body, status) if body is not None else await _find_kept(call, owner_key, request_key)
 
 
 async def _do_once(
-    call: Call, owner_key: UUID, request_key: UUID, work: Work, status: int
+    call: Call, owner_key: UUID, begin: BeginKeptResponse, keep: Callable[..., KeepResponse], work: Work
 ) -> dict[str, Any] | None:
     """The body of a request that is done now; None if it was done before."""
     database = await call.service.resources.async_database()
     async with database.transaction() as transaction:
         await transaction.run(admit(owner_key))
         # Another request with this key waits here until the transaction ends.
-        taken = await transaction.fetch(
-            BeginKeptResponse(shard_key=owner_key, request_key=request_key, request_digest=call.fingerprint)
-        )
-        if not taken:
+        if not await transaction.fetch(begin):
             return None
         body: dict[str, Any] = (await work(transaction.connection)).model_dump(mode="json")
-        await transaction.fetch(
-            KeepResponse(shard_key=owner_key, request_key=request_key, status=status, body=json.dumps(body))
-        )
+        await transaction.fetch(keep(body=json.dumps(body)))
     return body
 
 
@@ -78,7 +83,8 @@ async def _find_kept(call: Call, owner_key: UUID, request_key: UUID) -> Response
     database = await call.service.resources.async_database()
     rows = await database.fetch(FindKeptResponse(shard_key=owner_key, request_key=request_key))
     if not rows or rows[0].body is None:
-        raise ProblemError(CONFLICT)  # its day ended between the two looks
+        # Its day ended between the two looks, or what was said in it was forgotten since.
+        raise ProblemError(CONFLICT)
     if rows[0].request_digest != call.fingerprint:
         raise ProblemError(KEY_REUSED)
     return json_response(json.loads(rows[0].body), rows[0].status, {REPLAYED_HEADER: "true"})

@@ -5,8 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
-from strandline.producers.blocks.resolve import default_blocks
-from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.blocks.resolve import declare_blocks, default_blocks, owner_wide
 from strandline.producers.memory import new_session_id
 from strandline.producers.service.gate.mcp import check_asker
 from strandline.producers.service.gate.problems import invalid
@@ -17,10 +16,7 @@ from strandline.schemas.wire.base import USER_HEADER
 
 router = make_router()
 
-_BLOCKS = tuple(
-    VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
-    for block in default_blocks()
-)
+_BLOCKS = declare_blocks(owner_wide(default_blocks()))
 
 
 @router.post("/mcp", include_in_schema=False)

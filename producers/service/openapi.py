@@ -8,12 +8,14 @@ from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 
-from strandline.producers.service.gate.problems import KINDS, MEDIA_TYPE, TYPES, Kind
+from strandline.producers.service.gate.problems import KINDS, Kind
 from strandline.producers.service.route import Access, access_of
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
     IDEMPOTENCY_HEADER,
+    PROBLEM_MEDIA_TYPE,
+    PROBLEM_TYPES,
     REPLAYED_HEADER,
     USER_HEADER,
     Problem,
@@ -197,16 +199,16 @@ def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
 
 
 def _add_problem(responses: dict[str, Any], kind: Kind) -> None:
+    form = {"schema": {"$ref": "#/components/schemas/Problem"}}
     response = responses.setdefault(
-        str(kind.status),
-        {"description": "", "content": {MEDIA_TYPE: {"schema": {"$ref": "#/components/schemas/Problem"}}}},
+        str(kind.status), {"description": "", "content": {PROBLEM_MEDIA_TYPE: dict(form)}}
     )
-    content = response["content"].setdefault(MEDIA_TYPE, {"schema": {"$ref": "#/components/schemas/Problem"}})
+    content = response["content"].setdefault(PROBLEM_MEDIA_TYPE, form)
     text = response.get("description") or ""
     response["description"] = f"{text}; {kind.title}" if text else kind.title
     content.setdefault("examples", {})[kind.name] = {
         "value": {
-            "type": TYPES + kind.name,
+            "type": PROBLEM_TYPES + kind.name,
             "title": kind.title,
             "status": kind.status,
             "detail": kind.detail,

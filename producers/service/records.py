@@ -21,7 +21,7 @@ from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.queries.conversation.sessions import SessionRows, SessionRowsRow
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
-from strandline.schemas.values.policy import Policy, make_policy
+from strandline.schemas.values.policy import Policy, make_policy, stored_policy
 
 TRUSTED_SECONDS = 5.0
 MAX_REMEMBERED = 8_192
@@ -116,7 +116,7 @@ class SessionRecords:
 
     def _record(self, row: SessionRowsRow) -> SessionRecord:
         blocks = self.declare_stored(stored_blocks(row.pipelines, row.max_facts))
-        return SessionRecord(_policy_of(row), blocks, monotonic())
+        return SessionRecord(stored_policy(row), blocks, monotonic())
 
     def _memory(
         self,
@@ -143,20 +143,3 @@ def default_policy() -> Policy:
 
 def _limited(policy: Policy, token_limit: int) -> Policy:
     return replace(policy, token_limit=token_limit)
-
-
-def _policy_of(row: SessionRowsRow) -> Policy:
-    return Policy(
-        token_limit=row.token_limit,
-        flush_at_tokens=row.flush_at_tokens,
-        token_flush_size=row.token_flush_size,
-        idle_seconds=row.idle_seconds,
-        tokenizer=row.tokenizer,
-        pipelines=tuple(row.pipelines),
-        max_facts=row.max_facts,
-        shared_scope=row.shared_scope,
-        max_window_messages=row.max_window_messages,
-        max_window_bytes=row.max_window_bytes,
-        message_flush_size=row.message_flush_size,
-        deliver=row.deliver,  # type: ignore[arg-type]  # as a policy was checked when it was stored
-    )

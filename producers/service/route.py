@@ -191,7 +191,7 @@ class ServiceRoute(APIRoute):
                 idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
                 fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
             )
-            with acting(actor=caller.actor, origin=caller.origin):
+            with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
                     work = self._work(scope, body, receive, send)
                     await (service.turns.take(work) if access_rule.queue == "reads" else work)

@@ -11,6 +11,7 @@ from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
+from strandline.producers.tools.mcp_errors import UnquotedErrors
 from strandline.producers.tools.mcp_server import Context, server_of
 from strandline.producers.tools.offering import Offer
 
@@ -38,7 +39,7 @@ class HttpTools:
 
     async def answer(self, offer: Offer, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer one request, whose body has been bounded, with what it is offered."""
-        await self._manager.handle_request({**scope, OFFER: offer}, receive, send)
+        await self._manager.handle_request({**scope, OFFER: offer}, receive, UnquotedErrors(send))
 
 
 def _offer_of(context: Context) -> Offer:

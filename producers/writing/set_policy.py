@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import logging
 from dataclasses import dataclass, replace
-from typing import cast
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_over_mark
@@ -16,7 +15,7 @@ from strandline.schemas.errors import ConflictError, NotFoundError, StrandlineEr
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.sessions import FindOwner, SessionPolicy, SetPolicy, SetPolicyRow
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.policy import Deliver, Policy, PolicyChange, changed_policy
+from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy, stored_policy
 
 logger = logging.getLogger("strandline.producers")
 
@@ -62,7 +61,7 @@ def set_policy(
                 **identity.keys,
                 before=_json(present),
                 after=_json(policy),
-                actor=act.actor,
+                actor=act.named_actor,
                 act=replace(act, detail={"changed": _changed_names(present, policy)}).as_json(),
             )
         )
@@ -104,20 +103,7 @@ def _present(identity: SessionIdentity) -> Operation[Policy]:
             f" {quote(identity.namespace)}: its policy is that of the Memory that puts first."
         )
     (stored,) = rows
-    return Policy(
-        token_limit=stored.token_limit,
-        flush_at_tokens=stored.flush_at_tokens,
-        token_flush_size=stored.token_flush_size,
-        idle_seconds=stored.idle_seconds,
-        tokenizer=stored.tokenizer,
-        pipelines=tuple(stored.pipelines),
-        max_facts=stored.max_facts,
-        shared_scope=stored.shared_scope,
-        max_window_messages=stored.max_window_messages,
-        max_window_bytes=stored.max_window_bytes,
-        message_flush_size=stored.message_flush_size,
-        deliver=cast(Deliver, stored.deliver),
-    )
+    return stored_policy(stored)
 
 
 def _json(policy: Policy) -> str:

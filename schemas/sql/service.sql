@@ -3,10 +3,10 @@
 -- name: find_service_key
 -- A key by its id, whatever its state.  The clock is Postgres's, so that all processes agree when a key ends.
 -- params: key_id text
--- row: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+-- row: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, seconds_left float8?
 -- repeatable
-SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at,
+SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at,
     k.expires_at, k.revoked_at,
     extract(epoch FROM least(k.expires_at, k.revoked_at) - statement_timestamp())::float8 AS seconds_left
 FROM strandline.service_key k WHERE k.key_id = %(key_id)s
@@ -14,32 +14,32 @@ FROM strandline.service_key k WHERE k.key_id = %(key_id)s
 -- name: lock_service_key
 -- The same, locked, to rotate it.
 -- params: key_id text
--- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+-- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
-SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
     k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
 FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
 
 -- name: add_service_key
 -- Store a new key.
--- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], label text, rotated_from
+-- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from
 --     text?, expires_in_seconds float8?
--- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+-- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
-INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, label, rotated_from,
-    created_at, expires_at)
-VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(label)s, %(rotated_from)s,
-    statement_timestamp(), statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
-RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, shared_scopes, label,
+    rotated_from, created_at, expires_at)
+VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(shared_scopes)s, %(label)s,
+    %(rotated_from)s, statement_timestamp(), statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
+RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
     k.revoked_at, false AS is_over
 
 -- name: list_service_keys
 -- The next keys by their ids: of a namespace, or of all.
 -- params: namespace text?, after text, limit bigint
--- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+-- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
 -- repeatable
-SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
+SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
     k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
 FROM strandline.service_key k
 WHERE (%(namespace)s::text IS NULL OR k.namespace = %(namespace)s) AND k.key_id > %(after)s
@@ -57,12 +57,12 @@ RETURNING key_id, expires_at
 -- name: revoke_service_key
 -- End a key now; one that is revoked keeps its time.
 -- params: key_id text, namespace text?
--- row: key_id text, namespace text?, user_id text?, scopes text[], label text, rotated_from text?,
+-- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
 -- repeatable
 UPDATE strandline.service_key SET revoked_at = coalesce(revoked_at, statement_timestamp())
 WHERE key_id = %(key_id)s AND (%(namespace)s::text IS NULL OR namespace = %(namespace)s)
-RETURNING key_id, namespace, user_id, scopes, label, rotated_from, created_at, expires_at, revoked_at,
+RETURNING key_id, namespace, user_id, scopes, shared_scopes, label, rotated_from, created_at, expires_at, revoked_at,
     true AS is_over
 
 -- name: has_service_key
@@ -75,12 +75,12 @@ SELECT EXISTS (SELECT FROM strandline.service_key k
 
 -- name: begin_kept_response
 -- Take a request's place, so that another with the same key waits for this transaction; no row: it was taken.
--- params: shard_key uuid, request_key uuid, request_digest bytea
+-- params: shard_key uuid, request_key uuid, session_key uuid?, request_digest bytea
 -- row: request_key uuid
-INSERT INTO strandline.kept_response AS r (shard_key, request_key, request_digest, status, created_at)
-VALUES (%(shard_key)s, %(request_key)s, %(request_digest)s, 0, statement_timestamp())
+INSERT INTO strandline.kept_response AS r (shard_key, request_key, session_key, request_digest, status, created_at)
+VALUES (%(shard_key)s, %(request_key)s, %(session_key)s, %(request_digest)s, 0, statement_timestamp())
 ON CONFLICT (shard_key, request_key) DO UPDATE SET request_digest = excluded.request_digest,
-    created_at = excluded.created_at
+    session_key = excluded.session_key, created_at = excluded.created_at
 WHERE r.created_at < excluded.created_at - interval '1 day'
 RETURNING request_key
 

@@ -12,6 +12,7 @@ from sqlalchemy import (
     SmallInteger,
     Table,
     Text,
+    Uuid,
     text,
 )
 
@@ -26,6 +27,8 @@ service_key = Table(
     Column("namespace", Text(collation="C")),
     personal("user_id", Text),
     Column("scopes", ARRAY(Text), nullable=False),
+    # Which scopes a key of one user may begin sessions in; a key of all users names any.
+    personal("shared_scopes", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("label", Text, nullable=False, server_default=text("''")),
     Column("rotated_from", Text(collation="C")),
     moment("created_at", default=True),
@@ -37,6 +40,7 @@ service_key = Table(
         "cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']",
         name="scopes",
     ),
+    CheckConstraint("user_id IS NOT NULL OR shared_scopes = '{}'", name="shared"),
     CheckConstraint("namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate'])", name="bound"),
     comment="Keys of the HTTP service: what each opens, and the digest of its secret; rarely written",
 )
@@ -46,6 +50,8 @@ kept_response = Table(
     metadata,
     key("shard_key"),
     key("request_key"),
+    # Of whose messages one is in the body, which goes with them; NULL: none is.
+    Column("session_key", Uuid),
     Column("request_digest", LargeBinary, nullable=False),
     Column("status", SmallInteger, nullable=False),
     personal("body", JSON),

@@ -7,10 +7,11 @@ change is recorded (``policy_change``) and applies from then on; tokenizer and s
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import Enum
 from functools import lru_cache
-from typing import Literal, TypedDict, get_args
+from typing import Literal, Protocol, TypedDict, cast, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -70,6 +71,64 @@ class Policy:
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
     message_flush_size: int | None = None
     deliver: Deliver = "window"
+
+
+class StoredPolicy(Protocol):
+    """A policy as a row or the wire has it."""
+
+    @property
+    def token_limit(self) -> int: ...
+
+    @property
+    def flush_at_tokens(self) -> int: ...
+
+    @property
+    def token_flush_size(self) -> int: ...
+
+    @property
+    def idle_seconds(self) -> int | None: ...
+
+    @property
+    def tokenizer(self) -> str: ...
+
+    @property
+    def pipelines(self) -> Sequence[str]: ...
+
+    @property
+    def max_facts(self) -> int | None: ...
+
+    @property
+    def shared_scope(self) -> str | None: ...
+
+    @property
+    def max_window_messages(self) -> int: ...
+
+    @property
+    def max_window_bytes(self) -> int: ...
+
+    @property
+    def message_flush_size(self) -> int | None: ...
+
+    @property
+    def deliver(self) -> str: ...
+
+
+def stored_policy(stored: StoredPolicy) -> Policy:
+    """The policy that is stored: it was checked then."""
+    return Policy(
+        token_limit=stored.token_limit,
+        flush_at_tokens=stored.flush_at_tokens,
+        token_flush_size=stored.token_flush_size,
+        idle_seconds=stored.idle_seconds,
+        tokenizer=stored.tokenizer,
+        pipelines=tuple(stored.pipelines),
+        max_facts=stored.max_facts,
+        shared_scope=stored.shared_scope,
+        max_window_messages=stored.max_window_messages,
+        max_window_bytes=stored.max_window_bytes,
+        message_flush_size=stored.message_flush_size,
+        deliver=cast(Deliver, stored.deliver),
+    )
 
 
 def make_policy(

@@ -17,6 +17,20 @@ Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
+KEY_ACTOR_PREFIX = "key:"
+
+
+def _not_a_key(actor: str) -> str:
+    """An actor that does not pass for a key: the audit trail names keys itself."""
+    if actor.lstrip().lower().startswith(KEY_ACTOR_PREFIX):
+        raise ValueError("names that begin with key: are those of the service's keys")
+    return actor
+
+
+# Whom the caller says to act for; the key stands in the audit trail in any case.
+Actor = Annotated[Name, AfterValidator(_not_a_key)]
+
+
 def _storable(moment: datetime) -> datetime:
     """A time that Postgres takes: as far from UTC as it knows zones, and of our era there as well."""
     offset = moment.utcoffset()
@@ -32,6 +46,10 @@ def _storable(moment: datetime) -> datetime:
 # JSON has no time of its own: text in ISO 8601 is read.
 Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
 Json = dict[str, Any]
+
+# What a problem is sent as, and what the types of all begin with.
+PROBLEM_MEDIA_TYPE = "application/problem+json"
+PROBLEM_TYPES = "urn:strandline:problem:"
 
 # Headers of requests and responses, by the names that both sides use.
 USER_HEADER = "Strandline-User"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Name, Request
+from strandline.schemas.wire.base import Actor, Answer, Name, Request
 from strandline.schemas.wire.report import Report
 
 
@@ -89,14 +89,14 @@ class ErasureIn(Request):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"actor": "privacy desk"}]})
 
-    actor: Name | None = None
+    actor: Actor | None = None
     items_below: Annotated[list[Path], Field(max_length=100)] = Field(default_factory=list)
 
 
 class ReadmissionIn(Request):
     """The name of the person who readmits a user or a session."""
 
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class PlannedErasureOut(Answer):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Name, Request
+from strandline.schemas.wire.base import Actor, Answer, Name, Request
 from strandline.schemas.wire.messages import MessageIn
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -29,7 +29,7 @@ class FactIn(Request):
     input: Annotated[str, Field(max_length=8_000)] | None = None
     agent_id: Name | None = None
     team_id: Name | None = None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class FactPatch(Request):
@@ -38,14 +38,14 @@ class FactPatch(Request):
     text: Text
     topics: Topics | None = None
     about_date: Day | None = None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class FactFeedback(Request):
     """People's opinion of a fact; null removes it."""
 
     feedback: Annotated[str, Field(max_length=8_000)] | None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class FactSearch(Request):
@@ -215,7 +215,7 @@ class CaptureIn(Request):
     instructions: Annotated[str, Field(max_length=8_000)] | None = None
     more_instructions: Annotated[str, Field(max_length=8_000)] | None = None
     summary_instructions: Annotated[str, Field(max_length=8_000)] | None = None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class CaptureOut(Answer):

@@ -22,11 +22,13 @@ Seconds = Annotated[float, Field(gt=0, le=MAX_KEY_SECONDS)]
 class KeyRequest(Request):
     """A key to make: for one user or for all of the namespace, with scopes, perhaps with an end.
 
+    ``shared_scopes``: the scopes in which a key of one user may begin sessions; none, unless they are named.
     ``namespace`` may be given by the key of an operator of the whole installation only.
     """
 
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=5)]
     user_id: Name | None = None
+    shared_scopes: Annotated[list[Name], Field(max_length=100)] = Field(default_factory=list)
     label: Annotated[str, Field(max_length=200)] = ""
     expires_in_seconds: Seconds | None = None
     namespace: Name | None = None
@@ -45,6 +47,7 @@ class KeyInfo(Answer):
     namespace: str | None
     user_id: str | None
     scopes: list[Scope]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -66,5 +69,6 @@ class Identity(Answer):
     namespace: str | None
     user_id: str | None
     scopes: list[Scope]
+    shared_scopes: list[str]
     label: str
     expires_at: datetime | None

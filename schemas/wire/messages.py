@@ -16,7 +16,7 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
 )
-from strandline.schemas.wire.base import MAX_PAGE, Answer, Count, Json, Moment, Name, Request, Seq
+from strandline.schemas.wire.base import MAX_PAGE, Actor, Answer, Count, Json, Moment, Name, Request, Seq
 
 RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
 RoleName = Literal["system", "developer", "user", "assistant", "tool"]
@@ -129,14 +129,14 @@ class ReplaceMessage(Request):
     """Other content for a message, at the same place."""
 
     content: ContentField
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class RewindRequest(Request):
     """Take back every message from ``from_seq`` on."""
 
     from_seq: Seq
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class CorrectionOut(Answer):

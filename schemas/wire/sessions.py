@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Json, Name, Request, Seq
+from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq
 from strandline.schemas.wire.messages import Limit, MessageOut
 
 
@@ -28,7 +28,7 @@ class PolicyChangeIn(Request):
     deliver: Literal["window", "turn"] | None = None
     blocks: Annotated[list[Name], Field(max_length=64)] | None = None
     max_facts: Limit | None = None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class PolicyOut(Answer):
@@ -194,7 +194,7 @@ class RetentionIn(Request):
     max_age_seconds: Lasting | None = None
     max_messages: Lasting | None = None
     forget_facts: bool | None = None
-    actor: Name | None = None
+    actor: Actor | None = None
 
 
 class RetentionOut(Answer):

@@ -12,6 +12,7 @@ from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.memory import AsyncRemoteMemory, RemoteMemory
 from strandline.client.retrying import Retries
 from strandline.client.service import RemoteService, Timeouts
+from strandline.client.upkeep.exports import ExportedFile
 from strandline.schemas.errors import (
     ServiceError,
     ServiceKeyError,
@@ -23,6 +24,7 @@ __all__ = [
     "AsyncRemoteAdmin",
     "AsyncRemoteFacts",
     "AsyncRemoteMemory",
+    "ExportedFile",
     "RemoteAdmin",
     "RemoteFacts",
     "RemoteMemory",

@@ -1,13 +1,17 @@
-"""What operators do at a service: keys, limits, dead letters, replays, generations, the audit trail."""
+"""What operators do at a service: keys, limits, dead letters, replays, erasures, exports, the audit trail."""
 
 from __future__ import annotations
 
 from collections.abc import AsyncGenerator, Generator
+from pathlib import Path
 
 from strandline.client import admin_operations as asked
 from strandline.client.events import ServiceEvent, follow, follow_async
-from strandline.client.operations import async_iterator, async_method, path, sync_iterator, sync_method
+from strandline.client.operations import async_iterator, async_method, sync_iterator, sync_method
+from strandline.client.operations import path as route
 from strandline.client.service import RemoteService
+from strandline.client.upkeep import erasures as erasing
+from strandline.client.upkeep.exports import ExportedFile, export_to, export_to_async
 
 
 class ServiceAdmin:
@@ -58,12 +62,35 @@ class RemoteAdmin(ServiceAdmin):
     users = sync_iterator(asked.users)
     sessions = sync_iterator(asked.sessions)
     session = sync_method(asked.session)
+    plan_user = sync_method(erasing.plan_user)
+    plan_session = sync_method(erasing.plan_session)
+    erase_user = sync_method(erasing.erase_user)
+    erase_session = sync_method(erasing.erase_session)
+    readmit_user = sync_method(erasing.readmit_user)
+    readmit_session = sync_method(erasing.readmit_session)
+    erasure = sync_method(erasing.erasure)
+    receipt = sync_method(erasing.receipt)
+    verify_erasure = sync_method(erasing.verify_erasure)
+    erasures = sync_iterator(erasing.erasures)
 
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
     ) -> Generator[ServiceEvent, None, None]:
         """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
-        return follow(self._service, path("events"), user_id, last_event_id)
+        return follow(self._service, route("events"), user_id, last_event_id)
+
+    def export_user(self, user_id: str, path: str | Path) -> ExportedFile:
+        """Write everything that is kept about a user to a file that does not exist yet, as lines of JSON.
+
+        The file has its name only when it is whole; an export that breaks off is begun again.
+        """
+        return export_to(self._service, route("users", user_id, "export"), None, path)
+
+    def export_session(
+        self, session_id: str, path: str | Path, *, user_id: str | None = None
+    ) -> ExportedFile:
+        """The same for one session."""
+        return export_to(self._service, route("sessions", session_id, "export"), user_id, path)
 
 
 class AsyncRemoteAdmin(ServiceAdmin):
@@ -100,9 +127,32 @@ class AsyncRemoteAdmin(ServiceAdmin):
     users = async_iterator(asked.users)
     sessions = async_iterator(asked.sessions)
     session = async_method(asked.session)
+    plan_user = async_method(erasing.plan_user)
+    plan_session = async_method(erasing.plan_session)
+    erase_user = async_method(erasing.erase_user)
+    erase_session = async_method(erasing.erase_session)
+    readmit_user = async_method(erasing.readmit_user)
+    readmit_session = async_method(erasing.readmit_session)
+    erasure = async_method(erasing.erasure)
+    receipt = async_method(erasing.receipt)
+    verify_erasure = async_method(erasing.verify_erasure)
+    erasures = async_iterator(erasing.erasures)
 
     def events(
         self, *, user_id: str | None = None, last_event_id: str | None = None
     ) -> AsyncGenerator[ServiceEvent, None]:
         """What happens in the namespace, or to one of its users; resumes by itself when it is cut."""
-        return follow_async(self._service, path("events"), user_id, last_event_id)
+        return follow_async(self._service, route("events"), user_id, last_event_id)
+
+    async def export_user(self, user_id: str, path: str | Path) -> ExportedFile:
+        """Write everything that is kept about a user to a file that does not exist yet, as lines of JSON.
+
+        The file has its name only when it is whole; an export that breaks off is begun again.
+        """
+        return await export_to_async(self._service, route("users", user_id, "export"), None, path)
+
+    async def export_session(
+        self, session_id: str, path: str | Path, *, user_id: str | None = None
+    ) -> ExportedFile:
+        """The same for one session."""
+        return await export_to_async(self._service, route("sessions", session_id, "export"), user_id, path)

@@ -29,9 +29,7 @@ from strandline.schemas.errors import (
     UnknownPipelineError,
     VersionError,
 )
-from strandline.schemas.wire.base import Problem, ProblemPlace
-
-TYPES = "urn:strandline:problem:"
+from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
 
 # By the last part of a problem's type.
 ERRORS: dict[str, Callable[[str], StrandlineError]] = {
@@ -74,18 +72,18 @@ _CHOICES = frozenset(
 
 def problem_of(content: bytes, media_type: str | None) -> Problem | None:
     """The problem that an answer tells of; None if it is not one of Strandline's."""
-    if not (media_type or "").startswith("application/problem+json"):
+    if not (media_type or "").startswith(PROBLEM_MEDIA_TYPE):
         return None
     try:
         problem = Problem.model_validate_json(content)
     except ValidationError:
         return None
-    return problem if problem.type.startswith(TYPES) else None
+    return problem if problem.type.startswith(PROBLEM_TYPES) else None
 
 
 def kind_of(problem: Problem | None) -> str | None:
     """The last part of a problem's type."""
-    return None if problem is None else problem.type.removeprefix(TYPES)
+    return None if problem is None else problem.type.removeprefix(PROBLEM_TYPES)
 
 
 def error_of(problem: Problem | None, status: int, retry_after: float | None = None) -> StrandlineError:

@@ -7,14 +7,14 @@ from uuid import UUID
 
 from strandline.client.operations import Operation, SessionFace, once, set_fields
 from strandline.client.session_operations import session_call
-from strandline.client.values import correction_from, messages_from, policy_from
+from strandline.client.values import correction_from, messages_from
 from strandline.producers.arguments import check_flag
 from strandline.producers.writing.correcting.correct import Correction
 from strandline.producers.writing.correcting.fork import Fork
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.message import Content, Message, plain
-from strandline.schemas.values.policy import Deliver, Policy, Unchanged
+from strandline.schemas.values.policy import Deliver, Policy, Unchanged, stored_policy
 from strandline.schemas.wire.messages import CorrectionOut, Events
 from strandline.schemas.wire.sessions import ForkOut, PolicyOut, PopOut, RetentionOut, RetentionSet
 
@@ -115,7 +115,7 @@ def set_policy(
     if not isinstance(idle_seconds, Unchanged):
         body["idle_seconds"] = idle_seconds
     reply = yield session_call(memory, "PATCH", "policy", body=body)
-    policy = policy_from(reply.read(PolicyOut))
+    policy = stored_policy(reply.read(PolicyOut))
     if token_limit is not None:
         memory.read_within(policy.token_limit)
     return policy

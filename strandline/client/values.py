@@ -20,11 +20,9 @@ from strandline.producers.writing.correcting.correct import Kind as CorrectionKi
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, RunStatus, plain
-from strandline.schemas.values.policy import Deliver, Policy
 from strandline.schemas.wire.contexts import ContextOut, HitOut, LatestSummaryText, SummaryText
 from strandline.schemas.wire.facts import FactChangesOut, FactOut, RevisionOut
 from strandline.schemas.wire.messages import CorrectionOut, MessageOut, RunOut
-from strandline.schemas.wire.sessions import PolicyOut
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,22 +240,4 @@ def changes_from(out: FactChangesOut, namespace: str) -> FactChanges:
         updated=tuple(fact_from(fact, namespace) for fact in out.updated),
         deleted=tuple(out.deleted),
         failure=out.failure,
-    )
-
-
-def policy_from(out: PolicyOut) -> Policy:
-    """The stored policy of a session."""
-    return Policy(
-        token_limit=out.token_limit,
-        flush_at_tokens=out.flush_at_tokens,
-        token_flush_size=out.token_flush_size,
-        idle_seconds=out.idle_seconds,
-        tokenizer=out.tokenizer,
-        pipelines=tuple(out.pipelines),
-        max_facts=out.max_facts,
-        shared_scope=out.shared_scope,
-        max_window_messages=out.max_window_messages,
-        max_window_bytes=out.max_window_bytes,
-        message_flush_size=out.message_flush_size,
-        deliver=cast("Deliver", out.deliver),
     )

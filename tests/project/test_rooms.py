@@ -37,8 +37,8 @@ ROOMS = {
     "strandline": "adapters adapters/agents adapters/agno adapters/agno_v1 adapters/langchain"
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
-    " client cli cli/ask cli/audit cli/demo cli/doctor cli/encryption cli/erasures cli/facts"
-    " cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention cli/serve cli/servers"
+    " client client/upkeep cli cli/ask cli/audit cli/demo cli/doctor cli/encryption cli/erasures"
+    " cli/facts cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention cli/serve cli/servers"
     " cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13

@@ -23,6 +23,7 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
+from strandline.schemas.wire.base import KEY_ACTOR_PREFIX
 from strandline.schemas.wire.keys import Scope
 
 TRUSTED_SECONDS = 4.0
@@ -46,6 +47,7 @@ class Caller:
         is_bound: whether the key is of that one user.
         scopes: what may be done with the key.
         origin: the client's address.
+        shared_scopes: the scopes that a key of one user may name.
     """
 
     key_id: str
@@ -54,6 +56,7 @@ class Caller:
     is_bound: bool
     scopes: frozenset[str]
     origin: str | None
+    shared_scopes: frozenset[str] = frozenset()
 
     @property
     def tenant(self) -> str:
@@ -72,7 +75,15 @@ class Caller:
     @property
     def actor(self) -> str:
         """Who did it, where a person is not named."""
-        return f"key:{self.key_id}"
+        return f"{KEY_ACTOR_PREFIX}{self.key_id}"
+
+    def check_shared_scope(self, scope: str | None) -> None:
+        """Raise a problem if a session begun with this key is not to be shared in the scope.
+
+        Whoever knows a scope's name would else read what other users share in it.
+        """
+        if scope is not None and self.is_bound and scope not in self.shared_scopes:
+            raise ProblemError(FORBIDDEN)
 
     def session(self, session_id: str) -> SessionIdentity:
         """A session of the caller's."""
@@ -179,6 +190,7 @@ def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | Non
         is_bound=row.user_id is not None,
         scopes=frozenset(row.scopes),
         origin=origin,
+        shared_scopes=frozenset(row.shared_scopes),
     )
 
 

@@ -43,6 +43,7 @@ class KeySpec:
         namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.
         scopes: what may be done with it.
         user_id: the one user it opens; None: all users of the namespace.
+        shared_scopes: the scopes in which a key of one user may begin sessions; a key of all users names any.
         label: for people.
         expires_in_seconds: None: it has no end.
     """
@@ -52,6 +53,7 @@ class KeySpec:
     user_id: str | None = None
     label: str = ""
     expires_in_seconds: float | None = None
+    shared_scopes: tuple[str, ...] = ()
 
     @classmethod
     def check(
@@ -62,6 +64,7 @@ class KeySpec:
         user_id: str | None = None,
         label: str = "",
         expires_in_seconds: float | None = None,
+        shared_scopes: Sequence[str] = (),
     ) -> KeySpec:
         """Check the arguments of a caller.
 
@@ -80,6 +83,11 @@ class KeySpec:
             raise ConfigurationError(
                 "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
             )
+        if shared_scopes and user_id is None:
+            raise ConfigurationError(
+                "Shared scopes are named for the key of one user; a key of all users may use any."
+                " Name the user, or leave the shared scopes out."
+            )
         check_text("label", label)
         if len(label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
@@ -89,6 +97,7 @@ class KeySpec:
             None if user_id is None else check_name("user_id", user_id),
             label,
             expires_in_seconds,
+            tuple(dict.fromkeys(check_name("shared_scope", scope) for scope in shared_scopes)),
         )
 
 
@@ -119,6 +128,7 @@ def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewK
             namespace=spec.namespace,
             user_id=spec.user_id,
             scopes=list(spec.scopes),
+            shared_scopes=list(spec.shared_scopes),
             label=spec.label,
             rotated_from=rotated_from,
             expires_in_seconds=spec.expires_in_seconds,
@@ -186,7 +196,13 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
     old = rows[0]
     if old.is_over:
         raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
-    spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
+    spec = KeySpec.check(
+        old.namespace,
+        old.scopes,
+        user_id=old.user_id,
+        label=old.label,
+        shared_scopes=old.shared_scopes,
+    )
     new_key = yield from _create(spec, key_id, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key

@@ -36,10 +36,8 @@ from strandline.schemas.errors import (
     UnknownPipelineError,
     VersionError,
 )
-from strandline.schemas.wire.base import Problem, ProblemPlace
+from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
 
-MEDIA_TYPE = "application/problem+json"
-TYPES = "urn:strandline:problem:"
 RETRY_SECONDS = 1
 
 
@@ -223,7 +221,7 @@ def problem_response(
     """The response for a problem."""
     named = list(places)
     problem = Problem(
-        type=TYPES + kind.name,
+        type=PROBLEM_TYPES + kind.name,
         title=kind.title,
         status=kind.status,
         detail=kind.detail,
@@ -235,7 +233,10 @@ def problem_response(
     if kind is UNAUTHENTICATED:
         sent["WWW-Authenticate"] = "Bearer"
     return Response(
-        to_json(problem.model_dump(exclude_none=True)), kind.status, media_type=MEDIA_TYPE, headers=sent
+        to_json(problem.model_dump(exclude_none=True)),
+        kind.status,
+        media_type=PROBLEM_MEDIA_TYPE,
+        headers=sent,
     )
 
 

@@ -27,7 +27,7 @@ async def pop_message(request: Request, session_id: SessionId) -> Response:
         message = await memory.apop(connection=connection)
         return PopOut(message=None if message is None else MessageOut.model_validate(message_form(message)))
 
-    return await once(call, identity.shard_key, work)
+    return await once(call, identity.shard_key, work, content_of=identity.session_key)
 
 
 @router.post("/v1/sessions/{session_id}/rewind", tags=["corrections"])

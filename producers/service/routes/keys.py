@@ -28,6 +28,7 @@ async def whoami(request: Request) -> Identity:
         namespace=caller.namespace,
         user_id=caller.user_id,
         scopes=[scope for scope in SCOPES if scope in caller.scopes],
+        shared_scopes=call.row.shared_scopes,
         label=call.row.label,
         expires_at=call.row.expires_at,
     )
@@ -49,6 +50,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
         body.scopes,
         user_id=body.user_id,
         label=body.label,
+        shared_scopes=body.shared_scopes,
         expires_in_seconds=body.expires_in_seconds,
     )
     return await call.service.runner.arun(create_key(spec))

@@ -45,10 +45,12 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
+    The key of one user begins sessions in the shared scopes alone that it names.
     """
     call = call_of(request)
     records = call.service.records
     identity = call.caller.session(session_id)
+    call.caller.check_shared_scope(None if body.policy is None else body.policy.shared_scope)
     memory = records.begin(identity, *_policy(records, body.policy))
     messages = [message.openai_form() for message in body.messages]
     for index, message in enumerate(messages):

@@ -182,9 +182,13 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     number = await _find_begun(call, target)
     carried = call.service.erasures
     if number is None:
-        act = Act.here("erasure", actor=body.actor)
+        act = Act.here("erasure", actor=body.actor, detail=_place(call))
         order = ErasureOrder(
-            target, act.actor, item_ranges(body.items_below), act=act, erasure_id=_erasure_id(call, target)
+            target,
+            act.named_actor,
+            item_ranges(body.items_below),
+            act=act,
+            erasure_id=_erasure_id(call, target),
         )
         number = await carried.begin(order)
         call.service.records.forget_owner(target.owner_key)
@@ -195,6 +199,15 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     form = _form(call, record).model_dump(mode="json")
     status = 202 if record.receipt is None else 200
     return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
+
+
+def _place(call: Call) -> dict[str, str] | None:
+    """Where it was asked from, for the trail: the origins of the owner's own acts go with the owner.
+
+    Not of a user's own key, whose address is the user's.
+    """
+    caller = call.caller
+    return None if caller.is_bound or caller.origin is None else {"origin": caller.origin}
 
 
 async def _find_begun(call: Call, target: ErasureTarget) -> int | None:

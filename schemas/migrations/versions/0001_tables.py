@@ -48,7 +48,7 @@ WITHOUT_STATISTICS = {
     "policy_change": ("before", "after", "actor"),
     "replay": ("selection",),
     "retention_act": ("actor",),
-    "service_key": ("user_id",),
+    "service_key": ("user_id", "shared_scopes"),
     "session": ("session_id", "user_id", "shared_scope"),
     "session_owner": ("session_id", "user_id"),
     "session_retention_act": ("actor",),
@@ -72,6 +72,7 @@ def _create_service_tables(schema: str) -> None:
         sa.Column("namespace", sa.Text(collation="C"), nullable=True),
         sa.Column("user_id", sa.Text(), nullable=True),
         sa.Column("scopes", sa.ARRAY(sa.Text()), nullable=False),
+        sa.Column("shared_scopes", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("label", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("rotated_from", sa.Text(collation="C"), nullable=True),
         sa.Column(
@@ -88,6 +89,9 @@ def _create_service_tables(schema: str) -> None:
             name=op.f("service_key_scopes_check"),
         ),
         sa.CheckConstraint(
+            "user_id IS NOT NULL OR shared_scopes = '{}'", name=op.f("service_key_shared_check")
+        ),
+        sa.CheckConstraint(
             "namespace IS NOT NULL OR (user_id IS NULL AND scopes = ARRAY['operate'])",
             name=op.f("service_key_bound_check"),
         ),
@@ -102,6 +106,7 @@ def _create_service_tables(schema: str) -> None:
         "kept_response",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
         sa.Column("request_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=True),
         sa.Column("request_digest", sa.LargeBinary(), nullable=False),
         sa.Column("status", sa.SmallInteger(), nullable=False),
         sa.Column("body", sa.JSON(), nullable=True),

@@ -16,6 +16,7 @@ class FindServiceKeyRow(NamedTuple):
     namespace: str | None
     user_id: str | None
     scopes: list[str]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -43,6 +44,7 @@ class LockServiceKeyRow(NamedTuple):
     namespace: str | None
     user_id: str | None
     scopes: list[str]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -67,6 +69,7 @@ class AddServiceKeyRow(NamedTuple):
     namespace: str | None
     user_id: str | None
     scopes: list[str]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -90,6 +93,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
         namespace: str | None,
         user_id: str | None,
         scopes: list[str],
+        shared_scopes: list[str],
         label: str,
         rotated_from: str | None,
         expires_in_seconds: float | None,
@@ -100,6 +104,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
             namespace,
             user_id,
             scopes,
+            shared_scopes,
             label,
             rotated_from,
             expires_in_seconds,
@@ -111,6 +116,7 @@ class ListServiceKeysRow(NamedTuple):
     namespace: str | None
     user_id: str | None
     scopes: list[str]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -152,6 +158,7 @@ class RevokeServiceKeyRow(NamedTuple):
     namespace: str | None
     user_id: str | None
     scopes: list[str]
+    shared_scopes: list[str]
     label: str
     rotated_from: str | None
     created_at: datetime
@@ -198,8 +205,10 @@ class BeginKeptResponse(Query[BeginKeptResponseRow]):
     name = "begin_kept_response"
     row = BeginKeptResponseRow
 
-    def __init__(self, *, shard_key: UUID, request_key: UUID, request_digest: bytes) -> None:
-        self.values = (shard_key, request_key, request_digest)
+    def __init__(
+        self, *, shard_key: UUID, request_key: UUID, session_key: UUID | None, request_digest: bytes
+    ) -> None:
+        self.values = (shard_key, request_key, session_key, request_digest)
 
 
 class KeepResponse(Query[Never]):

@@ -2,7 +2,7 @@
 --
 -- p_shard_key is the key of the owner concerned, or that of the namespace's chain if the act concerns no owner
 -- (p_has_owner false).  p_act: entry_id, act, level ('changes' or 'all': from which on it is recorded), actor, origin,
--- seq, count, detail, flags.  Nothing is appended where the namespace's level is lower, but for a pruning of the trail.
+-- seq, count, detail, flags, on_behalf_of (whom a key says that it acts for; it becomes part of detail).  Nothing is appended where the namespace's level is lower, but for a pruning of the trail.
 -- An owner's first act makes the pseudonym.  Content and names are not stored: the owner is its pseudonym, and so is an
 -- actor who is that very user; a session is a digest by a secret of the owner's.
 -- Of an owner or a session that was erased, or is being erased at this moment, the act stands under a random key,
@@ -63,7 +63,10 @@ BEGIN
             p_act ->> 'act', CASE WHEN is_erased AND p_act ->> 'actor' = p_user_id THEN 'user:erased'
                 ELSE @named_actor(p_act ->> 'actor', p_user_id, subject) END,
             CASE WHEN NOT is_erased THEN p_act ->> 'origin' END, subject, session, (p_act ->> 'seq')::bigint, (p_act ->> 'count')::bigint,
-            (p_act -> 'detail')::json,
+            (CASE WHEN p_act ? 'on_behalf_of' THEN coalesce(p_act -> 'detail', '{}') || jsonb_build_object('on_behalf_of',
+                CASE WHEN is_erased AND p_act ->> 'on_behalf_of' = p_user_id THEN 'user:erased'
+                    ELSE @named_actor(p_act ->> 'on_behalf_of', p_user_id, subject) END)
+                ELSE p_act -> 'detail' END)::json,
             ARRAY(SELECT jsonb_array_elements_text(coalesce(p_act -> 'flags', '[]'))), happened_at);
     RETURN true;
 END

@@ -116,6 +116,9 @@ BEGIN
     number := s.corrections + 1;
     IF p_kind = 'rewind' THEN
         through_seq := s.next_seq - 1;
+        -- As in reset_v1: what was popped behind that place goes with the rest.
+        UPDATE strandline.kept_response r SET body = NULL
+            WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key AND r.body IS NOT NULL;
     END IF;
     created_at := clock_timestamp();
     INSERT INTO strandline.correction (

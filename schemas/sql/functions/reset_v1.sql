@@ -130,6 +130,9 @@ BEGIN
             WHERE u.shard_key = p_shard_key AND u.session_key = p_session_key;
         DELETE FROM strandline.correction c
             WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
+        -- A response that gave a popped message back is still known as given, without what was said.
+        UPDATE strandline.kept_response r SET body = NULL
+            WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key AND r.body IS NOT NULL;
         DELETE FROM strandline.popped p
             WHERE p.shard_key = p_shard_key AND p.session_key = p_session_key;
         DELETE FROM strandline.message m

@@ -24,10 +24,24 @@ class Acting:
     Attributes:
         actor: the person, the service or the key; None if nobody was named.
         origin: the place that the act comes from, as an address of the client; None if none was named.
+        is_proven: the actor has proved who it is, as a key of the service does; then an actor that a call
+            names is recorded beside it, as whom it acts for, and never in its place.
     """
 
     actor: str | None = None
     origin: str | None = None
+    is_proven: bool = False
+
+    def record_of(self, actor: str | None) -> tuple[str | None, str | None]:
+        """Who the audit trail says it was, and for whom, where a call names this actor.
+
+        Raises:
+            InvalidMessageError: the actor is not a name.
+        """
+        if actor is None:
+            return self.actor, None
+        named = check_name("actor", actor)
+        return (self.actor, named) if self.is_proven else (named, None)
 
 
 _NOBODY = Acting()
@@ -35,7 +49,9 @@ _acting: ContextVar[Acting] = ContextVar("strandline_acting", default=_NOBODY)
 
 
 @contextmanager
-def acting(*, actor: str | None = None, origin: str | None = None) -> Iterator[Acting]:
+def acting(
+    *, actor: str | None = None, origin: str | None = None, is_proven: bool = False
+) -> Iterator[Acting]:
     """Name who does what the block does, and from where; inside of another one, what is not given stays.
 
     The audit trail records both with each act.  Methods with an argument ``actor`` take it as the default.
@@ -44,6 +60,8 @@ def acting(*, actor: str | None = None, origin: str | None = None) -> Iterator[A
     Args:
         actor: the person, the service or the key, up to 512 bytes.
         origin: where the act comes from, such as the client's address, up to 512 bytes.
+        is_proven: the actor has proved who it is: an argument ``actor`` of a method is then recorded
+            beside it (``on_behalf_of``), and not in its place.
 
     Raises:
         InvalidMessageError: one of them is empty, too long, or holds NUL or a lone surrogate.
@@ -52,6 +70,7 @@ def acting(*, actor: str | None = None, origin: str | None = None) -> Iterator[A
     inner = Acting(
         outer.actor if actor is None else check_name("actor", actor),
         outer.origin if origin is None else check_name("origin", origin),
+        outer.is_proven if actor is None else is_proven,
     )
     token = _acting.set(inner)
     try:

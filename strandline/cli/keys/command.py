@@ -45,6 +45,13 @@ def command() -> None:
     multiple=True,
     help="What may be done with it; may be given several times. Default: read, write and facts.",
 )
+@click.option(
+    "--shared-scope",
+    "shared_scopes",
+    multiple=True,
+    metavar="NAME",
+    help="A shared scope that a key with --user may begin sessions in; may be given several times.",
+)
 @click.option("--label", default="", metavar="TEXT", help="For people: whose it is, or what for.")
 @click.option(
     "--days",
@@ -59,6 +66,7 @@ def create_command(
     all_namespaces: bool,
     user: str | None,
     scopes: tuple[str, ...],
+    shared_scopes: tuple[str, ...],
     label: str,
     days: float | None,
     as_json: bool,
@@ -76,6 +84,7 @@ def create_command(
         scopes or (("operate",) if all_namespaces else ("read", "write", "facts")),
         user_id=user,
         label=label,
+        shared_scopes=shared_scopes,
         expires_in_seconds=None if days is None else days * DAY,
     )
     with opened_database(settings_from(**target)) as database:

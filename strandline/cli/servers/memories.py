@@ -13,8 +13,7 @@ from strandline.facts import Facts
 from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
-from strandline.producers.blocks.resolve import default_blocks, stored_blocks
-from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.blocks.resolve import default_blocks, owner_wide, stored_blocks
 from strandline.producers.sessions import check_owner
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -101,12 +100,9 @@ def opened_for_agent(
             user_id=user_id,
             namespace=namespace,
             token_limit=DEFAULT_TOKEN_LIMIT if policy is None else policy.token_limit,
-            memory_blocks=[
-                VectorMemoryBlock(scope="owner") if isinstance(block, VectorMemoryBlock) else block
-                for block in (
-                    default_blocks() if policy is None else stored_blocks(policy.pipelines, policy.max_facts)
-                )
-            ],
+            memory_blocks=owner_wide(
+                default_blocks() if policy is None else stored_blocks(policy.pipelines, policy.max_facts)
+            ),
             database_url=servers.database_url,
             schema=settings.database_schema,
         )

@@ -277,3 +277,23 @@ def test_the_agents_sdk_uses_the_tools_over_http(running: RunningService, user: 
         assert all("Maren rows on Tuesdays." in json.dumps(one["output"]) for one in outputs)
 
     asyncio.run(run())
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        ('{"jsonrpc":"2.0","id":1,"method":"MARKER/x"}', -32601),
+        ('[{"jsonrpc":"2.0","id":1,"method":"MARKER"}]', -32602),
+        ('{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":["MARKER"]}}', -32602),
+        ("MARKER", -32700),
+    ],
+)
+def test_an_error_of_the_protocol_does_not_quote(
+    running: RunningService, key: NewKey, user: str, body: str, code: int
+) -> None:
+    headers = {"Content-Type": "application/json", "Accept": "application/json"}
+    with running.client(key, user=user) as client:
+        answer = client.post("/mcp", content=body, headers=headers)
+    assert answer.json()["error"]["code"] == code
+    assert answer.json()["error"]["message"].endswith(".")
+    assert "MARKER" not in answer.text

@@ -14,6 +14,7 @@ from strandline.client import fact_operations as facts
 from strandline.client import session_changes as changes
 from strandline.client import session_operations as sessions
 from strandline.client.operations import Call
+from strandline.client.upkeep import erasures
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.wire.keys import KeyRequest
@@ -29,26 +30,8 @@ WITHOUT = {
     "GET /v1/sessions/{session_id}/events": "a stream: events",
     "GET /healthz/live": "for load balancers",
     "GET /healthz/ready": "for load balancers",
-    **dict.fromkeys(
-        (
-            "GET /v1/erasures",
-            "GET /v1/erasures/{number}",
-            "GET /v1/erasures/{number}/receipt",
-            "GET /v1/erasures/{number}/verification",
-            *(
-                route.format(whose)
-                for whose in ("users/{user}", "sessions/{session_id}")
-                for route in (
-                    "POST /v1/{}/erasures",
-                    "GET /v1/{}/erasures/plan",
-                    "POST /v1/{}/readmission",
-                    "GET /v1/{}/export",
-                )
-            ),
-            "GET /v1/users/{user}/erasures",
-        ),
-        "not yet: by any HTTP client, as docs/service.md shows",
-    ),
+    "GET /v1/users/{user}/export": "a stream into a file: export_user",
+    "GET /v1/sessions/{session_id}/export": "a stream into a file: export_session",
     "GET /v1/explain/messages/{message_id}": "for people: `strandline explain`",
     "GET /v1/explain/facts/{fact_id}": "for people: `strandline explain`",
 }
@@ -132,6 +115,17 @@ OPERATIONS: list[Generator[Call, Any, Any]] = [
     admin.users(ADMIN, None),
     admin.sessions(ADMIN, None),
     admin.session(ADMIN, "a/b"),
+    erasures.plan_user(ADMIN, "u"),
+    erasures.plan_session(ADMIN, "a/b"),
+    erasures.erase_user(ADMIN, "u", actor="desk", items_below=[["u", "notes"]]),
+    erasures.erase_session(ADMIN, "a/b"),
+    erasures.readmit_user(ADMIN, "u"),
+    erasures.readmit_session(ADMIN, "a/b"),
+    erasures.erasures(ADMIN, None),
+    erasures.erasures(ADMIN, None, user_id="u"),
+    erasures.erasure(ADMIN, 1),
+    erasures.receipt(ADMIN, 1),
+    erasures.verify_erasure(ADMIN, 1),
 ]
 PATHS: dict[str, Any] = json.loads(DOCUMENT.read_text(encoding="utf-8"))["paths"]
 

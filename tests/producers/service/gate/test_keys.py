@@ -45,6 +45,7 @@ def test_a_key_says_whose_it_is(running: RunningService) -> None:
         "namespace": "acme",
         "user_id": "ana",
         "scopes": ["read", "facts"],
+        "shared_scopes": [],
         "label": "chat backend",
         "expires_at": None,
     }

@@ -1,0 +1,1 @@
+"""Erasures and exports of the client."""
