@@ -77,9 +77,10 @@ class KeySpec:
         if not chosen:
             raise ConfigurationError(f"Give a key at least one scope: {', '.join(SCOPES)}.")
         if namespace is None and (user_id is not None or chosen != ("operate",)):
-            raise ConfigurationError(
+            sentence = (
                 "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
             )
+            raise ConfigurationError(sentence, told=f"{sentence} For any other, give `namespace`.")
         check_text("label", label)
         if len(label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
@@ -185,7 +186,10 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
         raise _unknown(key_id)
     old = rows[0]
     if old.is_over:
-        raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
+        raise ConflictError(
+            f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
+            told="This key has ended, so it cannot be rotated; make a new one.",
+        )
     spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
     new_key = yield from _create(spec, key_id, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))

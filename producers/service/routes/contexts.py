@@ -30,10 +30,14 @@ from strandline.schemas.wire.messages import MessageIn
 
 router = make_router()
 
+_FOR_LATEST = ContextRequest()
+
 
 @router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
 @access("read", "reads", user=True, direct=True)
-async def read_context(request: Request, session_id: SessionId, body: ContextRequest) -> Response:
+async def read_context(
+    request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
+) -> Response:
     """The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window.
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 from uuid import UUID
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from strandline.producers.facts.listing import Fact
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
+from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.forms import etag_of, fact_form, json_response
-from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import (
     Cursor,
@@ -67,21 +71,27 @@ async def list_facts(
     team_id: NameFilter = None,
     with_invalidated: Annotated[bool, Query(description="Also facts that ended.")] = False,
 ) -> Response:
-    """A page of the live facts, and how many there are."""
-    offset = read_number_cursor(_LIST, cursor)
-    page = await _facts(request, user).alist(
-        limit=limit,
-        offset=offset,
-        sort=sort,
-        contains=contains,
-        topics=topic,
-        agent_id=agent_id,
-        team_id=team_id,
-        with_invalidated=with_invalidated,
+    """A page of the live facts, and how many there are.
+
+    A page goes on behind the last fact of the one before: what is added or deleted meanwhile moves no other
+    fact, so none is left out and none comes twice.  Sorted by `updated`, a fact that changes moves.
+    """
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    after = read_fact_cursor(f"{_LIST}/{sort}", cursor)
+    wanted = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
+    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated)
+    recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
+    listing = recorder.read(
+        Act.here("facts.read"),
+        facts_of(owner, wanted, filters),
+        lambda act, page: replace(act, count=min(len(page), limit)),
     )
-    through = offset + len(page)
-    following = cursor_of(_LIST, through) if page and through < page.total else None
-    return json_response({"items": [*map(fact_form, page)], "next_cursor": following, "total": page.total})
+    found = await call.service.runner.arun(listing)
+    page = found[:limit]
+    more = len(found) > limit
+    following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None
+    return json_response({"items": [*map(fact_form, page)], "next_cursor": following, "total": found.total})
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
@@ -247,6 +257,17 @@ async def forget_source(request: Request, user: UserId, source: SourceId) -> Res
 def _facts(request: Request, user: str) -> OwnerFacts:
     call = call_of(request)
     return OwnerFacts(call.service.resources, call.caller.owner(user))
+
+
+def read_fact_cursor(list_name: str, cursor: str | None) -> FactPlace | None:
+    """The place that a cursor of this list names; None: the beginning."""
+    text = read_text_cursor(list_name, cursor)
+    if not text:
+        return None
+    try:
+        return FactPlace.read(text)
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
 
 
 def _if_match(request: Request) -> str | None:

@@ -74,7 +74,8 @@ def test_a_put_with_a_key_is_done_once_however_often_and_at_once(client: httpx2.
     assert all(answer == answers[0] for answer in answers)
     assert log(client, session) == [(1, "one"), (2, "two")]
     other = put(client, session, "one", "three", **{"Idempotency-Key": "k1"})
-    assert (other.status_code, other.json()["type"]) == (409, "urn:strandline:problem:conflict")
+    assert (other.status_code, other.json()["type"]) == (409, "urn:strandline:problem:idempotency-key-reused")
+    assert other.json()["errors"][0]["pointer"] == "/body/messages/1"
     assert log(client, session) == [(1, "one"), (2, "two")]
 
 
