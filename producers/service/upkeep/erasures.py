@@ -21,6 +21,7 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_sessio
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
 from strandline.producers.service.forms import json_response
+from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
@@ -121,7 +122,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
@@ -130,7 +131,7 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY
 
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", user=True, holder="namespace")
+@access("operate", "others", user=True)
 async def readmit_session(
     request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
@@ -221,6 +222,8 @@ async def _plan(call: Call, target: ErasureTarget) -> PlannedErasureOut:
 
 
 async def _readmit(call: Call, target: ErasureTarget, body: ReadmissionIn) -> ReceiptReport:
+    if call.caller.is_bound:
+        raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
     receipt = await call.service.runner.arun(readmit(target, body.actor, call.service.operators.signer()))
     return ReceiptReport.model_validate(receipt, from_attributes=True)
 
