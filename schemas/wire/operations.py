@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request
 from strandline.schemas.wire.messages import MessageIn
@@ -165,6 +165,22 @@ EventKind = Literal["flushed", "covered", "dead", "generation"]
 
 class EventOut(Answer):
     """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "covered",
+                    "at": "2026-11-25T10:00:03Z",
+                    "session_id": "chat-17",
+                    "user_id": "ana",
+                    "through_seq": 12,
+                    "pipeline": "facts",
+                    "generation": 1,
+                }
+            ]
+        }
+    )
 
     kind: EventKind
     at: datetime

@@ -115,7 +115,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
     context = await memory.aget(
         _input(body),
         messages=messages,
-        initial_token_count=body.initial_token_count,
+        initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
         wait_for=body.wait_for,
         timeout=None if body.wait_for is None else call.wait_seconds,
         block_arguments=body.block_arguments,
@@ -145,10 +145,14 @@ async def _open(
         if begun_only or problem.kind is not NOT_FOUND:
             raise
     policy = default_policy()
-    return records.begin(
-        call.caller.session(new_session_id()),
-        policy if token_limit is None else replace(policy, token_limit=token_limit),
-    )
+    if token_limit is not None and token_limit > policy.token_limit:
+        policy = replace(policy, token_limit=token_limit)
+    return records.begin(call.caller.session(new_session_id()), policy)
+
+
+def _withheld(memory: SessionMemory, token_limit: int | None) -> int:
+    """What a read within fewer tokens than the session's own leaves of these: the window is cut to fit."""
+    return 0 if token_limit is None else max(0, memory.token_limit - token_limit)
 
 
 def _input(body: ContextRequest) -> Any:

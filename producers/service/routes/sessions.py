@@ -23,7 +23,7 @@ from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import scope_session_id
 from strandline.schemas.values.policy import PolicyChange, Unchanged
 from strandline.schemas.wire.base import Page
-from strandline.schemas.wire.messages import Events
+from strandline.schemas.wire.messages import FlushEvents
 from strandline.schemas.wire.sessions import (
     FlushRequest,
     ForkOut,
@@ -105,7 +105,7 @@ async def reset_session(
     return await _reset(request, session_id, derived=body.derived)
 
 
-@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=Events)
+@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
 @access("write", "writes", user=True, keeps=True)
 async def flush_session(
     request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
@@ -118,12 +118,12 @@ async def flush_session(
     identity = call.caller.session(session_id)
     memory = await call.service.records.open(identity)
 
-    async def work(connection: object | None) -> Events:
+    async def work(connection: object | None) -> FlushEvents:
         if body.keep:
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return Events(events=[str(event) for event in events])
+        return FlushEvents(events=[str(event) for event in events])
 
     return await once(call, identity.shard_key, work)
 
