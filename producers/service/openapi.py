@@ -10,6 +10,7 @@ from typing import Any, cast
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
 from strandline.producers.service.gate.authentication import NO_USER
 from strandline.producers.service.gate.problems import KINDS, MEDIA_TYPE, NO_METHOD, TYPES, Kind
@@ -24,6 +25,8 @@ from strandline.schemas.wire.base import (
     Problem,
     ProblemPlace,
 )
+from strandline.schemas.wire.contexts import ContextOut, Hits
+from strandline.schemas.wire.facts import FactOut
 from strandline.schemas.wire.operations import EventOut
 
 DESCRIPTION = """\
@@ -91,6 +94,8 @@ def _document(app: FastAPI) -> dict[str, Any]:
             "description": "A key of the service: `sl_<id>_<secret>`.",
         }
     }
+    for model in _WITH_NULLS:  # which the framework leaves out of examples
+        schemas[model.__name__]["examples"] = model.model_json_schema()["examples"]
     schemas["EventOut"] = EventOut.model_json_schema(mode="serialization")
     routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
     names = _problem_names(
@@ -123,6 +128,9 @@ def _plain(text: str) -> str:
         return text
     name = _PAGE.sub(r"\1Page", name.replace("[", "_").replace("]", "_"))
     return f"{begins}/{name}" if begins else name
+
+
+_WITH_NULLS: tuple[type[BaseModel], ...] = (ContextOut, FactOut, Hits)
 
 
 def _problem_names(groups: Iterable[tuple[Kind, ...]]) -> dict[tuple[Kind, ...], str]:
@@ -172,7 +180,11 @@ def _headers_of_success(route: APIRoute, rule: Access) -> dict[str, Any]:
         headers |= _FRESHNESS
     if rule.keeps_response:
         headers |= _text_header(REPLAYED_HEADER, "`true`: the response that was given before.")
-    if "{fact_id}" in route.path_format and "/facts" in route.path_format and "DELETE" not in route.methods:
+    if (
+        "{fact_id}" in route.path_format
+        and "/facts" in route.path_format
+        and "DELETE" not in (route.methods or ())
+    ):
         headers |= _text_header("ETag", "Names the fact as it is.")
     if route.name in _LONG_WORK:
         headers |= _text_header("Location", "Where it is told how far it is.")
@@ -264,7 +276,7 @@ def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
         return [kind for kind in KINDS if kind.name in ("invalid", "internal")]
     names = _EVERYWHERE | _WITH_KEY
     path = route.path_format
-    if "GET" not in route.methods and rule.scope != "read":
+    if "GET" not in (route.methods or ()) and rule.scope != "read":
         names |= _CHANGING
         if "{session_id}" in path or "{user}" in path or rule.scope is None:
             names |= _CHANGING_MEMORY

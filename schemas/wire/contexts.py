@@ -31,7 +31,7 @@ class ContextRequest(Request):
     input: Query | MessageIn | None = None
     messages: Annotated[list[MessageIn], Field(max_length=100)] | None = None
     token_limit: Annotated[int, Field(ge=4, le=2**31 - 1)] | None = Field(
-        None,
+        default=None,
         description="Tokens of the context; null: the session's. With fewer the window is cut as well.",
     )
     initial_token_count: Count = 0
@@ -92,9 +92,9 @@ class GivenSummaryOut(Answer):
 class ContextOut(Answer):
     """The messages for the next model call, and what the memory in them is.
 
-    They fit ``token_limit``, unless ``over_budget`` says that what is never cut does not: the pinned head, and
-    the window within the session's own limit, which flushes keep below it.  A request with a lower limit, or
-    with ``initial_token_count``, has the window cut to what is left; ``omitted`` names what is not there.
+    They fit ``token_limit``, unless ``over_budget`` says that what is never cut does not: the pinned head,
+    and the window within the session's own limit, which flushes keep below it.  A request with a lower limit,
+    or with ``initial_token_count``, has the window cut to what is left; ``omitted`` names what is not there.
     """
 
     model_config = ConfigDict(

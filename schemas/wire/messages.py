@@ -98,19 +98,21 @@ class PolicyIn(Request):
     ``blocks`` are names of pipelines; null: facts, summary and vectors.
     """
 
-    token_limit: Limit = Field(DEFAULT_TOKEN_LIMIT, description=ABOUT["token_limit"])
+    token_limit: Limit = Field(default=DEFAULT_TOKEN_LIMIT, description=ABOUT["token_limit"])
     chat_history_token_ratio: float = Field(
-        DEFAULT_HISTORY_RATIO, gt=0, le=1, description=ABOUT["chat_history_token_ratio"]
+        default=DEFAULT_HISTORY_RATIO, gt=0, le=1, description=ABOUT["chat_history_token_ratio"]
     )
-    token_flush_size: Limit = Field(DEFAULT_FLUSH_SIZE, description=ABOUT["token_flush_size"])
-    idle_seconds: Limit | None = Field(DEFAULT_IDLE_SECONDS, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit = Field(DEFAULT_WINDOW_MESSAGES, description=ABOUT["max_window_messages"])
-    max_window_bytes: Limit = Field(DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
-    message_flush_size: Limit | None = Field(None, description=ABOUT["message_flush_size"])
-    deliver: Literal["window", "turn"] = Field("window", description=ABOUT["deliver"])
-    blocks: list[Name] | None = Field(None, max_length=64, description=ABOUT["blocks"])
-    max_facts: Limit | None = Field(None, description=ABOUT["max_facts"])
-    shared_scope: Name | None = Field(None, description=ABOUT["shared_scope"])
+    token_flush_size: Limit = Field(default=DEFAULT_FLUSH_SIZE, description=ABOUT["token_flush_size"])
+    idle_seconds: Limit | None = Field(default=DEFAULT_IDLE_SECONDS, description=ABOUT["idle_seconds"])
+    max_window_messages: Limit = Field(
+        default=DEFAULT_WINDOW_MESSAGES, description=ABOUT["max_window_messages"]
+    )
+    max_window_bytes: Limit = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
+    message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
+    deliver: Literal["window", "turn"] = Field(default="window", description=ABOUT["deliver"])
+    blocks: list[Name] | None = Field(default=None, max_length=64, description=ABOUT["blocks"])
+    max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
+    shared_scope: Name | None = Field(default=None, description=ABOUT["shared_scope"])
 
 
 class PutMessages(Request):

@@ -18,18 +18,20 @@ class PolicyChangeIn(Request):
     ``idle_seconds`` null: never flush because the session is idle.
     """
 
-    token_limit: Limit | None = Field(None, description=ABOUT["token_limit"])
+    token_limit: Limit | None = Field(default=None, description=ABOUT["token_limit"])
     chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
-        None, description=ABOUT["chat_history_token_ratio"]
+        default=None, description=ABOUT["chat_history_token_ratio"]
     )
-    token_flush_size: Limit | None = Field(None, description=ABOUT["token_flush_size"])
-    idle_seconds: Limit | None = Field(None, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit | None = Field(None, description=ABOUT["max_window_messages"])
-    max_window_bytes: Limit | None = Field(None, description=ABOUT["max_window_bytes"])
-    message_flush_size: Limit | None = Field(None, description=ABOUT["message_flush_size"])
-    deliver: Literal["window", "turn"] | None = Field(None, description=ABOUT["deliver"])
-    blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(None, description=ABOUT["blocks"])
-    max_facts: Limit | None = Field(None, description=ABOUT["max_facts"])
+    token_flush_size: Limit | None = Field(default=None, description=ABOUT["token_flush_size"])
+    idle_seconds: Limit | None = Field(default=None, description=ABOUT["idle_seconds"])
+    max_window_messages: Limit | None = Field(default=None, description=ABOUT["max_window_messages"])
+    max_window_bytes: Limit | None = Field(default=None, description=ABOUT["max_window_bytes"])
+    message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
+    deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
+    blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(
+        default=None, description=ABOUT["blocks"]
+    )
+    max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
     actor: Name | None = None
 
 

@@ -127,7 +127,7 @@ def test_a_list_that_changes_while_it_is_read_leaves_out_none(
     read: list[str] = []
     cursor = None
     while True:
-        params = {"limit": 3, "sort": sort} | ({"cursor": cursor} if cursor else {})
+        params = {"limit": "3", "sort": sort} | ({"cursor": cursor} if cursor else {})
         page = client.get(path, params=params).json()
         read += [fact["text"] for fact in page["items"]]
         for fact in page["items"][:2]:

@@ -182,6 +182,23 @@ def test_policy_is_stored_by_the_first_put_and_changed_on_record(client: httpx2.
     assert (change["actor"], change["after"]["token_limit"]) == ("bo", 4_000)
 
 
+def test_a_read_within_fewer_tokens_is_cut_to_them(client: httpx2.Client, session: str) -> None:
+    messages = [{"role": "user", "content": f"Message {n} of a long talk."} for n in range(20)]
+    policy = {"token_limit": 500, "blocks": []}
+    client.post(f"/v1/sessions/{session}/messages", json={"messages": messages, "policy": policy})
+    path = f"/v1/sessions/{session}/context"
+    whole = client.post(path).json()
+    assert len(whole["messages"]) == 20
+    for body in ({"token_limit": 100}, {"token_limit": 400, "initial_token_count": 300}):
+        cut = client.post(path, json=body).json()
+        assert (cut["token_limit"], cut["over_budget"]) == (100, False)
+        assert 0 < cut["tokens"] <= 100
+        assert cut["messages"][-1]["content"] == "Message 19 of a long talk."
+        (left_out,) = cut["omitted"]
+        assert (left_out["from_seq"], left_out["through_seq"]) == (1, 20 - len(cut["messages"]))
+    assert client.post(path, json={"token_limit": 9_000}).json()["token_limit"] == 9_000
+
+
 def test_a_fork_has_the_messages_and_goes_its_own_way(client: httpx2.Client, session: str) -> None:
     put(client, session, "one", "two", "three")
     fork = client.post(
