@@ -166,7 +166,7 @@ def _complete(
     if rule.holder != "any":
         operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])
-    parameters += _headers(rule, route)
+    parameters += _headers(rule, route, responses)
     if not parameters:
         del operation["parameters"]
     for status, good in responses.items():
@@ -210,7 +210,7 @@ _FRESHNESS = {
 }
 
 
-def _headers(rule: Access, route: APIRoute) -> list[dict[str, Any]]:
+def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> list[dict[str, Any]]:
     headers = []
     if rule.takes_user:
         text = "The user, for a key that is not one user's"
@@ -229,6 +229,8 @@ def _headers(rule: Access, route: APIRoute) -> list[dict[str, Any]]:
         headers.append(
             _header("If-Match", "The ETag that the fact must still have.", 200, example='"1-62d1f3"')
         )
+    if "304" in responses:
+        headers.append(_header("If-None-Match", "The ETag that is known.", 200, example='"1-62d1f3"'))
     if rule.queue == "streams":
         headers.append(_header("Last-Event-ID", "The id of the last event that came; resumes.", 17))
     if route.name in _WAITING:

@@ -145,6 +145,7 @@ def _messages_alone() -> list[HitKindName]:
 class SearchRequest(Request):
     """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope.
 
+    A fork has copies of messages, under the same ids: a search of the owner's finds each.
     ``begun_only``: as for a context.
     """
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Annotated
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Query, Request
@@ -53,6 +53,11 @@ router = make_router()
 _LIST = "facts"
 TopicFilter = Annotated[list[str] | None, Query(max_length=20, description="Facts with one of these topics.")]
 NameFilter = Annotated[str | None, Query(max_length=512)]
+
+
+_NOT_CHANGED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "It is as the ETag of If-None-Match says."}
+}
 
 
 @router.get("/v1/users/{user}/facts", tags=["facts"], response_model=FactsOut)
@@ -117,11 +122,16 @@ async def clear_facts(request: Request, user: UserId) -> Cleared:
     return Cleared(facts=await _facts(request, user).aclear())
 
 
-@router.get("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
+@router.get(
+    "/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut, responses=_NOT_CHANGED
+)
 @access("read", "reads")
 async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
-    return _fact_response(await _facts(request, user).aget(fact_id))
+    fact = await _facts(request, user).aget(fact_id)
+    if fact is not None and _is_known(request, etag_of(fact)["ETag"]):
+        return Response(status_code=304, headers=etag_of(fact))
+    return _fact_response(fact)
 
 
 @router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
@@ -279,6 +289,12 @@ def _if_match(request: Request) -> str | None:
     if len(tag) < 2 or tag[0] != '"' or tag[-1] != '"':
         raise invalid("/header/If-Match", "It must be one strong ETag, as the service gave it.")
     return tag[1:-1]
+
+
+def _is_known(request: Request, etag: str) -> bool:
+    """Whether If-None-Match names this ETag."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in known)
 
 
 def _fact_response(fact: Fact | None, *, status: int = 200) -> Response:

@@ -33,6 +33,9 @@ def test_a_fact_lives_through_its_routes(client: httpx2.Client, user: str) -> No
     got = client.get(path)
     assert got.json() == added.json()
     assert got.headers["etag"] == added.headers["etag"] == f'"{got.json()["version"]}"'
+    known = client.get(path, headers={"If-None-Match": got.headers["etag"]})
+    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", got.headers["etag"])
+    assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
     assert (got.json()["about_date"], got.json()["topics"], got.json()["is_live"]) == (
         "2026-05-01",
         ["home"],
