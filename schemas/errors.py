@@ -23,14 +23,15 @@ class StrandlineError(Exception):
     """Root of everything that Strandline raises on purpose.
 
     Attributes:
-        told: the sentence as the HTTP service tells it, which quotes nothing; None: that of its kind is told.
+        for_clients: the sentence as the HTTP service tells it, which quotes nothing; None: it tells that of the
+            error's kind.
     """
 
-    told: str | None = None
+    for_clients: str | None = None
 
-    def __init__(self, *sentence: object, told: str | None = None) -> None:
-        if told is not None:
-            self.told = told
+    def __init__(self, *sentence: object, for_clients: str | None = None) -> None:
+        if for_clients is not None:
+            self.for_clients = for_clients
         super().__init__(
             *(
                 shown(part, most=MAX_SENTENCE_CHARACTERS) if isinstance(part, str) else part
@@ -75,9 +76,11 @@ class ConflictError(StrandlineError):
         message_id: the id, where it is a put's; else None.
     """
 
-    def __init__(self, *sentence: object, told: str | None = None, message_id: str | None = None) -> None:
+    def __init__(
+        self, *sentence: object, for_clients: str | None = None, message_id: str | None = None
+    ) -> None:
         self.message_id = message_id
-        super().__init__(*sentence, told=told)
+        super().__init__(*sentence, for_clients=for_clients)
 
 
 class VersionError(ConflictError):

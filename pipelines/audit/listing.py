@@ -89,7 +89,7 @@ class ActFilter:
                 raise ConfigurationError(f"{name} has no time zone; write one, as in 2026-11-25T10:00+00:00.")
         if self.kind is not None and not any(_begins(kind, self.kind) for kind in ACTS):
             sentence = f"No act is of this kind; kinds are {', '.join(sorted(ACTS))}."
-            raise ConfigurationError(sentence, told=sentence)
+            raise ConfigurationError(sentence, for_clients=sentence)
         if self.actor is not None:
             check_name("actor", self.actor)
         return self

@@ -63,6 +63,6 @@ def check_block_arguments(blocks: Sequence[BaseMemoryBlock], arguments: object) 
         raise ConfigurationError(
             f"No memory block takes {', '.join(map(quote, arguments))}: only a custom block with render_for()"
             " does. Leave the argument out, or add such a block to memory_blocks.",
-            told="No block of this session takes `block_arguments`: leave them out.",
+            for_clients="No block of this session takes `block_arguments`: leave them out.",
         )
     return dict(arguments)

@@ -189,5 +189,5 @@ def _change_error() -> ConflictError:
     return ConflictError(
         "The facts have changed since the proposal was made; nothing was changed. Ask for a new one with"
         " optimize().",
-        told="The facts have changed since the proposal was made; nothing was changed. Ask again.",
+        for_clients="The facts have changed since the proposal was made; nothing was changed. Ask again.",
     )

@@ -134,8 +134,8 @@ class PutRequest:
             if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
                     f"{where}.id: {one.id!r} occurs twice in this put with different content.",
-                    told="Two messages of this request have the same id and different content; nothing was"
-                    " stored.",
+                    for_clients="Two messages of this request have the same id and different content; nothing"
+                    " was stored.",
                     message_id=one.id,
                 )
             order.append(one.id)
@@ -298,8 +298,8 @@ def check_status(
         raise ConflictError(
             f"Message id {row.detail!r} was already used in session {identity.session_id!r} with different"
             " content; nothing was stored. Give a new message a new id.",
-            told="This id was already used in this session for a message with other content; nothing was"
-            " stored. Give a new message a new id.",
+            for_clients="This id was already used in this session for a message with other content; nothing"
+            " was stored. Give a new message a new id.",
             message_id=row.detail,
         )
     if row.status == "erased":

@@ -78,7 +78,7 @@ def set_policy(
         f"The policy of session {quote(identity.session_id)} was changed {MAX_ATTEMPTS} times by other"
         " callers"
         " in the meantime; nothing was changed. Try again.",
-        told="Other requests changed this policy in the meantime; nothing was changed. Try again.",
+        for_clients="Other requests changed this policy in the meantime; nothing was changed. Try again.",
     )
 
 

@@ -120,12 +120,12 @@ class ContextOut(Answer):
     messages: list[MessageOut] = Field(description="In order; memory is in the first, or before the window.")
     tokens: int = Field(description="Of all messages together, as the session's tokenizer counts.")
     token_limit: int = Field(description="What could be used: the limit without `initial_token_count`.")
-    over_budget: bool = Field(description="`tokens` is above `token_limit`: what is never cut does not fit.")
+    over_budget: bool = Field(description="`tokens` is above `token_limit`.")
     caught_up: bool = Field(description="Memory covers all that was flushed, or what `wait_for` names.")
     covered_through: dict[str, int] = Field(
         description="By pipeline, the last number up to which memory covers all."
     )
-    omitted: list[OmissionOut] = Field(description="What had no room, or could not be done, and why.")
+    omitted: list[OmissionOut] = Field(description="Parts that had no room, or could not be made, and why.")
     facts: list[GivenFactOut] = Field(description="The facts in the prompt.")
     hits: list[GivenMessageOut] = Field(description="The messages in the prompt that a search found.")
     summary: GivenSummaryOut | None = Field(description="The summary in the prompt; null: none is in it.")

@@ -120,8 +120,8 @@ class SwitchOut(Answer):
 class ImportIn(Request):
     """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing.
 
-    The id alone decides: one that is there is counted as known, whatever its content.  What is new is appended
-    behind what is there, whatever its ``created_at``.  All of them have to fit a body.
+    The id alone decides: one that is there is counted as known, whatever its content.  What is new is
+    appended behind what is there, whatever its ``created_at``.  All of them have to fit a body.
     """
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=10_000)]

@@ -204,7 +204,7 @@ def _readmit(
     if row.status == "running":
         raise ConflictError(
             f"Erasure {row.number} is not finished: run the same erasure again, and readmit after it.",
-            told="The erasure is not finished: ask for the same erasure again, and readmit after it.",
+            for_clients="The erasure is not finished: ask for the same erasure again, and readmit after it.",
         )
     receipt = signed(
         ErasureReceipt(

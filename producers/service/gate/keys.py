@@ -80,7 +80,7 @@ class KeySpec:
             sentence = (
                 "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
             )
-            raise ConfigurationError(sentence, told=f"{sentence} For any other, give `namespace`.")
+            raise ConfigurationError(sentence, for_clients=f"{sentence} For any other, give `namespace`.")
         check_text("label", label)
         if len(label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
@@ -188,7 +188,7 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
     if old.is_over:
         raise ConflictError(
             f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
-            told="This key has ended, so it cannot be rotated; make a new one.",
+            for_clients="This key has ended, so it cannot be rotated; make a new one.",
         )
     spec = KeySpec.check(old.namespace, old.scopes, user_id=old.user_id, label=old.label)
     new_key = yield from _create(spec, key_id, act)

@@ -256,7 +256,7 @@ def problem_of(error: StrandlineError) -> ProblemError | None:
     for meaning, kind in _MEANINGS:
         if isinstance(error, meaning):
             places = [place_of_invalid(error)] if isinstance(error, InvalidMessageError) else []
-            return ProblemError(kind, detail=error.told, places=filter(None, places))
+            return ProblemError(kind, detail=error.for_clients, places=filter(None, places))
     return None
 
 

@@ -84,19 +84,21 @@ async def list_facts(
     call = call_of(request)
     owner = call.caller.owner(user)
     after = read_fact_cursor(f"{_LIST}/{sort}", cursor)
-    wanted = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
+    page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
     filters = FactFilter.check(topic, agent_id, team_id, with_invalidated)
     recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
     listing = recorder.read(
         Act.here("facts.read"),
-        facts_of(owner, wanted, filters),
+        facts_of(owner, page_request, filters),
         lambda act, page: replace(act, count=min(len(page), limit)),
     )
-    found = await call.service.runner.arun(listing)
-    page = found[:limit]
-    more = len(found) > limit
+    fact_page = await call.service.runner.arun(listing)
+    page = fact_page[:limit]
+    more = len(fact_page) > limit
     following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None
-    return json_response({"items": [*map(fact_form, page)], "next_cursor": following, "total": found.total})
+    return json_response(
+        {"items": [*map(fact_form, page)], "next_cursor": following, "total": fact_page.total}
+    )
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)

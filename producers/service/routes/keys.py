@@ -45,7 +45,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
     namespace = call.caller.managed_namespace
     if namespace is not None and body.namespace not in (None, namespace):
         raise ProblemError(
-            FORBIDDEN, detail="This key makes keys of its own namespace alone; leave `namespace` out."
+            FORBIDDEN, detail="A key of this namespace makes keys for it alone; leave `namespace` out."
         )
     spec = KeySpec.check(
         body.namespace if namespace is None else namespace,

@@ -47,6 +47,7 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
+    A key fixes each message by its place, not their number: what is more than before is appended.
     """
     call = call_of(request)
     records = call.service.records
@@ -145,13 +146,13 @@ def _of_put(error: ConflictError, body: PutMessages, ids: list[str]) -> ProblemE
     An id that follows from the Idempotency-Key was used because the key was.
     """
     if error.message_id not in ids:
-        return ProblemError(CONFLICT, detail=error.told)
+        return ProblemError(CONFLICT, detail=error.for_clients)
     index = ids.index(error.message_id)
     if body.messages[index].id is None:
         place = ProblemPlace(pointer=f"/body/messages/{index}", detail="That request had another here.")
         return ProblemError(KEY_REUSED, places=[place])
     place = ProblemPlace(pointer=f"/body/messages/{index}/id", detail="It is another message's.")
-    return ProblemError(CONFLICT, detail=error.told, places=[place])
+    return ProblemError(CONFLICT, detail=error.for_clients, places=[place])
 
 
 def _policy(

@@ -326,8 +326,8 @@ def _conflict(identity: SessionIdentity) -> ConflictError:
     return ConflictError(
         f"This idempotency key was used for another correction of session {quote(identity.session_id)};"
         " nothing was changed. Give a new correction a new key.",
-        told="This Idempotency-Key was used for another correction of this session; nothing was changed. Give"
-        " a new correction a new key.",
+        for_clients="This Idempotency-Key was used for another correction of this session; nothing was changed."
+        " Give a new correction a new key.",
     )
 
 
@@ -342,5 +342,5 @@ def _busy(identity: SessionIdentity) -> ConflictError:
     return ConflictError(
         f"Session {quote(identity.session_id)} changed {MAX_ATTEMPTS} times while it was being corrected;"
         " nothing was changed. Try again when fewer callers are putting to it.",
-        told="Other requests were putting to this session; nothing was changed. Try again.",
+        for_clients="Other requests were putting to this session; nothing was changed. Try again.",
     )

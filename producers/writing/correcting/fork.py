@@ -46,7 +46,7 @@ def fork(
         raise ConfigurationError(
             f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
             " would belong to another owner. Give sessions that are to be forked a user_id at the first put.",
-            told="This session has no user, so it owns its memory alone, and cannot be forked.",
+            for_clients="This session has no user, so it owns its memory alone, and cannot be forked.",
         )
     copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq, act))
     return copied
@@ -72,7 +72,7 @@ def _fork_once(
     if status == "taken":
         raise ConflictError(
             f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id.",
-            told="A session of this `session_id` exists already; nothing was copied. Fork to a new one.",
+            for_clients="A session of this `session_id` exists; nothing was copied. Fork to a new one.",
         )
     if status == "erased":
         yield from admit(new.shard_key, new.session_key)

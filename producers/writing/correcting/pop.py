@@ -65,7 +65,7 @@ def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
         " popped; nothing was removed. Try again when no other caller is putting to it.",
-        told="Other requests were putting to this session; nothing was removed. Try again.",
+        for_clients="Other requests were putting to this session; nothing was removed. Try again.",
     )
 
 
