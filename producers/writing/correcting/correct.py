@@ -326,8 +326,8 @@ def _conflict(identity: SessionIdentity) -> ConflictError:
     return ConflictError(
         f"This idempotency key was used for another correction of session {quote(identity.session_id)};"
         " nothing was changed. Give a new correction a new key.",
-        for_clients="This Idempotency-Key was used for another correction of this session; nothing was changed."
-        " Give a new correction a new key.",
+        for_clients="This Idempotency-Key was used for another correction of this session; nothing was"
+        " changed. Give a new correction a new key.",
     )
 
 

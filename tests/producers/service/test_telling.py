@@ -134,7 +134,7 @@ def test_a_conflict_says_what_contradicts(client: httpx2.Client, session: str) -
     twice = [{"role": "user", "content": text, "id": "t"} for text in "ab"]
     assert "Two messages" in put(client, session, twice).json()["detail"]
     taken = client.post(f"/v1/sessions/{session}/fork", json={"session_id": session})
-    assert "exists already" in said(taken, 409)[1]
+    assert "nothing was copied" in said(taken, 409)[1]
     path = f"/v1/users/{session}/facts/from-messages"
     for text, status in (("one", 200), ("two", 409)):
         body = {"messages": [{"role": "user", "content": text}], "key": "k"}
