@@ -23,8 +23,8 @@ class StrandlineError(Exception):
     """Root of everything that Strandline raises on purpose.
 
     Attributes:
-        for_clients: the sentence as the HTTP service tells it, which quotes nothing; None: it tells the one of
-            the error's kind.
+        for_clients: the sentence as the HTTP service tells it, which quotes nothing; None: it tells that
+            of the error's kind.
     """
 
     for_clients: str | None = None
