@@ -1,7 +1,7 @@
 // Written by `python -m tools.typescript` from the OpenAPI document of the service; do not edit.
 // Needs `fetch` and `crypto.randomUUID`: Node 20 or newer, Deno, Bun, or a worker.
 
-/** The messages for the next model call, within `token_limit`, and what the memory in them is. */
+/** The messages for the next model call, and what the memory in them is. */
 export interface ContextOut {
   session_id: string;
   messages: MessageOut[];
@@ -38,11 +38,6 @@ export interface CorrectionOut {
   through_seq: number;
   seqs: number[];
   created_at: string;
-}
-
-/** Flush events that were recorded; none if there was nothing to deliver. */
-export interface Events {
-  events: string[];
 }
 
 /** A fact to add by hand. */
@@ -102,6 +97,11 @@ export interface FactsOut {
   items: FactOut[];
   next_cursor: string | null;
   total: number;
+}
+
+/** Flush events that were recorded; none if there was nothing to deliver. */
+export interface FlushEvents {
+  events: string[];
 }
 
 /** Deliver all but the last turn, or with `all` everything; `keep`: leave the window as it is. */
@@ -232,6 +232,12 @@ export interface MessageOut {
   extra?: Record<string, unknown> | null;
 }
 
+/**  */
+export interface MessagePage {
+  items: MessageOut[];
+  next_cursor?: string | null;
+}
+
 /** Where a message was stored. */
 export interface MessagePlace {
   id: string;
@@ -250,18 +256,6 @@ export interface OmissionOut {
   reason: string;
   from_seq?: number | null;
   through_seq?: number | null;
-}
-
-/**  */
-export interface PageMessageOut {
-  items: MessageOut[];
-  next_cursor?: string | null;
-}
-
-/**  */
-export interface PageSessionOut {
-  items: SessionOut[];
-  next_cursor?: string | null;
 }
 
 /** Limits and pipelines of a session, stored by the put that begins it; later puts leave them as they are. */
@@ -372,6 +366,12 @@ export interface SessionOut {
   policy: PolicyOut;
 }
 
+/**  */
+export interface SessionPage {
+  items: SessionOut[];
+  next_cursor?: string | null;
+}
+
 /** Messages of one session that something comes from. */
 export interface SourceOut {
   session_id: string;
@@ -409,7 +409,7 @@ export class Strandline {
   }
 
   /** The whole log in order, flushed messages included, page by page. */
-  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null } = {}): Promise<PageMessageOut> {
+  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null } = {}): Promise<MessagePage> {
     return this.#send("GET", `/v1/sessions/${encode(sessionId)}/messages`, query, undefined, {});
   }
 
@@ -424,7 +424,7 @@ export class Strandline {
   }
 
   /** The newest messages that pass all filters, in order; `offset` leaves out so many of the newest. */
-  history(sessionId: string, body: HistoryRequest): Promise<PageMessageOut> {
+  history(sessionId: string, body: HistoryRequest): Promise<MessagePage> {
     return this.#send("POST", `/v1/sessions/${encode(sessionId)}/history`, {}, body, {});
   }
 
@@ -444,7 +444,7 @@ export class Strandline {
   }
 
   /** Deliver to the pipelines now: all but the last turn, or with `all` everything. */
-  flushSession(sessionId: string, body: FlushRequest, idempotencyKey: string = crypto.randomUUID()): Promise<Events> {
+  flushSession(sessionId: string, body: FlushRequest, idempotencyKey: string = crypto.randomUUID()): Promise<FlushEvents> {
     return this.#send("POST", `/v1/sessions/${encode(sessionId)}/flush`, {}, body, { "Idempotency-Key": idempotencyKey });
   }
 
@@ -459,7 +459,7 @@ export class Strandline {
   }
 
   /** The sessions by name: of the user, or of the whole namespace if the request names none. */
-  getSessions(query: { limit?: number; cursor?: string | null } = {}): Promise<PageSessionOut> {
+  getSessions(query: { limit?: number; cursor?: string | null } = {}): Promise<SessionPage> {
     return this.#send("GET", `/v1/sessions`, query, undefined, {});
   }
 

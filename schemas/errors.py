@@ -20,9 +20,18 @@ MAX_SENTENCE_CHARACTERS = 8_000
 
 
 class StrandlineError(Exception):
-    """Root of everything that Strandline raises on purpose."""
+    """Root of everything that Strandline raises on purpose.
 
-    def __init__(self, *sentence: object) -> None:
+    Attributes:
+        for_clients: the sentence as the HTTP service tells it, which quotes nothing; None: it tells that
+            of the error's kind.
+    """
+
+    for_clients: str | None = None
+
+    def __init__(self, *sentence: object, for_clients: str | None = None) -> None:
+        if for_clients is not None:
+            self.for_clients = for_clients
         super().__init__(
             *(
                 shown(part, most=MAX_SENTENCE_CHARACTERS) if isinstance(part, str) else part
@@ -49,15 +58,29 @@ class InvalidMessageError(StrandlineError, ValueError):
 
     Attributes:
         field: the offending field in dotted form, such as ``messages[2].content``.
+        problem: what is wrong with it, as the sentence says after its name.
     """
+
+    problem: str = ""
 
     def __init__(self, field: str, problem: str) -> None:
         self.field = shown(field, most=MAX_QUOTED_CHARACTERS)
+        self.problem = problem
         super().__init__(f"{self.field}: {problem}")
 
 
 class ConflictError(StrandlineError):
-    """A message id was used again in its session with other content; nothing was stored."""
+    """A message id was used again in its session with other content; nothing was stored.
+
+    Attributes:
+        message_id: the id, where it is a put's; else None.
+    """
+
+    def __init__(
+        self, *sentence: object, for_clients: str | None = None, message_id: str | None = None
+    ) -> None:
+        self.message_id = message_id
+        super().__init__(*sentence, for_clients=for_clients)
 
 
 class VersionError(ConflictError):

@@ -43,7 +43,9 @@ The service gives the document itself: `GET /openapi.json`.
 Within `/v1` fields may be added; a change that breaks a client gets a new prefix.
 
 - **scope**: what the key must allow; *any*: each key does.
-- **user**: whose memory; *path* or *header* (`Strandline-User`) for a key that is not one user's.
+  *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.
+- **user**: whose memory, for a key that is not one user's: *path*, or *header*: `Strandline-User` must say it
+  (`-`: a session without a user); *header?*: it may.
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
@@ -67,22 +69,24 @@ class Route:
 
     @property
     def scope(self) -> str:
-        """What the key must allow."""
+        """What the key must allow, and whose it must be."""
         scope: str | None = self.operation.get("x-strandline-scope", "none")
-        return "*any*" if scope is None else scope
+        holder = self.operation.get("x-strandline-key")
+        return ("*any*" if scope is None else scope) + (f", *{holder}*" if holder else "")
 
     @property
     def user(self) -> str:
         """Where a request names the user."""
-        if "Strandline-User" in self.parameters("header"):
-            return "header"
+        header = self.parameters("header").get("Strandline-User")
+        if header is not None:
+            return "header" if "must say" in header["description"] else "header?"
         return "path" if "user" in self.parameters("path") else ""
 
     @property
     def repeating(self) -> str:
         """What becomes of a request that is sent twice."""
         headers = self.parameters("header")
-        if self.method == "get" or self.scope == "read":
+        if self.method == "get" or self.scope.startswith("read"):
             return "reads"
         if "Idempotency-Key" in headers:
             return "key"
@@ -106,7 +110,8 @@ class Route:
         """What it answers with."""
         contents = self.operation["responses"][self.statuses[0]].get("content", {})
         if "text/event-stream" in contents:
-            return "a [stream](service.md#streams)"
+            event = contents["text/event-stream"]["x-strandline-data"]
+            return f"a [stream](service.md#streams) of {_type(event)}"
         return _type(contents[_JSON]["schema"]) if _JSON in contents else ""
 
     @property
@@ -134,7 +139,7 @@ def reference(document: Json) -> str:
         parts += [f"## {title}", "", tag["description"], "", *_overview(of_tag, common), ""]
         for route in of_tag:
             parts += _details(route)
-    parts += ["## Errors", "", *_errors(routes), "", "## Values", ""]
+    parts += ["## Errors", "", *_errors(document["components"]["responses"]), "", "## Values", ""]
     parts += ["`?` after a name: it may be left out, or is not always there; *free*: any JSON.", ""]
     for name, schema in sorted(document["components"]["schemas"].items()):
         parts += _value(name, schema)
@@ -142,9 +147,14 @@ def reference(document: Json) -> str:
 
 
 def _routes(document: Json) -> Iterator[Route]:
+    shared = document["components"]["responses"]
     for path, operations in document["paths"].items():
         for method, operation in operations.items():
-            yield Route(method, path, operation)
+            responses = {
+                status: shared[one["$ref"].rpartition("/")[2]] if "$ref" in one else one
+                for status, one in operation["responses"].items()
+            }
+            yield Route(method, path, {**operation, "responses": responses})
 
 
 def _overview(routes: Iterable[Route], common: set[str]) -> Iterator[str]:
@@ -166,7 +176,8 @@ def _details(route: Route) -> Iterator[str]:
         yield from (line for part in more.split("\n\n") for line in (*_wrapped(part.replace("\n", " ")), ""))
     yield from takes
     if route.body:
-        yield f"- Body: {route.body}"
+        may = "" if route.operation["requestBody"].get("required") else ", or none"
+        yield f"- Body: {route.body}{may}"
     yield f"- Answers {success}"
     yield ""
 
@@ -183,12 +194,11 @@ def _parameters(route: Route) -> Iterator[str]:
         yield f"- Headers: {', '.join(headers)}"
 
 
-def _errors(routes: Iterable[Route]) -> Iterator[str]:
+def _errors(responses: Json) -> Iterator[str]:
     found = {}
-    for route in routes:
-        for status, response in route.operation["responses"].items():
-            for name, example in response.get("content", {}).get(_PROBLEM, {}).get("examples", {}).items():
-                found[status, name] = example["value"]
+    for response in responses.values():
+        for name, example in response["content"][_PROBLEM]["examples"].items():
+            found[str(example["value"]["status"]), name] = example["value"]
     yield "`type` is `urn:strandline:problem:` and the name."
     yield ""
     yield "| status | name | title | what to do |"

@@ -88,7 +88,8 @@ class ActFilter:
             if moment is not None and moment.tzinfo is None:
                 raise ConfigurationError(f"{name} has no time zone; write one, as in 2026-11-25T10:00+00:00.")
         if self.kind is not None and not any(_begins(kind, self.kind) for kind in ACTS):
-            raise ConfigurationError(f"No act is of this kind; kinds are {', '.join(sorted(ACTS))}.")
+            sentence = f"No act is of this kind; kinds are {', '.join(sorted(ACTS))}."
+            raise ConfigurationError(sentence, for_clients=sentence)
         if self.actor is not None:
             check_name("actor", self.actor)
         return self

@@ -62,6 +62,7 @@ def check_block_arguments(blocks: Sequence[BaseMemoryBlock], arguments: object) 
     if arguments and not takes_any:
         raise ConfigurationError(
             f"No memory block takes {', '.join(map(quote, arguments))}: only a custom block with render_for()"
-            " does. Leave the argument out, or add such a block to memory_blocks."
+            " does. Leave the argument out, or add such a block to memory_blocks.",
+            for_clients="No block of this session takes `block_arguments`: leave them out.",
         )
     return dict(arguments)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import date, datetime
+from datetime import UTC, date, datetime
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
@@ -153,10 +153,38 @@ class FactFilter:
 
 
 @dataclass(frozen=True, slots=True)
+class FactPlace:
+    """The place of a fact in a list: its time by the order of the list, when it was made, and its id."""
+
+    at: datetime
+    created_at: datetime
+    fact_id: UUID
+
+    @classmethod
+    def of(cls, fact: Fact, sort: Sort) -> FactPlace:
+        """The place of a fact in a list of this order."""
+        return cls(fact.updated_at if sort == "updated" else fact.said_at, fact.created_at, fact.fact_id)
+
+    @classmethod
+    def read(cls, text: str) -> FactPlace:
+        """A place as ``str`` wrote it; raises ValueError for other texts."""
+        at, created_at, fact_id = text.split(" ")
+        place = cls(datetime.fromisoformat(at), datetime.fromisoformat(created_at), UUID(fact_id))
+        if str(place) != text:
+            raise ValueError("not a place")
+        return place
+
+    def __str__(self) -> str:
+        moments = (moment.astimezone(UTC).isoformat() for moment in (self.at, self.created_at))
+        return f"{' '.join(moments)} {self.fact_id}"
+
+
+@dataclass(frozen=True, slots=True)
 class PageRequest:
     """The page of facts to return: limit and offset, order, and a substring.
 
-    ``is_turned``: the page in the opposite order, so that the newest few end with the newest.
+    ``is_turned``: the page in the opposite order, so that the newest few end with the newest.  ``after``: the
+    page begins behind this place, wherever that is by now.
     """
 
     limit: int
@@ -164,6 +192,7 @@ class PageRequest:
     sort: Sort = "newest"
     contains: str | None = None
     is_turned: bool = False
+    after: FactPlace | None = None
 
     @classmethod
     def check(
@@ -215,6 +244,9 @@ def list_facts(
             limit=page.limit,
             offset=page.offset,
             sort=page.sort,
+            after_at=None if page.after is None else page.after.at,
+            after_made=None if page.after is None else page.after.created_at,
+            after_id=None if page.after is None else page.after.fact_id,
         )
     )
     facts = list(_facts(rows, owner))

@@ -188,5 +188,6 @@ def _snapshot(live: list[NewestFactsRow]) -> frozenset[tuple[UUID, bytes]]:
 def _change_error() -> ConflictError:
     return ConflictError(
         "The facts have changed since the proposal was made; nothing was changed. Ask for a new one with"
-        " optimize()."
+        " optimize().",
+        for_clients="The facts have changed since the proposal was made; nothing was changed. Ask again.",
     )

@@ -71,7 +71,8 @@ class MemorySummaries(MemorySearch):
     ) -> Operation[LatestSummary | None]:
         if messages is None and runs is None:
             raise ConfigurationError(
-                "Say what to summarize: messages= or runs=, the number of the last ones."
+                "Say what to summarize: messages= or runs=, the number of the last ones.",
+                for_clients="Say what to summarize: `messages` or `runs`, the number of the last ones.",
             )
         settings = self._resources.settings
         name = settings.summary_model if model is None else check_name("model", model)

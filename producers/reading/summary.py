@@ -53,7 +53,8 @@ def wait_for_summary(identity: SessionIdentity, wait_seconds: float | None) -> O
     if not row.is_fed:
         raise ConfigurationError(
             f"Session {quote(identity.session_id)} does not feed summaries; give it a summary block with"
-            " set_policy(memory_blocks=…)."
+            " set_policy(memory_blocks=…).",
+            for_clients="This session does not feed summaries: its policy has no block `summary`.",
         )
     uncovered = Coverage(**identity.keys, pipelines=[SUMMARY], seq=row.flushed_through)
     until, pause = time.monotonic() + (wait_seconds or 0), _FIRST_PAUSE_SECONDS

@@ -209,7 +209,8 @@ def _add_again(request: RunRequest) -> Operation[AddedRun]:
     raise ConflictError(
         f"Session {quote(record.identity.session_id)} changed {MAX_ATTEMPTS} times while run"
         f" {quote(record.run_id)} was being replaced; nothing was changed. Add it again when fewer callers"
-        " are putting to the session."
+        " are putting to the session.",
+        for_clients="Other requests were putting to this session; nothing was changed. Try again.",
     )
 
 
@@ -294,7 +295,9 @@ def _messages_behind(request: RunRequest, difference: _Difference) -> Operation[
         raise ConflictError(
             f"Run {quote(request.record.run_id)} has other messages now, and more than {limit:,} were put"
             " behind it, which cannot all be put again; nothing was changed. Raise"
-            " STRANDLINE_MAX_MESSAGES_PER_PUT, or rewind() the session and add the runs again."
+            " STRANDLINE_MAX_MESSAGES_PER_PUT, or rewind() the session and add the runs again.",
+            for_clients=f"The run has other messages now, and more than {limit:,} were put behind it, which"
+            " cannot all be put again; nothing was changed. Rewind the session, and put its runs again.",
         )
     return read_rows(rows)
 

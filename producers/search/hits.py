@@ -91,10 +91,12 @@ def check_scope(scope: object, kinds: Sequence[HitKind], exclude_current: object
     if exclude_current and scope == "session":
         raise ConfigurationError(
             "exclude_current=True leaves nothing to search in scope='session'; search scope 'owner' or"
-            " 'shared'."
+            " 'shared'.",
+            for_clients="`exclude_current` leaves nothing to search in the scope `session`.",
         )
     if scope == "shared" and "fact" in kinds:
         raise ConfigurationError(
             "kinds holds 'fact' with scope='shared', but facts belong to one owner and are never shared;"
-            " search scope 'owner' for them."
+            " search scope 'owner' for them.",
+            for_clients="Facts belong to one owner and are never shared: search the scope `owner` for them.",
         )

@@ -113,7 +113,8 @@ class Target:
             return self.identity.shard_key
         if self.shared_key is None:
             raise ConfigurationError(
-                "scope='shared' searches a shared scope, and this Memory names none; give it shared_scope=."
+                "scope='shared' searches a shared scope, and this Memory names none; give it shared_scope=.",
+                for_clients="The policy of this session names no shared scope, so there is none to search.",
             )
         return self.shared_key
 

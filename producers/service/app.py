@@ -9,6 +9,7 @@ from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -18,6 +19,7 @@ from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
 from strandline.producers.service.gate.mcp import MakeTools
+from strandline.producers.service.gate.places import places_of_validation
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
@@ -27,7 +29,6 @@ from strandline.producers.service.gate.problems import (
     TOO_LARGE,
     Kind,
     ProblemError,
-    places_of_validation,
     problem_response,
 )
 from strandline.producers.service.openapi import describe
@@ -121,12 +122,12 @@ def _sent_path(scope: Scope) -> str:
 
 
 def _handle_errors(app: FastAPI) -> None:
-    async def refuse(_request: Request, error: Exception) -> Response:
+    async def refuse(request: Request, error: Exception) -> Response:
         if isinstance(error, HTTPException):
             kind = _KINDS.get(error.status_code, INTERNAL)
             return problem_response(kind, headers=error.headers)
         if isinstance(error, RequestValidationError):
-            places = places_of_validation(error.errors())
+            places = places_of_validation(error.errors(), _body_of(request))
             malformed = any(place.detail == "It is not JSON." for place in places)
             return problem_response(MALFORMED if malformed else INVALID, places)
         problem = problem_for(error)
@@ -136,3 +137,10 @@ def _handle_errors(app: FastAPI) -> None:
 
     for kind in (HTTPException, RequestValidationError, ProblemError, StrandlineError):
         app.add_exception_handler(kind, refuse)
+
+
+def _body_of(request: Request) -> type[BaseModel] | None:
+    """The model of the body of the route that a request goes to."""
+    field = getattr(request.scope.get("route"), "body_field", None)
+    kind = None if field is None else field.field_info.annotation
+    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

@@ -7,6 +7,7 @@ of the same signature, and refusals are the same.
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from inspect import Parameter, signature
 from typing import Any, get_type_hints
 from urllib.parse import unquote
 
@@ -15,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from strandline.producers.service.gate.places import NAME_EXPECTED
 from strandline.producers.service.gate.problems import (
     MALFORMED,
     ProblemError,
@@ -31,13 +33,17 @@ def direct_of(route: APIRoute) -> Direct:
     """A function that answers a request with its body, for an endpoint of names in its path and a body."""
     endpoint: Callable[..., Awaitable[BaseModel | Response]] = route.endpoint
     kind = get_type_hints(endpoint)["body"]
+    default = signature(endpoint).parameters["body"].default
     names = [parameter.name for parameter in route.dependant.path_params]
     status = route.status_code or 200
 
     async def direct(request: Request, body: bytes) -> Response:
         params = request.scope["path_params"]
         values = {name: _name(name, params[name]) for name in names}
-        answer = await endpoint(request, body=_read(kind, request, body), **values)
+        is_left_out = not body and default is not Parameter.empty
+        answer = await endpoint(
+            request, body=default if is_left_out else _read(kind, request, body), **values
+        )
         if isinstance(answer, Response):
             return answer
         return Response(answer.model_dump_json(), status, media_type="application/json")
@@ -53,14 +59,14 @@ def _read(kind: type[BaseModel], request: Request, body: bytes) -> BaseModel:
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
-        raise _refusal(error) from None
+        raise _refusal(kind, error) from None
 
 
-def _refusal(error: ValidationError) -> ProblemError:
+def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     if errors[0]["type"] == "json_invalid":
         return ProblemError(MALFORMED)
-    return of_validation({**one, "loc": ("body", *one["loc"])} for one in errors)
+    return of_validation(({**one, "loc": ("body", *one["loc"])} for one in errors), kind)
 
 
 def _is_json(content_type: str) -> bool:
@@ -72,4 +78,4 @@ def _name(parameter: str, value: Any) -> str:
     try:
         return check_name(parameter, unquote(value, errors="strict"))
     except (InvalidMessageError, UnicodeDecodeError):
-        raise invalid(f"/path/{parameter}", "It cannot be a name.") from None
+        raise invalid(f"/path/{parameter}", NAME_EXPECTED) from None

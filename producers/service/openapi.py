@@ -2,14 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Any
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, cast
 
 from fastapi import FastAPI
 from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
 
-from strandline.producers.service.gate.problems import KINDS, Kind
-from strandline.producers.service.route import Access, access_of
+from strandline.producers.service.gate.authentication import NO_USER
+from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
+from strandline.producers.service.route import MAX_KEY_BYTES, Access, access_of, needs_user
+from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
@@ -21,6 +27,9 @@ from strandline.schemas.wire.base import (
     Problem,
     ProblemPlace,
 )
+from strandline.schemas.wire.contexts import ContextOut, Hits
+from strandline.schemas.wire.facts import FactOut
+from strandline.schemas.wire.operations import EventOut
 
 DESCRIPTION = """\
 The memory layer for chat backends, over HTTP.
@@ -87,41 +96,109 @@ def _document(app: FastAPI) -> dict[str, Any]:
             "description": "A key of the service: `sl_<id>_<secret>`.",
         }
     }
-    for route in app.routes:
-        if isinstance(route, APIRoute) and route.include_in_schema:
-            for method in route.methods or ():
-                operation = document["paths"][route.path_format][method.lower()]
-                _complete(operation, route, access_of(route))
-    return document
+    for model in _WITH_NULLS:  # which the framework leaves out of examples
+        schemas[model.__name__]["examples"] = model.model_json_schema()["examples"]
+    schemas["EventOut"] = EventOut.model_json_schema(mode="serialization")
+    routes = [route for route in app.routes if isinstance(route, APIRoute) and route.include_in_schema]
+    names = _problem_names(
+        [(NO_METHOD,), *(group for route in routes for group in _groups(_kinds(route, access_of(route))))]
+    )
+    components["responses"] = {name: problem_of_kinds(kinds) for kinds, name in names.items()}
+    for route in routes:
+        for method in route.methods or ():
+            operation = document["paths"][route.path_format][method.lower()]
+            _complete(operation, route, access_of(route), names)
+    return cast(dict[str, Any], _with_plain_names(document))
 
 
-def _complete(operation: dict[str, Any], route: APIRoute, rule: Access | None) -> None:
+_PAGE = re.compile(r"Page_([A-Za-z]+?)(?:Out|Report|Info)?_(?=$)")
+_SCHEMAS = "#/components/schemas/"
+
+
+def _with_plain_names(part: Any) -> Any:
+    """The document with names that a generator of clients makes types of: `MessagePage`."""
+    if isinstance(part, dict):
+        return {_plain(name): _with_plain_names(value) for name, value in part.items()}
+    if isinstance(part, list):
+        return [_with_plain_names(each) for each in part]
+    return _plain(part) if isinstance(part, str) else part
+
+
+def _plain(text: str) -> str:
+    begins, _, name = text.rpartition("/")
+    if not name.startswith(("Page_", "Page[")):
+        return text
+    name = _PAGE.sub(r"\1Page", name.replace("[", "_").replace("]", "_"))
+    return f"{begins}/{name}" if begins else name
+
+
+_WITH_NULLS: tuple[type[BaseModel], ...] = (ContextOut, FactOut, Hits)
+
+
+def _problem_names(groups: Iterable[tuple[Kind, ...]]) -> dict[tuple[Kind, ...], str]:
+    """Names for the responses that are problems, of the kinds of one status that a route has."""
+    distinct = sorted(set(groups), key=lambda kinds: [KINDS.index(kind) for kind in kinds])
+    statuses = Counter(kinds[0].status for kinds in distinct)
+    return {kinds: _camel(kinds[:1] if statuses[kinds[0].status] == 1 else kinds) for kinds in distinct}
+
+
+def _camel(kinds: tuple[Kind, ...]) -> str:
+    return "".join(kind.name.title().replace("-", "") for kind in kinds)
+
+
+def _groups(kinds: Iterable[Kind]) -> Iterator[tuple[Kind, ...]]:
+    by_status: dict[int, list[Kind]] = {}
+    for kind in kinds:
+        by_status.setdefault(kind.status, []).append(kind)
+    yield from (tuple(by_status[status]) for status in sorted(by_status))
+
+
+def _complete(
+    operation: dict[str, Any], route: APIRoute, rule: Access | None, names: Mapping[tuple[Kind, ...], str]
+) -> None:
+    operation["operationId"] = route.name
     responses: dict[str, Any] = operation["responses"]
     responses.pop("422", None)
-    for kind in _kinds(route, rule):
-        _add_problem(responses, kind)
+    for kinds in _groups(_kinds(route, rule)):
+        responses.setdefault(str(kinds[0].status), {"$ref": f"#/components/responses/{names[kinds]}"})
     if rule is None:
         return
     operation["security"] = [{"key": []}]
     operation["x-strandline-scope"] = rule.scope
+    if rule.holder != "any":
+        operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])
-    parameters += _headers(rule, route)
+    parameters += _headers(rule, route, responses)
     if not parameters:
         del operation["parameters"]
-    good = responses.get(str(route.status_code or 200), {})
-    if route.path_format.endswith("/context"):
-        good.setdefault("headers", {}).update(_FRESHNESS)
-    if rule.keeps_response:
-        good.setdefault("headers", {})[REPLAYED_HEADER] = {
-            "description": "`true`: the response that was given before.",
-            "schema": {"type": "string"},
-        }
-    if "ETag" in _headers_of_success(route):
-        good.setdefault("headers", {})["ETag"] = {
-            "description": "Names the fact as it is.",
-            "schema": {"type": "string"},
-        }
+    for status, good in responses.items():
+        if status < "300" and (headers := _headers_of_success(route, rule)):
+            good["headers"] = headers
 
+
+def _headers_of_success(route: APIRoute, rule: Access) -> dict[str, Any]:
+    headers: dict[str, Any] = {}
+    if route.path_format.endswith("/context"):
+        headers |= _FRESHNESS
+    if rule.keeps_response:
+        headers |= _text_header(REPLAYED_HEADER, "`true`: the response that was given before.")
+    if (
+        "{fact_id}" in route.path_format
+        and "/facts" in route.path_format
+        and "DELETE" not in (route.methods or ())
+    ):
+        headers |= _text_header("ETag", "Names the fact as it is.")
+    if route.name in _LONG_WORK:
+        headers |= _text_header("Location", "Where it is told how far it is.")
+    return headers
+
+
+def _text_header(name: str, description: str) -> dict[str, Any]:
+    return {name: {"description": description, "schema": {"type": "string"}}}
+
+
+# Routes that answer before all is done.
+_LONG_WORK = ("erase_user", "erase_session", "post_replay")
 
 _FRESHNESS = {
     COVERED_HEADER: {
@@ -135,27 +212,40 @@ _FRESHNESS = {
 }
 
 
-def _headers_of_success(route: APIRoute) -> tuple[str, ...]:
-    return ("ETag",) if "/facts" in route.path_format and "{fact_id}" in route.path_format else ()
-
-
-def _headers(rule: Access, route: APIRoute) -> list[dict[str, Any]]:
+def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> list[dict[str, Any]]:
     headers = []
     if rule.takes_user:
-        headers.append(_header(USER_HEADER, "The user, for a key that is not one user's.", 512))
+        text = "The user, for a key that is not one user's"
+        if needs_user(route):
+            text += f", which must say it; `{NO_USER}`: the session has no user"
+        headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
     if rule.takes_key:
         headers.append(
-            _header(IDEMPOTENCY_HEADER, "Names the request: repeated with it, nothing is done twice.", 512)
+            _header(
+                IDEMPOTENCY_HEADER,
+                "Names the request: repeated with it, nothing is done twice.",
+                MAX_KEY_BYTES,
+            )
         )
     if rule.matches:
         headers.append(
             _header("If-Match", "The ETag that the fact must still have.", 200, example='"1-62d1f3"')
         )
-    if rule.queue == "others" or route.path_format.endswith("/context"):
+    if "304" in responses:
+        headers.append(_header("If-None-Match", "The ETag that is known.", 200, example='"1-62d1f3"'))
+    if rule.queue == "streams":
+        headers.append(_header("Last-Event-ID", "The id of the last event that came; resumes.", 17))
+    if route.name in _WAITING:
         headers.append(
             _header("Prefer", "`wait=5`: how many seconds to wait at most.", 200, example="wait=5")
         )
     return headers
+
+
+# Routes that wait as long as a client says.
+_WAITING = (
+    "read_context", "summarize", "facts_from_messages", "instruct_facts", "erase_user", "erase_session",
+)  # fmt: skip
 
 
 def _header(name: str, description: str, most: int, *, example: str | None = None) -> dict[str, Any]:
@@ -176,10 +266,12 @@ _WITH_KEY = frozenset(
     {
         "unauthenticated", "forbidden", "slow-body", "too-large", "too-many-requests", "busy", "stopping",
         "unavailable", "timed-out", "outcome-unknown", "refused", "sealed",
-        "redaction-failed",
     }
 )  # fmt: skip
-_WRITING = frozenset({"conflict", "delivered", "erased", "unknown-pipeline"})
+# What each change may meet, and what those of someone's memory may.
+_CHANGING = frozenset({"conflict", "redaction-failed"})
+_CHANGING_MEMORY = frozenset({"erased", "unknown-pipeline"})
+_ASKING_MODELS = frozenset({"summarize_last", "choose_facts", "optimize_facts"})
 
 
 def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
@@ -187,37 +279,44 @@ def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
     if rule is None:
         return [kind for kind in KINDS if kind.name in ("invalid", "internal")]
     names = _EVERYWHERE | _WITH_KEY
-    if rule.queue != "reads":
-        names |= _WRITING
-    if rule.keeps_response:
+    path = route.path_format
+    if "GET" not in (route.methods or ()) and rule.scope != "read":
+        names |= _CHANGING
+        if "{session_id}" in path or "{user}" in path or rule.scope is None:
+            names |= _CHANGING_MEMORY
+        if "{session_id}" in path:
+            names |= {"delivered"}
+    if rule.keeps_response or route.name == "put_messages":
         names |= {"idempotency-key-reused"}
     if rule.matches:
         names |= {"other-revision"}
-    if rule.queue == "others":
+    if route.name in _ASKING_MODELS:
         names |= {"model-failed"}
     return [kind for kind in KINDS if kind.name in names]
 
 
-def _add_problem(responses: dict[str, Any], kind: Kind) -> None:
-    form = {"schema": {"$ref": "#/components/schemas/Problem"}}
-    response = responses.setdefault(
-        str(kind.status), {"description": "", "content": {PROBLEM_MEDIA_TYPE: dict(form)}}
-    )
-    content = response["content"].setdefault(PROBLEM_MEDIA_TYPE, form)
-    text = response.get("description") or ""
-    response["description"] = f"{text}; {kind.title}" if text else kind.title
-    content.setdefault("examples", {})[kind.name] = {
-        "value": {
-            "type": PROBLEM_TYPES + kind.name,
-            "title": kind.title,
-            "status": kind.status,
-            "detail": kind.detail,
-        }
+def problem_of_kinds(kinds: tuple[Kind, ...]) -> dict[str, Any]:
+    """The response of kinds that have one status, with an example of each."""
+    content = {
+        "schema": {"$ref": f"{_SCHEMAS}Problem"},
+        "examples": {
+            kind.name: {
+                "value": {
+                    "type": PROBLEM_TYPES + kind.name,
+                    "title": kind.title,
+                    "status": kind.status,
+                    "detail": kind.detail,
+                }
+            }
+            for kind in kinds
+        },
     }
-    if kind.retry_after_seconds is not None:
-        response.setdefault("headers", {})["Retry-After"] = {
-            "description": "Seconds to wait.",
-            "schema": {"type": "string"},
-        }
-    if kind.status == 401:
-        response.setdefault("headers", {})["WWW-Authenticate"] = {"schema": {"type": "string"}}
+    response: dict[str, Any] = {
+        "description": "; ".join(kind.title for kind in kinds),
+        "content": {PROBLEM_MEDIA_TYPE: content},
+    }
+    if any(kind.retry_after_seconds is not None for kind in kinds):
+        response["headers"] = _text_header("Retry-After", "Seconds to wait.")
+    if kinds[0].status == 401:
+        response["headers"] = _text_header("WWW-Authenticate", "`Bearer`.")
+    return response

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any
 from urllib.parse import unquote
 from uuid import UUID
 
@@ -10,7 +10,7 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
 from strandline.producers.service.route import ServiceRoute
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
 from strandline.schemas.wire.base import MAX_PAGE
 
 
@@ -27,18 +27,26 @@ def _decoded(value: str) -> str:
 decoded = AfterValidator(_decoded)
 
 
+# As it is named; in the path it may have three times as many characters.
+_NAME_SCHEMA = {"minLength": 1, "maxLength": MAX_NAME_BYTES}
+
+
+def _name_in_path(description: str, *, examples: list[str] | None = None) -> Any:
+    return Path(
+        description=description, max_length=2_000, examples=examples, json_schema_extra=dict(_NAME_SCHEMA)
+    )
+
+
 SessionId = Annotated[
     str,
-    Path(
-        description="The session; a slash in its id is sent as %2F.", max_length=2_000, examples=["chat-17"]
-    ),
+    _name_in_path("The session; a slash in its id is sent as %2F.", examples=["chat-17"]),
     decoded,
 ]
-UserId = Annotated[str, Path(description="The user.", max_length=2_000, examples=["ana"]), decoded]
-RunId = Annotated[str, Path(description="The run.", max_length=2_000), decoded]
-SourceId = Annotated[str, Path(description="The source.", max_length=2_000), decoded]
-ScopeName = Annotated[str, Path(description="The name of the scope.", max_length=2_000), decoded]
-MessageId = Annotated[str, Path(description="The id of the message.", max_length=2_000), decoded]
+UserId = Annotated[str, _name_in_path("The user.", examples=["ana"]), decoded]
+RunId = Annotated[str, _name_in_path("The run."), decoded]
+SourceId = Annotated[str, _name_in_path("The source."), decoded]
+ScopeName = Annotated[str, _name_in_path("The name of the scope."), decoded]
+MessageId = Annotated[str, _name_in_path("The id of the message."), decoded]
 SeqPath = Annotated[int, Path(ge=1, le=2**53 - 1, description="The number of the message in its session.")]
 FactId = Annotated[UUID, Path(description="The id of the fact.")]
 KeyId = Annotated[str, Path(description="The id of the key.", max_length=100)]

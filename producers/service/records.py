@@ -53,11 +53,16 @@ class SessionRecords:
     ) -> SessionMemory:
         """The memory of a session that exists, with the policy that is stored with it.
 
+        ``token_limit``: read within so many tokens, if these are more.  For a read within fewer, say that the
+        rest is used (``initial_token_count``): that shortens the window as well.
+
         Raises:
             ProblemError: the caller has no such session.
         """
         record = await self.find(identity)
-        policy = record.policy if token_limit is None else _limited(record.policy, token_limit)
+        policy = record.policy
+        if token_limit is not None and token_limit > policy.token_limit:
+            policy = replace(policy, token_limit=token_limit)
         return self._memory(identity, policy, record.blocks, insert_method)
 
     def begin(
@@ -139,7 +144,3 @@ class SessionRecords:
 def default_policy() -> Policy:
     """The policy of a session whose first put names none: that of ``Memory.from_defaults``."""
     return make_policy(tokenizer=DEFAULT_ENCODING, pipelines=("facts", "summary", "vectors"))
-
-
-def _limited(policy: Policy, token_limit: int) -> Policy:
-    return replace(policy, token_limit=token_limit)

@@ -21,7 +21,13 @@ from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
-from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
+from strandline.producers.service.gate.authentication import (
+    NO_USER,
+    Caller,
+    Holder,
+    caller_of,
+    check_scope,
+)
 from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
 from strandline.producers.service.gate.problems import (
     INTERNAL,
@@ -38,6 +44,7 @@ from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import FindServiceKeyRow
 from strandline.schemas.values.acts.acting import acting
+from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 from strandline.schemas.wire.keys import Scope as KeyScope
 
@@ -47,7 +54,13 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
-MAX_HEADER_CHARACTERS = 4_096
+MAX_KEY_BYTES = 512
+_USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
+_ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "Authorization", "If-Match", "Last-Event-ID")
+USER_MISSING = (
+    "It is missing: this key is not one user's, so the request says whose session it is;"
+    f" `{NO_USER}` says that it has no user."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +75,8 @@ class Access:
         takes_key: whether an Idempotency-Key means something to it.
         matches: whether it takes If-Match.
         is_direct: whether its endpoint is called without the framework's steps.
+        holder: whose key it takes.
+        any_user: whether it tells of a session whoever's it is, to a request that names no user.
     """
 
     scope: KeyScope | None
@@ -71,6 +86,8 @@ class Access:
     takes_key: bool = False
     matches: bool = False
     is_direct: bool = False
+    holder: Holder = "any"
+    any_user: bool = False
 
 
 def access(
@@ -82,11 +99,17 @@ def access(
     key: bool = False,
     matches: bool = False,
     direct: bool = False,
+    holder: Holder = "any",
+    any_user: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Say what an endpoint asks of a request; without this it is open to all."""
 
     def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(endpoint, _ACCESS, Access(scope, queue, user, keeps, keeps or key, matches, direct))
+        setattr(
+            endpoint,
+            _ACCESS,
+            Access(scope, queue, user, keeps, keeps or key, matches, direct, holder, any_user),
+        )
         return endpoint
 
     return mark
@@ -96,6 +119,14 @@ def access_of(route: APIRoute) -> Access | None:
     """What a route asks of a request; None: nothing, it is open to all."""
     access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
     return access_rule
+
+
+def needs_user(route: APIRoute) -> bool:
+    """Whether a request must say whose session it is about, unless its key does."""
+    access_rule = access_of(route)
+    if access_rule is None or not access_rule.takes_user or access_rule.any_user:
+        return False
+    return "{session_id}" in route.path_format
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +166,7 @@ class ServiceRoute(APIRoute):
         fields = self.dependant.query_params
         self._queries = {field.alias for field in fields}
         access_rule = access_of(self)
+        self._needs_user = needs_user(self)
         self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
 
@@ -168,10 +200,14 @@ class ServiceRoute(APIRoute):
     ) -> None:
         headers = _headers(scope)
         row = await service.keys.find(_bearer(headers.get(b"authorization")))
-        user = headers.get(USER_HEADER.lower().encode()) if access_rule.takes_user else None
+        user = None
+        if access_rule.takes_user:
+            user = _text(USER_HEADER, headers.get(_USER), MAX_NAME_BYTES)
         client = scope.get("client")
-        caller = caller_of(row, _text(USER_HEADER, user), client[0] if client else None)
-        check_scope(caller, access_rule.scope)
+        caller = caller_of(row, user, client[0] if client else None)
+        check_scope(caller, access_rule.scope, access_rule.holder)
+        if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
+            raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         async with service.admission(access_rule.queue).permit(row.key_id):
@@ -188,7 +224,7 @@ class ServiceRoute(APIRoute):
                 row=row,
                 route=f"{scope['method']} {scope['path']}",
                 wait_seconds=_preferred_seconds(headers.get(b"prefer")),
-                idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
+                idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
             )
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
@@ -291,7 +327,17 @@ def _methods_at(scope: Scope) -> list[str]:
 
 
 def _headers(scope: Scope) -> dict[bytes, bytes]:
-    return dict(scope["headers"])
+    """The headers by name; raises a problem if one that decides something comes twice.
+
+    A proxy may append one to what a client sent, and whose memory it is must not hang on the order.
+    """
+    headers = dict(scope["headers"])
+    if len(headers) < len(scope["headers"]):
+        names = [name for name, _ in scope["headers"]]
+        for name in _ONCE:
+            if names.count(name.lower().encode()) > 1:
+                raise invalid(f"/header/{name}", "It is given more than once.")
+    return headers
 
 
 def _bearer(value: bytes | None) -> str:
@@ -301,19 +347,18 @@ def _bearer(value: bytes | None) -> str:
     return token.strip().decode("latin-1")
 
 
-def _text(name: str, value: bytes | None) -> str | None:
+def _text(name: str, value: bytes | None, most: int) -> str | None:
     """A header that holds text in UTF-8; raises a problem if it does not, or is too long."""
     if value is None:
         return None
+    if not value:
+        raise invalid(f"/header/{name}", "It is empty; leave it out, or give it a value.")
+    if len(value) > most:
+        raise invalid(f"/header/{name}", f"It is longer than {most} bytes; make it shorter.")
     try:
-        text = value.decode()
+        return value.decode()
     except UnicodeDecodeError:
-        text = ""
-    if not text or len(text) > MAX_HEADER_CHARACTERS:
-        raise ProblemError(
-            INVALID, places=[ProblemPlace(pointer=f"/header/{name}", detail="It must be text in UTF-8.")]
-        )
-    return text
+        raise invalid(f"/header/{name}", "It must be text in UTF-8.") from None
 
 
 def _preferred_seconds(prefer: bytes | None) -> float | None:

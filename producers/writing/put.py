@@ -133,7 +133,10 @@ class PutRequest:
             one = prepare(message, where, limits)
             if prepared.setdefault(one.id, one).digest != one.digest:
                 raise ConflictError(
-                    f"{where}.id: {one.id!r} occurs twice in this put with different content."
+                    f"{where}.id: {one.id!r} occurs twice in this put with different content.",
+                    for_clients="Two messages of this request have the same id and different content; nothing"
+                    " was stored.",
+                    message_id=one.id,
                 )
             order.append(one.id)
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
@@ -294,7 +297,10 @@ def check_status(
     if row.status == "conflict":
         raise ConflictError(
             f"Message id {row.detail!r} was already used in session {identity.session_id!r} with different"
-            " content; nothing was stored. Give a new message a new id."
+            " content; nothing was stored. Give a new message a new id.",
+            for_clients="This id was already used in this session for a message with other content; nothing"
+            " was stored. Give a new message a new id.",
+            message_id=row.detail,
         )
     if row.status == "erased":
         raise ErasedError(int(row.detail or 0))

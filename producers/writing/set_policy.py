@@ -76,7 +76,8 @@ def set_policy(
     raise ConflictError(
         f"The policy of session {quote(identity.session_id)} was changed {MAX_ATTEMPTS} times by other"
         " callers"
-        " in the meantime; nothing was changed. Try again."
+        " in the meantime; nothing was changed. Try again.",
+        for_clients="Other requests changed this policy in the meantime; nothing was changed. Try again.",
     )
 
 

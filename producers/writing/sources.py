@@ -193,7 +193,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
     try:
         yield from put_messages(put, put_whole, in_callers_transaction=True)
     except ConflictError:
-        raise ConflictError(_KEY_USED) from None
+        raise ConflictError(_KEY_USED, for_clients=_KEY_USED) from None
     stored = yield from fetch(History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1))
     cause: FlushCause = "source" if request.kind == "source" else "instruction"
     delivered = yield from deliver_closed(identity.shard_key, identity.session_key, cause)
@@ -201,7 +201,7 @@ def _put(request: SourceRequest) -> Operation[Source]:
     event_ids = tuple(row.event_id for row in rows)
     is_new = delivered is None or set(event_ids) == set(delivered.event_ids)
     if len(stored) != len(put.messages) or not is_new:
-        raise ConflictError(_KEY_USED)
+        raise ConflictError(_KEY_USED, for_clients=_KEY_USED)
     return Source(identity, event_ids, delivered.lanes if delivered else ())
 
 

@@ -358,7 +358,7 @@ GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMI
 -- name: list_facts
 -- A page of an owner's facts with where each came from, and how many there are in all; always one row.
 -- params: shard_key uuid, with_invalidated boolean, fact_ids uuid[]?, topics text[]?, agent_id text?, team_id text?,
---     sort text, limit bigint, offset bigint
+--     sort text, limit bigint, offset bigint, after_at timestamptz?, after_made timestamptz?, after_id uuid?
 -- row: total bigint, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at timestamptz!,
 --     valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
 --     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
@@ -381,7 +381,17 @@ WITH found AS MATERIALIZED (
             WHEN 'updated' THEN f.updated_at END DESC,
         CASE %(sort)s WHEN 'oldest' THEN f.said_at END,
         CASE WHEN %(sort)s <> 'oldest' THEN f.created_at END DESC, f.created_at, f.fact_id) AS place
-    FROM found f ORDER BY place LIMIT %(limit)s OFFSET %(offset)s
+    FROM found f
+    -- Behind a fact by its place, and not by a count: one that came or went meanwhile moves no other.
+    WHERE %(after_id)s::uuid IS NULL OR CASE %(sort)s
+        WHEN 'oldest' THEN (f.said_at, f.created_at, f.fact_id)
+            > (%(after_at)s::timestamptz, %(after_made)s::timestamptz, %(after_id)s::uuid)
+        ELSE (CASE %(sort)s WHEN 'newest' THEN f.said_at ELSE f.updated_at END, f.created_at)
+                < (%(after_at)s::timestamptz, %(after_made)s::timestamptz)
+            OR ((CASE %(sort)s WHEN 'newest' THEN f.said_at ELSE f.updated_at END, f.created_at)
+                = (%(after_at)s::timestamptz, %(after_made)s::timestamptz) AND f.fact_id > %(after_id)s::uuid)
+        END
+    ORDER BY place LIMIT %(limit)s OFFSET %(offset)s
 )
 SELECT t.total, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.valid_from, f.valid_until,
     f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id, f.feedback,

@@ -88,6 +88,20 @@ class ProblemPlace(Answer):
 class Problem(Answer):
     """An error as RFC 9457 has it; ``type`` names its kind and never changes."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "type": "urn:strandline:problem:invalid",
+                    "title": "A value cannot be used",
+                    "status": 422,
+                    "detail": "`errors` says where.",
+                    "errors": [{"pointer": "/body/messages/0/content", "detail": "It is missing."}],
+                }
+            ]
+        }
+    )
+
     type: str
     title: str
     status: int
@@ -95,7 +109,7 @@ class Problem(Answer):
     errors: list[ProblemPlace] | None = None
 
 
-class Health(Answer):
+class HealthOut(Answer):
     """Whether the process answers, or may be sent requests."""
 
     status: str

@@ -30,7 +30,10 @@ class ContextRequest(Request):
 
     input: Query | MessageIn | None = None
     messages: Annotated[list[MessageIn], Field(max_length=100)] | None = None
-    token_limit: Annotated[int, Field(ge=4, le=2**31 - 1)] | None = None
+    token_limit: Annotated[int, Field(ge=4, le=2**31 - 1)] | None = Field(
+        default=None,
+        description="Tokens of the context; null: the session's. With fewer the window is cut as well.",
+    )
     initial_token_count: Count = 0
     wait_for: Annotated[int, Field(ge=0, le=2**53 - 1)] | None = None
     insert_method: Literal["system", "user"] = "system"
@@ -87,21 +90,49 @@ class GivenSummaryOut(Answer):
 
 
 class ContextOut(Answer):
-    """The messages for the next model call, within ``token_limit``, and what the memory in them is."""
+    """The messages for the next model call, and what the memory in them is.
+
+    They fit ``token_limit``, unless ``over_budget`` says that what is never cut does not: the pinned head,
+    and the window within the session's own limit, which flushes keep below it.  A request with a lower limit,
+    or with ``initial_token_count``, has the window cut to what is left; ``omitted`` names what is not there.
+    """
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "session_id": "chat-17",
+                    "messages": [
+                        {
+                            "role": "user", "content": "I moved to Lisbon in May.", "id": "m-1", "seq": 1,
+                            "tokens": 10, "created_at": "2026-11-25T10:00:00Z",
+                        }
+                    ],
+                    "tokens": 10, "token_limit": 30000, "over_budget": False, "caught_up": True,
+                    "covered_through": {"facts": 0, "summary": 0, "vectors": 0}, "omitted": [], "facts": [],
+                    "hits": [], "summary": None, "window_from": 1, "pinned_through": 0,
+                }
+            ]
+        }
+    )  # fmt: skip
 
     session_id: str
-    messages: list[MessageOut]
-    tokens: int
-    token_limit: int
-    over_budget: bool
-    caught_up: bool
-    covered_through: dict[str, int]
-    omitted: list[OmissionOut]
-    facts: list[GivenFactOut]
-    hits: list[GivenMessageOut]
-    summary: GivenSummaryOut | None
-    window_from: int
-    pinned_through: int
+    messages: list[MessageOut] = Field(description="In order; memory is in the first, or before the window.")
+    tokens: int = Field(description="Of all messages together, as the session's tokenizer counts.")
+    token_limit: int = Field(description="What could be used: the limit without `initial_token_count`.")
+    over_budget: bool = Field(description="`tokens` is above `token_limit`.")
+    caught_up: bool = Field(description="Memory covers all that was flushed, or what `wait_for` names.")
+    covered_through: dict[str, int] = Field(
+        description="By pipeline, the last number up to which memory covers all."
+    )
+    omitted: list[OmissionOut] = Field(description="Parts that had no room, or could not be made, and why.")
+    facts: list[GivenFactOut] = Field(description="The facts in the prompt.")
+    hits: list[GivenMessageOut] = Field(description="The messages in the prompt that a search found.")
+    summary: GivenSummaryOut | None = Field(description="The summary in the prompt; null: none is in it.")
+    window_from: int = Field(description="The number of the first message of the window.")
+    pinned_through: int = Field(
+        description="The number of the last message of the pinned head, with which each begins; 0: none."
+    )
 
 
 HitKindName = Literal["message", "fact"]
@@ -114,6 +145,7 @@ def _messages_alone() -> list[HitKindName]:
 class SearchRequest(Request):
     """Words or a question; ``scope`` is this session, all of its owner's, or the shared scope.
 
+    A fork has copies of messages, under the same ids: a search of the owner's finds each.
     ``begun_only``: as for a context.
     """
 
@@ -146,6 +178,30 @@ class HitOut(Answer):
 
 class Hits(Answer):
     """What a search found, best first."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "items": [
+                        {
+                            "kind": "message",
+                            "score": 0.81,
+                            "similarity": None,
+                            "text": "I moved to Lisbon in May.",
+                            "session_id": "chat-17",
+                            "message": {
+                                "role": "user",
+                                "content": "I moved to Lisbon in May.",
+                                "id": "m-1",
+                                "seq": 1,
+                            },
+                        }
+                    ]
+                }
+            ]
+        }
+    )
 
     items: list[HitOut]
 

@@ -7,6 +7,7 @@ from typing import Annotated, Literal
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
+from pydantic.config import JsonDict
 
 from strandline.schemas.wire.base import Actor, Answer, Name, Request
 from strandline.schemas.wire.messages import MessageIn
@@ -96,8 +97,20 @@ class RevisionOut(Answer):
     created_at: datetime
 
 
+_FACT: JsonDict = {
+    "fact_id": "73f29f21-6e09-4f0a-a382-3babda36d7d2", "text": "User: I moved to Lisbon in May.",
+    "topics": ["home"], "said_by": "user", "about_date": None, "said_at": "2026-11-25T10:00:00Z",
+    "valid_from": "2026-11-25T10:00:00Z", "valid_until": None, "invalidated_at": None, "invalidated_by": None,
+    "condensed_into": None, "input": None, "agent_id": None, "team_id": None, "feedback": None,
+    "created_at": "2026-11-25T10:00:03Z", "updated_at": "2026-11-25T10:00:03Z", "user_id": "ana",
+    "is_live": True, "version": "1-62d1f3",
+}  # fmt: skip
+
+
 class FactOut(Answer):
     """A fact; what the times mean stands at ``strandline.Fact``.  ``version`` is its ETag."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [_FACT]})
 
     fact_id: UUID
     text: str

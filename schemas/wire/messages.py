@@ -73,23 +73,46 @@ class MessageOut(Answer):
     extra: Json | None = None
 
 
+# What the fields of a policy mean, wherever they stand.
+ABOUT = {
+    "token_limit": "Tokens of a context: pinned head, memory, and what was not flushed yet.",
+    "chat_history_token_ratio": "The share of `token_limit` above which a put flushes.",
+    "token_flush_size": "Tokens that a flush takes out of the window at least.",
+    "idle_seconds": "Seconds without a put after which workers flush; null: never.",
+    "max_window_messages": "Messages above which a put flushes.",
+    "max_window_bytes": "Bytes above which a put flushes.",
+    "message_flush_size": "Messages that a flush takes out of the window at least; null: a quarter.",
+    "deliver": (
+        "`window`: facts and other memory are made of messages that a flush took out of the window; `turn`:"
+        " of each turn as soon as its answer is put, and it stays in the window."
+    ),
+    "blocks": "Names of pipelines that make memory of the session; null: facts, summary and vectors.",
+    "max_facts": "How many facts a context shows, and above which workers merge them; null: what fits.",
+    "shared_scope": "Memory that sessions of several users share: its name; null: none.",
+}
+
+
 class PolicyIn(Request):
     """Limits and pipelines of a session, stored by the put that begins it; later puts leave them as they are.
 
     ``blocks`` are names of pipelines; null: facts, summary and vectors.
     """
 
-    token_limit: Limit = DEFAULT_TOKEN_LIMIT
-    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] = DEFAULT_HISTORY_RATIO
-    token_flush_size: Limit = DEFAULT_FLUSH_SIZE
-    idle_seconds: Limit | None = DEFAULT_IDLE_SECONDS
-    max_window_messages: Limit = DEFAULT_WINDOW_MESSAGES
-    max_window_bytes: Limit = DEFAULT_WINDOW_BYTES
-    message_flush_size: Limit | None = None
-    deliver: Literal["window", "turn"] = "window"
-    blocks: Annotated[list[Name], Field(max_length=64)] | None = None
-    max_facts: Limit | None = None
-    shared_scope: Name | None = None
+    token_limit: Limit = Field(default=DEFAULT_TOKEN_LIMIT, description=ABOUT["token_limit"])
+    chat_history_token_ratio: float = Field(
+        default=DEFAULT_HISTORY_RATIO, gt=0, le=1, description=ABOUT["chat_history_token_ratio"]
+    )
+    token_flush_size: Limit = Field(default=DEFAULT_FLUSH_SIZE, description=ABOUT["token_flush_size"])
+    idle_seconds: Limit | None = Field(default=DEFAULT_IDLE_SECONDS, description=ABOUT["idle_seconds"])
+    max_window_messages: Limit = Field(
+        default=DEFAULT_WINDOW_MESSAGES, description=ABOUT["max_window_messages"]
+    )
+    max_window_bytes: Limit = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
+    message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
+    deliver: Literal["window", "turn"] = Field(default="window", description=ABOUT["deliver"])
+    blocks: list[Name] | None = Field(default=None, max_length=64, description=ABOUT["blocks"])
+    max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
+    shared_scope: Name | None = Field(default=None, description=ABOUT["shared_scope"])
 
 
 class PutMessages(Request):
@@ -110,6 +133,8 @@ class MessagePlace(Answer):
 
 class MessagesPut(Answer):
     """The places of the messages of a put, in its order; repeated, a put gives the same."""
+
+    model_config = ConfigDict(json_schema_extra={"examples": [{"messages": [{"id": "m-1", "seq": 1}]}]})
 
     messages: list[MessagePlace]
 
@@ -184,7 +209,7 @@ class RunHistoryQuery(Request):
     team_id: Name | None = None
 
 
-class Events(Answer):
+class FlushEvents(Answer):
     """Flush events that were recorded; none if there was nothing to deliver."""
 
     events: list[str]

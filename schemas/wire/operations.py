@@ -6,7 +6,7 @@ from datetime import datetime
 from typing import Annotated, Literal
 from uuid import UUID
 
-from pydantic import Field
+from pydantic import ConfigDict, Field
 
 from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request
 from strandline.schemas.wire.messages import MessageIn
@@ -118,7 +118,11 @@ class SwitchOut(Answer):
 
 
 class ImportIn(Request):
-    """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing."""
+    """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing.
+
+    The id alone decides: one that is there is counted as known, whatever its content.  What is new is
+    appended behind what is there, whatever its ``created_at``.  All of them have to fit a body.
+    """
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=10_000)]
 
@@ -165,6 +169,22 @@ EventKind = Literal["flushed", "covered", "dead", "generation"]
 
 class EventOut(Answer):
     """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "kind": "covered",
+                    "at": "2026-11-25T10:00:03Z",
+                    "session_id": "chat-17",
+                    "user_id": "ana",
+                    "through_seq": 12,
+                    "pipeline": "facts",
+                    "generation": 1,
+                }
+            ]
+        }
+    )
 
     kind: EventKind
     at: datetime

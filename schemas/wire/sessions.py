@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq
-from strandline.schemas.wire.messages import Limit, MessageOut
+from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut
 
 
 class PolicyChangeIn(Request):
@@ -18,16 +18,20 @@ class PolicyChangeIn(Request):
     ``idle_seconds`` null: never flush because the session is idle.
     """
 
-    token_limit: Limit | None = None
-    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] | None = None
-    token_flush_size: Limit | None = None
-    idle_seconds: Limit | None = None
-    max_window_messages: Limit | None = None
-    max_window_bytes: Limit | None = None
-    message_flush_size: Limit | None = None
-    deliver: Literal["window", "turn"] | None = None
-    blocks: Annotated[list[Name], Field(max_length=64)] | None = None
-    max_facts: Limit | None = None
+    token_limit: Limit | None = Field(default=None, description=ABOUT["token_limit"])
+    chat_history_token_ratio: Annotated[float, Field(gt=0, le=1)] | None = Field(
+        default=None, description=ABOUT["chat_history_token_ratio"]
+    )
+    token_flush_size: Limit | None = Field(default=None, description=ABOUT["token_flush_size"])
+    idle_seconds: Limit | None = Field(default=None, description=ABOUT["idle_seconds"])
+    max_window_messages: Limit | None = Field(default=None, description=ABOUT["max_window_messages"])
+    max_window_bytes: Limit | None = Field(default=None, description=ABOUT["max_window_bytes"])
+    message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
+    deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
+    blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(
+        default=None, description=ABOUT["blocks"]
+    )
+    max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
     actor: Actor | None = None
 
 

@@ -203,7 +203,8 @@ def _readmit(
         raise NotFoundError("No fence keeps this user or session away, so there is nothing to readmit.")
     if row.status == "running":
         raise ConflictError(
-            f"Erasure {row.number} is not finished: run the same erasure again, and readmit after it."
+            f"Erasure {row.number} is not finished: run the same erasure again, and readmit after it.",
+            for_clients="The erasure is not finished: ask for the same erasure again, and readmit after it.",
         )
     receipt = signed(
         ErasureReceipt(

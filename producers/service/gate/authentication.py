@@ -12,6 +12,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from time import monotonic
+from typing import Literal
 
 from strandline.producers.service.gate.keys import digest_of, parse_key
 from strandline.producers.service.gate.problems import (
@@ -31,6 +32,15 @@ RENEWED_AFTER_SECONDS = 2.0
 MAX_REMEMBERED = 10_000
 LOOKUPS_AT_ONCE = 4
 MAX_LOOKUPS_WAITING = 256
+
+# Whose key a route takes: each one's; of a namespace or the installation, and not of one user; of the
+# installation alone.
+Holder = Literal["any", "namespace", "installation"]
+OPENS_NO_MEMORY = "This is a key of all namespaces, which opens no memory; use a key of the namespace."
+OF_ONE_USER = "This is the key of one user; the route needs a key of the whole namespace."
+OF_ONE_NAMESPACE = "This is the key of one namespace; the route needs an operator's key of all namespaces."
+# In the header Strandline-User: the session has no user, and owns its memory alone.
+NO_USER = "-"
 
 # What an unknown key is compared with, so that it takes the time of a known one.
 _NO_DIGEST = digest_of("")
@@ -62,14 +72,14 @@ class Caller:
     def tenant(self) -> str:
         """The namespace; raises a problem for an operator of the whole installation."""
         if self.namespace is None:
-            raise ProblemError(FORBIDDEN)
+            raise ProblemError(FORBIDDEN, detail=OPENS_NO_MEMORY)
         return self.namespace
 
     @property
     def managed_namespace(self) -> str | None:
         """Whose affairs an operator manages; None: those of all.  A user's own key manages none."""
         if self.is_bound:
-            raise ProblemError(FORBIDDEN)
+            raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
         return self.namespace
 
     @property
@@ -183,6 +193,8 @@ def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | Non
     """
     if row.user_id is not None and user_header is not None and user_header != row.user_id:
         raise ProblemError(NOT_FOUND)
+    if user_header == NO_USER:
+        user_header = None
     return Caller(
         key_id=row.key_id,
         namespace=row.namespace,
@@ -194,7 +206,11 @@ def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | Non
     )
 
 
-def check_scope(caller: Caller, scope: Scope | None) -> None:
-    """Raise a problem if the key lacks the scope."""
+def check_scope(caller: Caller, scope: Scope | None, holder: Holder = "any") -> None:
+    """Raise a problem if the key lacks the scope, or is of another kind than the route needs."""
     if scope is not None and scope not in caller.scopes:
-        raise ProblemError(FORBIDDEN)
+        raise ProblemError(FORBIDDEN, detail=f"The route needs the scope `{scope}`, which this key has not.")
+    if holder != "any" and caller.is_bound:
+        raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
+    if holder == "installation" and caller.namespace is not None:
+        raise ProblemError(FORBIDDEN, detail=OF_ONE_NAMESPACE)

@@ -24,7 +24,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: 
         ClientGone: the client closed the connection.
     """
     if _announced_bytes(scope) > max_bytes:
-        raise ProblemError(TOO_LARGE, headers=_CLOSE)
+        raise _too_large(max_bytes)
     try:
         async with asyncio.timeout(seconds):
             return await _read(receive, max_bytes)
@@ -37,17 +37,22 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")  # as most come
         if len(body) > max_bytes:
-            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+            raise _too_large(max_bytes)
         return body
     parts = bytearray()
     while message["type"] == "http.request":
         parts += message.get("body", b"")
         if len(parts) > max_bytes:
-            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+            raise _too_large(max_bytes)
         if not message.get("more_body"):
             return bytes(parts)
         message = await receive()
     raise ClientGone
+
+
+def _too_large(max_bytes: int) -> ProblemError:
+    detail = f"A body has at most {max_bytes:,} bytes here; send less at once."
+    return ProblemError(TOO_LARGE, detail=detail, headers=_CLOSE)
 
 
 def _announced_bytes(scope: Scope) -> int:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from base64 import urlsafe_b64decode, urlsafe_b64encode
 from json import dumps, loads
 
-from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.gate.problems import ProblemError, invalid
 
 MAX_CURSOR_CHARACTERS = 4_096
 
@@ -19,7 +19,7 @@ def read_text_cursor(list_name: str, cursor: str | None) -> str:
     """The place of a cursor of this list, empty without one; raises a problem if it is not one."""
     place = _read(list_name, cursor, "")
     if not isinstance(place, str) or "\0" in place:
-        raise _unknown()
+        raise unknown_cursor()
     return place
 
 
@@ -27,7 +27,7 @@ def read_number_cursor(list_name: str, cursor: str | None) -> int:
     """The place of a cursor of this list, 0 without one; raises a problem if it is not one."""
     place = _read(list_name, cursor, 0)
     if not isinstance(place, int) or isinstance(place, bool) or not 0 <= place < 2**63:
-        raise _unknown()
+        raise unknown_cursor()
     return place
 
 
@@ -37,16 +37,17 @@ def _read(list_name: str, cursor: str | None, start: int | str) -> object:
     try:
         name, place = loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
     except (ValueError, TypeError, RecursionError):
-        raise _unknown() from None
+        raise unknown_cursor() from None
     if name != list_name:
-        raise _unknown()
+        raise unknown_cursor()
     if isinstance(place, str):
         try:
             place.encode()
         except UnicodeEncodeError:
-            raise _unknown() from None
+            raise unknown_cursor() from None
     return place
 
 
-def _unknown() -> Exception:
+def unknown_cursor() -> ProblemError:
+    """The problem of a cursor that no page of its list gave."""
     return invalid("/query/cursor", "It is not a cursor that a page of this list gave; leave it out.")

@@ -80,9 +80,10 @@ class KeySpec:
         if not chosen:
             raise ConfigurationError(f"Give a key at least one scope: {', '.join(SCOPES)}.")
         if namespace is None and (user_id is not None or chosen != ("operate",)):
-            raise ConfigurationError(
+            sentence = (
                 "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
             )
+            raise ConfigurationError(sentence, for_clients=f"{sentence} For any other, give `namespace`.")
         if shared_scopes and user_id is None:
             raise ConfigurationError(
                 "Shared scopes are named for the key of one user; a key of all users may use any."
@@ -195,7 +196,10 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
         raise _unknown(key_id)
     old = rows[0]
     if old.is_over:
-        raise ConflictError(f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.")
+        raise ConflictError(
+            f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
+            for_clients="This key has ended, so it cannot be rotated; make a new one.",
+        )
     spec = KeySpec.check(
         old.namespace,
         old.scopes,

@@ -6,15 +6,16 @@ own names.  (Sentences of errors quote values, for people at a terminal.)
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from pydantic_core import ErrorDetails, to_json
+from pydantic import BaseModel
+from pydantic_core import to_json
 from starlette.responses import Response
 
+from strandline.producers.service.gate.places import place_of_invalid, places_of_validation
 from strandline.schemas.errors import (
     ActRefusedError,
     ConfigurationError,
@@ -60,7 +61,7 @@ UNAUTHENTICATED = Kind(
     "Send a key of this service: `Authorization: Bearer sl_…`. It is unknown, has ended, or is missing.",
 )
 FORBIDDEN = Kind(
-    "forbidden", 403, "The key may not do this", "Use a key with the scope that the route needs."
+    "forbidden", 403, "The key may not do this", "The route needs a key of the scope `write`; this has read."
 )
 REFUSED = Kind(
     "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
@@ -88,8 +89,11 @@ ERASED = Kind(
 OTHER_REVISION = Kind(
     "other-revision", 412, "It was changed meanwhile", "Get it again, and repeat with its new ETag."
 )
-TOO_LARGE = Kind("too-large", 413, "The body is too large", "Send less at once.")
+TOO_LARGE = Kind(
+    "too-large", 413, "The body is too large", "A body has at most 1,048,576 bytes here; send less at once."
+)
 INVALID = Kind("invalid", 422, "A value cannot be used", "`errors` says where.")
+NO_PLACE = "A value of the request does not go with the others, or with what is stored; nothing was changed."
 KEY_REUSED = Kind(
     "idempotency-key-reused",
     409,
@@ -195,18 +199,21 @@ class ProblemError(Exception):
         self,
         kind: Kind,
         *,
+        detail: str | None = None,
         places: Iterable[ProblemPlace] = (),
         headers: Mapping[str, str] | None = None,
     ) -> None:
+        """``detail``: what stands in place of the kind's own; it quotes nothing of the request."""
         super().__init__(kind.name)
         self.kind = kind
+        self.detail = detail
         self.places = list(places)
         self.headers = headers or {}
 
     def response(self) -> Response:
-        if not self.places and not self.headers:
+        if not self.places and not self.headers and self.detail is None:
             return _plain_response(self.kind)
-        return problem_response(self.kind, self.places, self.headers)
+        return problem_response(self.kind, self.places, self.headers, self.detail)
 
 
 @cache
@@ -216,15 +223,20 @@ def _plain_response(kind: Kind) -> Response:
 
 
 def problem_response(
-    kind: Kind, places: Iterable[ProblemPlace] = (), headers: Mapping[str, str] | None = None
+    kind: Kind,
+    places: Iterable[ProblemPlace] = (),
+    headers: Mapping[str, str] | None = None,
+    detail: str | None = None,
 ) -> Response:
     """The response for a problem."""
     named = list(places)
+    if kind is INVALID and not named and detail is None:
+        detail = NO_PLACE
     problem = Problem(
         type=PROBLEM_TYPES + kind.name,
         title=kind.title,
         status=kind.status,
-        detail=kind.detail,
+        detail=kind.detail if detail is None else detail,
         errors=named or None,
     )
     sent = dict(headers or {})
@@ -244,7 +256,8 @@ def problem_of(error: StrandlineError) -> ProblemError | None:
     """The problem that an error of Strandline's is; None for a defect."""
     for meaning, kind in _MEANINGS:
         if isinstance(error, meaning):
-            return ProblemError(kind, places=_places_of(error))
+            places = [place_of_invalid(error)] if isinstance(error, InvalidMessageError) else []
+            return ProblemError(kind, detail=error.for_clients, places=filter(None, places))
     return None
 
 
@@ -253,91 +266,6 @@ def invalid(pointer: str, detail: str) -> ProblemError:
     return ProblemError(INVALID, places=[ProblemPlace(pointer=pointer, detail=detail)])
 
 
-_FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
-_STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
-
-
-def _places_of(error: StrandlineError) -> list[ProblemPlace]:
-    """Where the offending field is, as far as its path is of our own names."""
-    if not isinstance(error, InvalidMessageError):
-        return []
-    match = _FIELD.match(error.field)
-    if match is None:
-        return []
-    steps: list[int | str] = [match[1]]
-    steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
-    if steps[0] == "message":  # a put of one
-        steps[:1] = ["messages", 0]
-    if steps[0] not in _NOT_OF_BODIES:
-        steps.insert(0, "body")
-    return [ProblemPlace(pointer=_pointer(steps), detail="It cannot be stored as given.")]
-
-
-# Fields of a request that its body does not hold.
-_NOT_OF_BODIES = ("namespace", "path", "session_id", "user_id")
-# Below these the names are the client's.
-_CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
-
-
-def _pointer(steps: Iterable[object]) -> str:
-    """A JSON pointer, as far as its steps are our own names, or numbers."""
-    own: list[str] = []
-    for step in steps:
-        if not isinstance(step, int) and not _is_own(str(step)):
-            continue
-        own.append(str(step))
-        if step in _CLIENTS_OWN:
-            break
-    return "/" + "/".join(own)
-
-
-# Whose sentences name only what is expected, and never what was given.
-_OWN_SENTENCES = frozenset(
-    {
-        "missing", "string_type", "string_too_short", "string_too_long", "int_type", "int_parsing",
-        "float_type", "float_parsing", "bool_type", "bool_parsing", "list_type", "dict_type", "model_type",
-        "model_attributes_type", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
-        "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
-        "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
-        "finite_number", "enum", "int_from_float", "json_invalid", "none_required",
-    }
-)  # fmt: skip
-_PLAIN = {
-    "datetime_parsing": "It must be a time in ISO 8601 with a time zone.",
-    "datetime_from_date_parsing": "It must be a time in ISO 8601 with a time zone.",
-    "date_parsing": "It must be a day in ISO 8601.",
-    "date_from_datetime_parsing": "It must be a day in ISO 8601.",
-    "uuid_parsing": "It must be a UUID.",
-    "extra_forbidden": "There is a field here that this release does not know.",
-    "json_invalid": "It is not JSON.",
-    "int_parsing": "It must be a whole number.",
-    "bool_parsing": "It must be true or false.",
-}
-
-
-def of_validation(errors: Iterable[Mapping[str, Any]]) -> ProblemError:
+def of_validation(errors: Iterable[Mapping[str, Any]], body: type[BaseModel] | None = None) -> ProblemError:
     """The problem that a validation of the framework's or of pydantic's is."""
-    return ProblemError(INVALID, places=places_of_validation(errors))
-
-
-def places_of_validation(errors: Iterable[ErrorDetails | Mapping[str, Any]]) -> list[ProblemPlace]:
-    """The places that the framework's validation refused."""
-    return list(dict.fromkeys(map(_place, errors)))[:20]
-
-
-def _place(error: Mapping[str, Any]) -> ProblemPlace:
-    kind = str(error["type"])
-    steps = [*error["loc"]]
-    if kind == "extra_forbidden":
-        steps.pop()  # the name of a field that nobody knows is the client's word
-    if kind == "json_invalid":
-        steps = steps[:1]
-    sentence = _PLAIN.get(kind)
-    if sentence is None:
-        sentence = f"{error['msg']}." if kind in _OWN_SENTENCES else "It cannot be used."
-    return ProblemPlace(pointer=_pointer(steps), detail=sentence)
-
-
-def _is_own(step: str) -> bool:
-    """Whether a step of a path can be the name of one of our fields, parameters or headers."""
-    return re.fullmatch(r"[A-Za-z_-]{1,40}", step) is not None
+    return ProblemError(INVALID, places=places_of_validation(errors, body))

@@ -21,7 +21,7 @@ from strandline.pipelines.engine.dead_letters import (
     retry_dead_letter,
 )
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
-from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError
+from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
 from strandline.producers.service.route import Call, access, call_of
 from strandline.producers.service.service import Service
@@ -62,24 +62,24 @@ Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="O
 
 
 @router.get("/v1/status", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def get_status(request: Request) -> StatusReport:
     """What is due, held, dead and done, and who is there to do it."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, service.operators.status)
 
 
 @router.get("/v1/admin/workers", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def get_workers(request: Request) -> Page[WorkerReport]:
     """The workers with a heartbeat."""
-    service = _whole(request).service
+    service = call_of(request).service
     status = await _block(service, service.operators.status)
     return Page[WorkerReport](items=status.workers)
 
 
 @router.get("/v1/admin/namespaces", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_namespaces(request: Request) -> LimitsReport:
     """The limits of namespaces that have some, with their use today and what waits."""
     call = call_of(request)
@@ -91,7 +91,7 @@ async def get_namespaces(request: Request) -> LimitsReport:
 
 
 @router.get("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
     service = _manage(request, namespace).service
@@ -99,17 +99,17 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
-    """Set all limits of a namespace; null removes one.  Only an operator of the installation may."""
-    service = _whole(request).service
+    """Set all limits of a namespace; null removes one."""
+    service = call_of(request).service
     await _block(service, lambda database: service.operators.set_limits(database, namespace, body))
     reports = await _block(service, lambda database: service.operators.limits(database, namespace))
     return reports[0] if reports else _no_limits(namespace)
 
 
 @router.get("/v1/admin/dead-letters", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_letters(
     request: Request,
     limit: PageSize = 100,
@@ -133,7 +133,7 @@ async def get_letters(
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
     call = call_of(request)
@@ -151,7 +151,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
     call = call_of(request)
@@ -170,10 +170,10 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
-    service = _whole(request).service
+    service = call_of(request).service
     begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
     database = await asyncio.to_thread(service.resources.database)
     service.operations.carry_on(database, begun.replay_id)
@@ -182,20 +182,20 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
 
 
 @router.post("/v1/admin/replays/estimate", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
     """How much work a replay would be, and what it would cost; nothing is done."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, lambda database: service.operators.estimate(database, body))
 
 
 @router.get("/v1/admin/operations", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def get_operations(
     request: Request, limit: PageSize = 100, cursor: Cursor = None
 ) -> Page[OperationOut]:
     """Replays, newest first."""
-    service = _whole(request).service
+    service = call_of(request).service
     start = read_number_cursor(_OPERATIONS, cursor)
     reports = await _block(service, lambda database: service.operators.replays(database, None))
     items = [_operation(service, replay) for replay in reports[start : start + limit]]
@@ -204,37 +204,37 @@ async def get_operations(
 
 
 @router.get("/v1/admin/operations/{operation_id}", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
-    service = _whole(request).service
+    service = call_of(request).service
     reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
     return _operation(service, reports[0])
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """Stop a replay that this process carries on, after its present step; `resume` goes on with it."""
-    service = _whole(request).service
+    service = call_of(request).service
     reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
     service.operations.stop(operation_id)
     return _operation(service, reports[0])
 
 
 @router.get("/v1/admin/generations", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def get_generations(
     request: Request,
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
 ) -> GenerationsReport:
     """The generations of each pipeline, and replays that are not finished."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, lambda database: service.operators.generations(database, pipeline))
 
 
 @router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def diff_generation(
     request: Request,
     generation: GenerationId,
@@ -242,42 +242,34 @@ async def diff_generation(
     owners: Annotated[int, Query(ge=0, le=1_000, description="Show at most so many.")] = 100,
 ) -> DiffReport:
     """How the memory of a generation differs from that of the one that serves."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(
         service, lambda database: service.operators.compare(database, generation, against, owners)
     )
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, lambda database: service.operators.promote(database, generation, body))
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, lambda database: service.operators.prune(database, generation))
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@access("operate", "others")
+@access("operate", "others", holder="installation")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
-    service = _whole(request).service
+    service = call_of(request).service
     return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
-
-
-def _whole(request: Request) -> Call:
-    """The request of an operator of the whole installation; else a problem."""
-    call = call_of(request)
-    if call.caller.namespace is not None:
-        raise ProblemError(FORBIDDEN)
-    return call
 
 
 def _manage(request: Request, namespace: str) -> Call:

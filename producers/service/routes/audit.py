@@ -28,7 +28,7 @@ Namespace = Annotated[
 
 
 @router.get("/v1/admin/audit", tags=["audit"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_acts(
     request: Request,
     limit: PageSize = 100,
@@ -55,7 +55,7 @@ async def get_acts(
 
 
 @router.get("/v1/admin/audit/verification", tags=["audit"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def verify_trail(request: Request, namespace: Namespace = None) -> TrailOut:
     """Check the chain of seals: whether anything that is sealed was changed, removed or added."""
     verdict = await _trail(request, namespace).averify()
@@ -72,14 +72,14 @@ async def verify_trail(request: Request, namespace: Namespace = None) -> TrailOu
 
 
 @router.get("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_level(request: Request, namespace: Namespace = None) -> AuditLevelOut:
     """What is recorded of the namespace."""
     return AuditLevelOut(level=await _trail(request, namespace).alevel())
 
 
 @router.put("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
     """Set what is recorded; the change itself is recorded."""
     await _trail(request, namespace).aset_level(body.level)
@@ -87,7 +87,7 @@ async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace
 
 
 @router.get("/v1/admin/audit/acts/{entry_id:uuid}", tags=["audit"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_act(
     request: Request,
     entry_id: Annotated[UUID, Path(description="The id of the entry.")],

@@ -30,10 +30,14 @@ from strandline.schemas.wire.messages import MessageIn
 
 router = make_router()
 
+_FOR_LATEST = ContextRequest()
+
 
 @router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
 @access("read", "reads", user=True, direct=True)
-async def read_context(request: Request, session_id: SessionId, body: ContextRequest) -> Response:
+async def read_context(
+    request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
+) -> Response:
     """The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window.
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
@@ -111,7 +115,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
     context = await memory.aget(
         _input(body),
         messages=messages,
-        initial_token_count=body.initial_token_count,
+        initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
         wait_for=body.wait_for,
         timeout=None if body.wait_for is None else call.wait_seconds,
         block_arguments=body.block_arguments,
@@ -141,10 +145,14 @@ async def _open(
         if begun_only or problem.kind is not NOT_FOUND:
             raise
     policy = default_policy()
-    return records.begin(
-        call.caller.session(new_session_id()),
-        policy if token_limit is None else replace(policy, token_limit=token_limit),
-    )
+    if token_limit is not None and token_limit > policy.token_limit:
+        policy = replace(policy, token_limit=token_limit)
+    return records.begin(call.caller.session(new_session_id()), policy)
+
+
+def _withheld(memory: SessionMemory, token_limit: int | None) -> int:
+    """What a read within fewer tokens than the session's own leaves of these: the window is cut to fit."""
+    return 0 if token_limit is None else max(0, memory.token_limit - token_limit)
 
 
 def _input(body: ContextRequest) -> Any:

@@ -22,7 +22,12 @@ RETRY_MILLISECONDS = 1_000
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
         "description": "Events: `flushed`, `covered`, `dead`, `generation`; the data of each is `EventOut`.",
-        "content": {"text/event-stream": {"schema": {"type": "string"}}},
+        "content": {
+            "text/event-stream": {
+                "schema": {"type": "string"},
+                "x-strandline-data": {"$ref": "#/components/schemas/EventOut"},
+            }
+        },
     }
 }
 

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from dataclasses import replace
+from typing import Annotated, Any
 from uuid import UUID
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
-from strandline.producers.facts.listing import Fact
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
+from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.forms import etag_of, fact_form, json_response
-from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import (
     Cursor,
@@ -51,6 +55,11 @@ TopicFilter = Annotated[list[str] | None, Query(max_length=20, description="Fact
 NameFilter = Annotated[str | None, Query(max_length=512)]
 
 
+_NOT_CHANGED: dict[int | str, dict[str, Any]] = {
+    304: {"description": "It is as the ETag of If-None-Match says."}
+}
+
+
 @router.get("/v1/users/{user}/facts", tags=["facts"], response_model=FactsOut)
 @access("read", "reads")
 async def list_facts(
@@ -67,21 +76,29 @@ async def list_facts(
     team_id: NameFilter = None,
     with_invalidated: Annotated[bool, Query(description="Also facts that ended.")] = False,
 ) -> Response:
-    """A page of the live facts, and how many there are."""
-    offset = read_number_cursor(_LIST, cursor)
-    page = await _facts(request, user).alist(
-        limit=limit,
-        offset=offset,
-        sort=sort,
-        contains=contains,
-        topics=topic,
-        agent_id=agent_id,
-        team_id=team_id,
-        with_invalidated=with_invalidated,
+    """A page of the live facts, and how many there are.
+
+    A page goes on behind the last fact of the one before: what is added or deleted meanwhile moves no other
+    fact, so none is left out and none comes twice.  Sorted by `updated`, a fact that changes moves.
+    """
+    call = call_of(request)
+    owner = call.caller.owner(user)
+    after = read_fact_cursor(f"{_LIST}/{sort}", cursor)
+    page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
+    filters = FactFilter.check(topic, agent_id, team_id, with_invalidated)
+    recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
+    listing = recorder.read(
+        Act.here("facts.read"),
+        facts_of(owner, page_request, filters),
+        lambda act, page: replace(act, count=min(len(page), limit)),
     )
-    through = offset + len(page)
-    following = cursor_of(_LIST, through) if page and through < page.total else None
-    return json_response({"items": [*map(fact_form, page)], "next_cursor": following, "total": page.total})
+    fact_page = await call.service.runner.arun(listing)
+    page = fact_page[:limit]
+    more = len(fact_page) > limit
+    following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None
+    return json_response(
+        {"items": [*map(fact_form, page)], "next_cursor": following, "total": fact_page.total}
+    )
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
@@ -107,11 +124,16 @@ async def clear_facts(request: Request, user: UserId) -> Cleared:
     return Cleared(facts=await _facts(request, user).aclear())
 
 
-@router.get("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
+@router.get(
+    "/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut, responses=_NOT_CHANGED
+)
 @access("read", "reads")
 async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
-    return _fact_response(await _facts(request, user).aget(fact_id))
+    fact = await _facts(request, user).aget(fact_id)
+    if fact is not None and _is_known(request, etag_of(fact)["ETag"]):
+        return Response(status_code=304, headers=etag_of(fact))
+    return _fact_response(fact)
 
 
 @router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
@@ -249,6 +271,17 @@ def _facts(request: Request, user: str) -> OwnerFacts:
     return OwnerFacts(call.service.resources, call.caller.owner(user))
 
 
+def read_fact_cursor(list_name: str, cursor: str | None) -> FactPlace | None:
+    """The place that a cursor of this list names; None: the beginning."""
+    text = read_text_cursor(list_name, cursor)
+    if not text:
+        return None
+    try:
+        return FactPlace.read(text)
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
+
+
 def _if_match(request: Request) -> str | None:
     """The version that If-Match names; None: any."""
     value = request.headers.get("if-match")
@@ -258,6 +291,12 @@ def _if_match(request: Request) -> str | None:
     if len(tag) < 2 or tag[0] != '"' or tag[-1] != '"':
         raise invalid("/header/If-Match", "It must be one strong ETag, as the service gave it.")
     return tag[1:-1]
+
+
+def _is_known(request: Request, etag: str) -> bool:
+    """Whether If-None-Match names this ETag."""
+    known = request.headers.get("if-none-match", "").split(",")
+    return any(one.strip().removeprefix("W/") in (etag, "*") for one in known)
 
 
 def _fact_response(fact: Fact | None, *, status: int = 200) -> Response:

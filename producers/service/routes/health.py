@@ -12,7 +12,7 @@ from strandline.producers.service.params import make_router
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import HasServiceKey
-from strandline.schemas.wire.base import Health
+from strandline.schemas.wire.base import HealthOut
 
 router = make_router()
 
@@ -20,17 +20,19 @@ READY_SECONDS = 2.0
 
 
 @router.get("/healthz/live", tags=["health"])
-async def live() -> Health:
+async def live() -> HealthOut:
     """The process answers; nothing else is asked."""
-    return Health(status="ok")
+    return HealthOut(status="ok")
 
 
-@router.get("/healthz/ready", tags=["health"], response_model=Health, responses={503: {"model": Health}})
+@router.get(
+    "/healthz/ready", tags=["health"], response_model=HealthOut, responses={503: {"model": HealthOut}}
+)
 async def ready(request: Request) -> Response:
     """The process may be sent requests: Postgres answers it, its tables are there, and it is not stopping."""
     service: Service = request.app.state.service
     reason = "stopping" if service.state.is_stopping else await _trouble(service)
-    health = Health(status="ok" if reason is None else "unavailable", reason=reason)
+    health = HealthOut(status="ok" if reason is None else "unavailable", reason=reason)
     return json_response(health.model_dump(exclude_none=True), 200 if reason is None else 503)
 
 

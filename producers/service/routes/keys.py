@@ -15,6 +15,7 @@ from strandline.schemas.wire.keys import SCOPES, Identity, KeyInfo, KeyRequest, 
 router = make_router()
 
 _LIST = "keys"
+_USUAL_OVERLAP = KeyRotation()
 
 
 @router.get("/v1/whoami", tags=["keys"])
@@ -35,7 +36,7 @@ async def whoami(request: Request) -> Identity:
 
 
 @router.post("/v1/admin/keys", status_code=201, tags=["keys"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def post_key(request: Request, body: KeyRequest) -> NewKey:
     """Make a key of this namespace; its text is shown this once.
 
@@ -44,7 +45,9 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
     call = call_of(request)
     namespace = call.caller.managed_namespace
     if namespace is not None and body.namespace not in (None, namespace):
-        raise ProblemError(FORBIDDEN)
+        raise ProblemError(
+            FORBIDDEN, detail="A key of this namespace makes keys for it alone; leave `namespace` out."
+        )
     spec = KeySpec.check(
         body.namespace if namespace is None else namespace,
         body.scopes,
@@ -57,7 +60,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
 
 
 @router.get("/v1/admin/keys", tags=["keys"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     call = call_of(request)
@@ -71,8 +74,8 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
 
 
 @router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
-@access("operate", "others")
-async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation) -> NewKey:
+@access("operate", "others", holder="namespace")
+async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
     """Make a key that opens the same; the old one goes on for a while."""
     call = call_of(request)
     return await call.service.runner.arun(
@@ -81,7 +84,7 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation) -> N
 
 
 @router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
-@access("operate", "others")
+@access("operate", "others", holder="namespace")
 async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
     """End a key now; every process refuses it within five seconds."""
     call = call_of(request)

@@ -12,14 +12,16 @@ from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stor
 from strandline.producers.runs.run import SessionRun
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
+from strandline.schemas.errors import ConflictError
 from strandline.schemas.values.policy import Policy, make_policy
-from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.base import Page, ProblemPlace
 from strandline.schemas.wire.messages import (
     CorrectionOut,
     HistoryRequest,
@@ -45,6 +47,7 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
+    A key fixes each message by its place, not their number: what is more than before is appended.
     The key of one user begins sessions in the shared scopes alone that it names.
     """
     call = call_of(request)
@@ -56,7 +59,10 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
     for index, message in enumerate(messages):
         if message.get("id") is None:
             message["id"] = message_id(call, index)
-    seqs = await memory.aput_messages(messages)
+    try:
+        seqs = await memory.aput_messages(messages)
+    except ConflictError as error:
+        raise _of_put(error, body, [message["id"] for message in messages]) from None
     places = zip(messages, seqs, strict=True)
     return MessagesPut(messages=[MessagePlace(id=message["id"], seq=seq) for message, seq in places])
 
@@ -134,6 +140,21 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
         team_id=body.team_id,
     )
     return json_response({"items": message_forms(messages), "next_cursor": None})
+
+
+def _of_put(error: ConflictError, body: PutMessages, ids: list[str]) -> ProblemError:
+    """The problem of a put whose ids were used: which message it is, and whether its id is the request's own.
+
+    An id that follows from the Idempotency-Key was used because the key was.
+    """
+    if error.message_id not in ids:
+        return ProblemError(CONFLICT, detail=error.for_clients)
+    index = ids.index(error.message_id)
+    if body.messages[index].id is None:
+        place = ProblemPlace(pointer=f"/body/messages/{index}", detail="That request had another here.")
+        return ProblemError(KEY_REUSED, places=[place])
+    place = ProblemPlace(pointer=f"/body/messages/{index}/id", detail="It is another message's.")
+    return ProblemError(CONFLICT, detail=error.for_clients, places=[place])
 
 
 def _policy(

@@ -12,6 +12,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
@@ -22,7 +23,7 @@ from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import scope_session_id
 from strandline.schemas.values.policy import PolicyChange, Unchanged
 from strandline.schemas.wire.base import Page
-from strandline.schemas.wire.messages import Events
+from strandline.schemas.wire.messages import FlushEvents
 from strandline.schemas.wire.sessions import (
     FlushRequest,
     ForkOut,
@@ -40,6 +41,9 @@ from strandline.schemas.wire.sessions import (
 )
 
 router = make_router()
+
+# What a request without a body asks for.
+_ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
 
 @router.get("/v1/sessions", tags=["sessions"])
@@ -64,9 +68,12 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, any_user=True)
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
-    """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections."""
+    """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
+
+    A request that names no user is told of the session of each user of the namespace, and whose it is.
+    """
     call = call_of(request)
     picture = await asyncio.to_thread(
         lambda: show_session(
@@ -91,14 +98,18 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 
 @router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
 @access("write", "writes", user=True, keeps=True)
-async def reset_session(request: Request, session_id: SessionId, body: ResetRequest) -> Response:
+async def reset_session(
+    request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
+) -> Response:
     """Begin the history over; with `derived`, also forget what was derived from it."""
     return await _reset(request, session_id, derived=body.derived)
 
 
-@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=Events)
+@router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
 @access("write", "writes", user=True, keeps=True)
-async def flush_session(request: Request, session_id: SessionId, body: FlushRequest) -> Response:
+async def flush_session(
+    request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
+) -> Response:
     """Deliver to the pipelines now: all but the last turn, or with `all` everything.
 
     With `keep` all is delivered and stays in the window.
@@ -107,26 +118,31 @@ async def flush_session(request: Request, session_id: SessionId, body: FlushRequ
     identity = call.caller.session(session_id)
     memory = await call.service.records.open(identity)
 
-    async def work(connection: object | None) -> Events:
+    async def work(connection: object | None) -> FlushEvents:
         if body.keep:
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return Events(events=[str(event) for event in events])
+        return FlushEvents(events=[str(event) for event in events])
 
     return await once(call, identity.shard_key, work)
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
 @access("write", "writes", user=True, keeps=True)
-async def fork_session(request: Request, session_id: SessionId, body: ForkRequest) -> Response:
+async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
     call = call_of(request)
     identity = call.caller.session(session_id)
     memory = await call.service.records.open(identity)
 
     async def work(connection: object | None) -> ForkOut:
-        fork = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
+        try:
+            fork = await memory.afork(body.session_id, through_seq=body.through_seq, connection=connection)
+        except NotFoundError:
+            if body.through_seq is None:
+                raise
+            raise invalid("/body/through_seq", "The session has no message of this number.") from None
         return ForkOut.model_validate(fork)
 
     return await once(call, identity.shard_key, work, status=201)

@@ -9,7 +9,6 @@ from fastapi import Query, Request
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
-from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.params import Cursor, UserId, make_router
 from strandline.producers.service.route import access, call_of
 from strandline.schemas.values.acts.capture import Capture
@@ -30,7 +29,7 @@ _LIST = "users"
 
 
 @router.get("/v1/users", tags=["users"])
-@access("read", "others")
+@access("read", "others", holder="namespace")
 async def list_users(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
@@ -38,8 +37,6 @@ async def list_users(
 ) -> Page[UserOut]:
     """The users of the namespace who have a session, with their figures; for a key that is not one user's."""
     call = call_of(request)
-    if call.caller.is_bound:
-        raise ProblemError(FORBIDDEN)
     facts = NamespaceFacts(call.service.resources, call.caller.tenant)
     page = await facts.ausers(limit=limit, after=read_text_cursor(_LIST, cursor) or None)
     items = [UserOut(user_id=one.user_id, figures=FiguresOut.model_validate(one.figures)) for one in page]

@@ -21,6 +21,7 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_sessio
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
 from strandline.producers.service.forms import json_response
+from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
@@ -40,8 +41,11 @@ from strandline.schemas.wire.erasures import (
 router = make_router()
 
 _LIST = "erasures"
+# Bodies of requests that name no person.
+_NO_NAME, _BY_NOBODY = ErasureIn(), ReadmissionIn()
 # Of the longest time of a request, what may be spent on waiting.
 WAITING_SHARE = 0.5
+ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
 _BEGUN: dict[int | str, dict[str, Any]] = {
@@ -58,7 +62,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
     responses=_BEGUN,
 )
 @access("erase", "others", key=True)
-async def erase_user(request: Request, user: UserId, body: ErasureIn) -> Response:
+async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
     What is left is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
@@ -67,7 +71,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn) -> Respons
     call = call_of(request)
     owner = call.caller.owner(user)
     if body.items_below and call.caller.is_bound:
-        raise ProblemError(FORBIDDEN)  # items are of the namespace
+        raise ProblemError(FORBIDDEN, detail=ITEMS_ARE_SHARED)
     return await _erase(call, user_target(owner.namespace, user), body)
 
 
@@ -79,7 +83,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn) -> Respons
     responses=_BEGUN,
 )
 @access("erase", "others", user=True, key=True)
-async def erase_session(request: Request, session_id: SessionId, body: ErasureIn) -> Response:
+async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     call = call_of(request)
     identity = call.caller.session(session_id)
@@ -119,7 +123,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
 @access("operate", "others")
-async def readmit_user(request: Request, user: UserId, body: ReadmissionIn) -> ReceiptReport:
+async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
     owner = call.caller.owner(user)
@@ -128,7 +132,9 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn) -> R
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
 @access("operate", "others", user=True)
-async def readmit_session(request: Request, session_id: SessionId, body: ReadmissionIn) -> ReceiptReport:
+async def readmit_session(
+    request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
+) -> ReceiptReport:
     """Let the id of an erased session be used again by its owner; 404 if no fence keeps it away."""
     call = call_of(request)
     target = await call.service.runner.arun(own_session_target(call.caller.session(session_id)))
@@ -136,13 +142,10 @@ async def readmit_session(request: Request, session_id: SessionId, body: Readmis
 
 
 @router.get("/v1/erasures", tags=["erasures"])
-@access("erase", "others")
+@access("erase", "others", holder="namespace")
 async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[ErasureReport]:
     """The erasures and readmissions of the namespace, newest first; for a key that is not one user's."""
-    call = call_of(request)
-    if call.caller.is_bound:
-        raise ProblemError(FORBIDDEN)
-    return await _list(call, _LIST, limit, cursor, None)
+    return await _list(call_of(request), _LIST, limit, cursor, None)
 
 
 @router.get("/v1/erasures/{number:int}", tags=["erasures"])
@@ -233,7 +236,7 @@ async def _plan(call: Call, target: ErasureTarget) -> PlannedErasureOut:
 
 async def _readmit(call: Call, target: ErasureTarget, body: ReadmissionIn) -> ReceiptReport:
     if call.caller.is_bound:
-        raise ProblemError(FORBIDDEN)
+        raise ProblemError(FORBIDDEN, detail=OF_ONE_USER)
     receipt = await call.service.runner.arun(readmit(target, body.actor, call.service.operators.signer()))
     return ReceiptReport.model_validate(receipt, from_attributes=True)
 

@@ -325,7 +325,9 @@ def _read_known(identity: SessionIdentity, known: FindCorrectionRow, seq: int) -
 def _conflict(identity: SessionIdentity) -> ConflictError:
     return ConflictError(
         f"This idempotency key was used for another correction of session {quote(identity.session_id)};"
-        " nothing was changed. Give a new correction a new key."
+        " nothing was changed. Give a new correction a new key.",
+        for_clients="This Idempotency-Key was used for another correction of this session; nothing was"
+        " changed. Give a new correction a new key.",
     )
 
 
@@ -339,5 +341,6 @@ def _not_found(identity: SessionIdentity, seq: int) -> NotFoundError:
 def _busy(identity: SessionIdentity) -> ConflictError:
     return ConflictError(
         f"Session {quote(identity.session_id)} changed {MAX_ATTEMPTS} times while it was being corrected;"
-        " nothing was changed. Try again when fewer callers are putting to it."
+        " nothing was changed. Try again when fewer callers are putting to it.",
+        for_clients="Other requests were putting to this session; nothing was changed. Try again.",
     )

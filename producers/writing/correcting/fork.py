@@ -45,7 +45,8 @@ def fork(
     if identity.user_id is None:
         raise ConfigurationError(
             f"Session {quote(identity.session_id)} has no user, so it owns its memory alone, and a fork of it"
-            " would belong to another owner. Give sessions that are to be forked a user_id at the first put."
+            " would belong to another owner. Give sessions that are to be forked a user_id at the first put.",
+            for_clients="This session has no user, so it owns its memory alone, and cannot be forked.",
         )
     copied: Fork = yield Atomic(partial(_fork_once, identity, new, through_seq, act))
     return copied
@@ -70,7 +71,8 @@ def _fork_once(
     status = rows[0].status if rows else "missing"
     if status == "taken":
         raise ConflictError(
-            f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id."
+            f"Session {quote(new.session_id)} exists already; nothing was copied. Fork to a new session_id.",
+            for_clients="A session of this `session_id` exists; nothing was copied. Fork to a new one.",
         )
     if status == "erased":
         yield from admit(new.shard_key, new.session_key)

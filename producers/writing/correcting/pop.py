@@ -64,7 +64,8 @@ def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
-        " popped; nothing was removed. Try again when no other caller is putting to it."
+        " popped; nothing was removed. Try again when no other caller is putting to it.",
+        for_clients="Other requests were putting to this session; nothing was removed. Try again.",
     )
 
 

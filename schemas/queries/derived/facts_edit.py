@@ -657,10 +657,26 @@ class ListFacts(Query[ListFactsRow]):
         agent_id: str | None,
         team_id: str | None,
         sort: str,
+        after_id: UUID | None,
+        after_at: datetime | None,
+        after_made: datetime | None,
         limit: int,
         offset: int,
     ) -> None:
-        self.values = (shard_key, with_invalidated, fact_ids, topics, agent_id, team_id, sort, limit, offset)
+        self.values = (
+            shard_key,
+            with_invalidated,
+            fact_ids,
+            topics,
+            agent_id,
+            team_id,
+            sort,
+            after_id,
+            after_at,
+            after_made,
+            limit,
+            offset,
+        )
 
 
 class FactTextsRow(NamedTuple):

@@ -33,6 +33,9 @@ def test_a_fact_lives_through_its_routes(client: httpx2.Client, user: str) -> No
     got = client.get(path)
     assert got.json() == added.json()
     assert got.headers["etag"] == added.headers["etag"] == f'"{got.json()["version"]}"'
+    known = client.get(path, headers={"If-None-Match": got.headers["etag"]})
+    assert (known.status_code, known.content, known.headers["etag"]) == (304, b"", got.headers["etag"])
+    assert client.get(path, headers={"If-None-Match": '"other"'}).status_code == 200
     assert (got.json()["about_date"], got.json()["topics"], got.json()["is_live"]) == (
         "2026-05-01",
         ["home"],
@@ -112,6 +115,33 @@ def test_pages_filters_topics_and_figures(client: httpx2.Client, user: str) -> N
     assert client.get(f"/v1/users/{user}/figures").json()["facts"] == 7
     assert client.delete(f"/v1/users/{user}/facts").json() == {"facts": 7}
     assert texts(client, user) == []
+
+
+@pytest.mark.parametrize("sort", ["newest", "oldest", "updated"])
+def test_a_list_that_changes_while_it_is_read_leaves_out_none(
+    client: httpx2.Client, user: str, sort: str
+) -> None:
+    path = f"/v1/users/{user}/facts"
+    # Imported in one request: some have the same times.
+    moments = [f"2020-01-01T00:00:0{number // 3}Z" for number in range(10)]
+    facts = [{"id": str(n), "text": f"Fact {n}.", "created_at": at} for n, at in enumerate(moments)]
+    assert client.post(f"{path}/import", json={"facts": facts}).json()["added"] == 10
+    whole = texts(client, user, sort=sort)
+    read: list[str] = []
+    cursor = None
+    while True:
+        params = {"limit": "3", "sort": sort} | ({"cursor": cursor} if cursor else {})
+        page = client.get(path, params=params).json()
+        read += [fact["text"] for fact in page["items"]]
+        for fact in page["items"][:2]:
+            assert client.delete(f"{path}/{fact['fact_id']}").status_code == 204
+        cursor = page["next_cursor"]
+        if cursor is None:
+            break
+    assert read == whole
+    other = "oldest" if sort == "newest" else "newest"
+    first = client.get(path, params={"limit": 1, "sort": sort}).json()["next_cursor"]
+    assert client.get(path, params={"cursor": first, "sort": other}).status_code == 422
 
 
 def test_facts_of_messages_that_are_in_no_chat(client: httpx2.Client, user: str) -> None:

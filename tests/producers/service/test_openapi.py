@@ -255,3 +255,35 @@ def test_it_is_there_before_the_first_request(running: RunningService) -> None:
 def test_it_is_served_to_all(running: RunningService, document: dict[str, Any]) -> None:
     with running.client(None) as client:
         assert client.get("/openapi.json").json() == json.loads(json.dumps(document))
+
+
+def test_examples_of_answers_are_answers(document: dict[str, Any]) -> None:
+    """What the description shows as a value is one, by its own schema."""
+    schemas = document["components"]["schemas"]
+    shown = {name for name, schema in schemas.items() if schema.get("examples")}
+    assert shown >= {"ContextOut", "FactOut", "Hits", "MessagesPut", "Problem", "EventOut"}
+    for name in sorted(shown):
+        rooted = {"$ref": f"#/components/schemas/{name}", "components": document["components"]}
+        for example in schemas[name]["examples"]:
+            jsonschema.validate(example, rooted, jsonschema.Draft202012Validator)
+
+
+def test_a_generator_of_clients_finds_plain_names_and_each_problem_once(document: dict[str, Any]) -> None:
+    names = [*document["components"]["schemas"], *document["components"]["responses"]]
+    operations = {
+        operation["operationId"]: operation
+        for methods in document["paths"].values()
+        for operation in methods.values()
+    }
+    assert [name for name in [*names, *operations] if not name.replace("_", "").isalnum()] == []
+    assert [name for name in names if "_" in name] == []
+    assert {"MessagePage", "EventOut"} <= set(names)
+    for name, operation in operations.items():
+        for status, response in operation["responses"].items():
+            if status >= "400" and name != "ready":
+                assert list(response) == ["$ref"], (name, status)
+        if operation["responses"].keys() & {"409", "410"}:
+            assert name not in ("list_messages", "list_facts", "get_sessions", "get_status"), name
+    assert "502" not in operations["get_status"]["responses"]
+    assert "Location" in operations["erase_user"]["responses"]["202"]["headers"]
+    assert "Last-Event-ID" in {one["name"] for one in operations["session_events"]["parameters"]}

@@ -293,7 +293,7 @@ def test_what_is_cached_for_one_is_not_given_to_another(
 ) -> None:
     with running.client(victim.key, user=victim.user) as client:
         assert client.get(f"/v1/sessions/{victim.session}/context").status_code == 200
-    with running.client(neighbour.key) as client:
+    with running.client(neighbour.key, user="-") as client:
         assert client.get(f"/v1/sessions/{victim.session}/context").status_code == 404
-    with running.client(victim.key) as client:  # without a user, the session is nobody's
+    with running.client(victim.key, user="-") as client:  # without a user, the session is nobody's
         assert client.get(f"/v1/sessions/{victim.session}/context").status_code == 404

@@ -74,7 +74,8 @@ def test_a_put_with_a_key_is_done_once_however_often_and_at_once(client: httpx2.
     assert all(answer == answers[0] for answer in answers)
     assert log(client, session) == [(1, "one"), (2, "two")]
     other = put(client, session, "one", "three", **{"Idempotency-Key": "k1"})
-    assert (other.status_code, other.json()["type"]) == (409, "urn:strandline:problem:conflict")
+    assert (other.status_code, other.json()["type"]) == (409, "urn:strandline:problem:idempotency-key-reused")
+    assert other.json()["errors"][0]["pointer"] == "/body/messages/1"
     assert log(client, session) == [(1, "one"), (2, "two")]
 
 
@@ -179,6 +180,23 @@ def test_policy_is_stored_by_the_first_put_and_changed_on_record(client: httpx2.
     assert client.get(f"/v1/sessions/{session}/context").json()["token_limit"] == 4_000
     (change,) = client.get(f"/v1/sessions/{session}").json()["policy_changes"]
     assert (change["actor"], change["after"]["token_limit"]) == ("bo", 4_000)
+
+
+def test_a_read_within_fewer_tokens_is_cut_to_them(client: httpx2.Client, session: str) -> None:
+    messages = [{"role": "user", "content": f"Message {n} of a long talk."} for n in range(20)]
+    policy = {"token_limit": 500, "blocks": []}
+    client.post(f"/v1/sessions/{session}/messages", json={"messages": messages, "policy": policy})
+    path = f"/v1/sessions/{session}/context"
+    whole = client.post(path).json()
+    assert len(whole["messages"]) == 20
+    for body in ({"token_limit": 100}, {"token_limit": 400, "initial_token_count": 300}):
+        cut = client.post(path, json=body).json()
+        assert (cut["token_limit"], cut["over_budget"]) == (100, False)
+        assert 0 < cut["tokens"] <= 100
+        assert cut["messages"][-1]["content"] == "Message 19 of a long talk."
+        (left_out,) = cut["omitted"]
+        assert (left_out["from_seq"], left_out["through_seq"]) == (1, 20 - len(cut["messages"]))
+    assert client.post(path, json={"token_limit": 9_000}).json()["token_limit"] == 9_000
 
 
 def test_a_fork_has_the_messages_and_goes_its_own_way(client: httpx2.Client, session: str) -> None:

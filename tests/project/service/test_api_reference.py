@@ -30,7 +30,8 @@ def test_each_route_has_a_row_with_its_scope_and_a_section(document: dict[str, A
     rows = dict(re.findall(r"^\| `([A-Z]+ [^`]+)` \| ([^|]*) \|", page, re.MULTILINE))
     sections = set(re.findall(r"^### `([A-Z]+ [^`]+)`$", page, re.MULTILINE))
     scopes = {
-        f"{method.upper()} {path}": operation.get("x-strandline-scope", "none") or "*any*"
+        f"{method.upper()} {path}": (operation.get("x-strandline-scope", "none") or "*any*")
+        + ("".join(f", *{holder}*" for holder in [operation.get("x-strandline-key")] if holder))
         for path, operations in document["paths"].items()
         for method, operation in operations.items()
     }

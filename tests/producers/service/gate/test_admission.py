@@ -145,7 +145,7 @@ def connect(running: RunningService) -> socket.socket:
 
 def head(running: RunningService, key: str, length: int | str, path: str = "/v1/sessions/s/context") -> bytes:
     return (
-        f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\n"
+        f"POST {path} HTTP/1.1\r\nHost: x\r\nStrandline-User: bo\r\nAuthorization: Bearer {key}\r\n"
         f"Content-Type: application/json\r\nContent-Length: {length}\r\n\r\n"
     ).encode()
 
@@ -163,7 +163,7 @@ def received(connection: socket.socket) -> bytes:
 def test_a_body_that_trickles_costs_a_permit_for_a_bounded_time(narrow: RunningService) -> None:
     key = narrow.make_key().key
     admission = narrow.service.admission("reads")
-    with connect(narrow) as slow, narrow.client(key) as client:
+    with connect(narrow) as slow, narrow.client(key, user="bo") as client:
         slow.sendall(head(narrow, key, 1_000))
         slow.sendall(b"{")
         wait_until(lambda: admission.at_work == 1, timeout=5, what="the slow request's permit")
@@ -217,9 +217,7 @@ def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> 
     admission = narrow.service.admission("reads")
     with connect(narrow) as deaf, narrow.client(key, user="bo") as client:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
-        request = head(narrow, key, 2, "/v1/sessions/long/context").replace(
-            b"Host: x", b"Host: x\r\nStrandline-User: bo"
-        )
+        request = head(narrow, key, 2, "/v1/sessions/long/context")
         for _ in range(8):
             deaf.sendall(request + b"{}")
         wait_until(lambda: admission.at_work == 0, timeout=20, what="its permit")

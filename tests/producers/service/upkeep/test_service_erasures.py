@@ -216,7 +216,8 @@ def test_one_session_goes_and_the_others_stay(desk: httpx2.Client, user: str) ->
     assert desk.post(path, json={}, headers={**headers, **DONE}).json()["number"] == done.json()["number"]
     never = f"/v1/sessions/{user}-never/erasures"
     assert desk.post(never, json={}, headers=headers).status_code == 404
-    assert desk.post(path, json={}).status_code == 404  # without its user it is nobody's
+    assert desk.post(path, json={}).status_code == 422  # it says for whom
+    assert desk.post(path, json={}, headers={"Strandline-User": "-"}).status_code == 404  # nobody's
     refused = desk.post(path, json={"items_below": [["a"]]}, headers=headers)
     assert refused.json()["errors"][0]["pointer"] == "/body/items_below"
     readmission = f"/v1/sessions/{user}-one/readmission"

@@ -1,0 +1,174 @@
+"""Where a request cannot be used, and why: JSON pointers made of our own names, sentences without quotations.
+
+What is told of a value is a bound, a form or a list of our own names; never the value, which may be what a
+user said.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, get_args
+
+from pydantic import BaseModel
+from pydantic_core import ErrorDetails
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.identity import MAX_NAME_BYTES
+from strandline.schemas.wire.base import ProblemPlace
+
+MAX_PLACES = 20
+NAME_EXPECTED = f"It must be a name: 1 to {MAX_NAME_BYTES} bytes in UTF-8, without NUL, percent-encoded."
+
+_FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
+_STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
+
+# What may be told of an InvalidMessageError: these hold our own words and numbers, and no value.
+_TOLD = re.compile(
+    r"is missing(; .*)?|is empty(; .*)?|is longer than [\d,]+ (bytes|characters)(; .*)?"
+    r"|is [\d,]+ bytes as JSON, over the limit of [\d,]+; .*|is nested more than \d+ levels deep; .*"
+    r"|has no time zone; .*|must (be|have|lie|hold|name) .*|(belong|belongs) to (assistant|tool) messages\b.*"
+    r"|is a field of every message; .*|takes either .*|excludes the other .*|applies to a whole namespace; .*"
+    r"|is not what a page gave .*|is not the id of a source; .*"
+)
+_TOLD_BEGINNINGS = re.compile(r"holds a (NUL character|lone surrogate) at position \d+")
+_TOO_MANY = re.compile(r"[\d,]+ in one put, over the limit of ([\d,]+);.*")
+
+
+def place_of_invalid(error: InvalidMessageError) -> ProblemPlace | None:
+    """Where the offending field is, as far as its path is of our own names; None: it is not of a request."""
+    match = _FIELD.match(error.field)
+    if match is None:
+        return None
+    steps: list[int | str] = [match[1]]
+    steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
+    if steps[0] == "message":  # a put of one
+        steps[:1] = ["messages", 0]
+    if steps[0] in _OF_QUERIES:
+        steps[:1] = ["query", _OF_QUERIES[str(steps[0])]]
+    elif steps[0] not in _NOT_OF_BODIES:
+        steps.insert(0, "body")
+    return ProblemPlace(pointer=pointer(steps), detail=_told(error.problem))
+
+
+def _told(problem: str) -> str:
+    if many := _TOO_MANY.fullmatch(problem):
+        return f"There are too many: at most {many[1]} are stored at once."
+    if begins := _TOLD_BEGINNINGS.match(problem):
+        return f"It {begins[0]}; leave it out."
+    return f"It {problem}." if _TOLD.fullmatch(problem) else "It cannot be stored as given."
+
+
+# Fields of a request that its body does not hold.
+_NOT_OF_BODIES = ("namespace", "path", "session_id", "user_id")
+_OF_QUERIES = {"before": "cursor", "contains": "contains"}
+# Below these the names are the client's.
+_CLIENTS_OWN = ("block_arguments", "content", "extra", "metadata", "tool_calls")
+
+
+def pointer(steps: Iterable[object]) -> str:
+    """A JSON pointer, as far as its steps are our own names, or numbers."""
+    own: list[str] = []
+    for step in steps:
+        if not isinstance(step, int) and not _is_own(str(step)):
+            continue
+        own.append(str(step))
+        if step in _CLIENTS_OWN:
+            break
+    return "/" + "/".join(own)
+
+
+# Whose sentences name only what is expected, and never what was given.
+_OWN_SENTENCES = frozenset(
+    {
+        "string_type", "string_too_short", "string_too_long", "int_type", "int_parsing",
+        "float_type", "float_parsing", "bool_type", "bool_parsing", "list_type", "dict_type", "model_type",
+        "model_attributes_type", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
+        "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
+        "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
+        "finite_number", "enum", "int_from_float", "json_invalid", "none_required",
+    }
+)  # fmt: skip
+_PLAIN = {
+    "missing": "It is missing.",
+    "datetime_parsing": "It must be a time in ISO 8601 with a time zone.",
+    "datetime_from_date_parsing": "It must be a time in ISO 8601 with a time zone.",
+    "date_parsing": "It must be a day in ISO 8601.",
+    "date_from_datetime_parsing": "It must be a day in ISO 8601.",
+    "uuid_parsing": "It must be a UUID.",
+    "json_invalid": "It is not JSON.",
+    "int_parsing": "It must be a whole number.",
+    "bool_parsing": "It must be true or false.",
+}
+
+
+def places_of_validation(
+    errors: Iterable[ErrorDetails | Mapping[str, Any]], body: type[BaseModel] | None = None
+) -> list[ProblemPlace]:
+    """The places that the framework's validation refused, of a request with this body."""
+    by_pointer: dict[str, list[str]] = {}
+    for error in errors:
+        place, detail = _place(error, body)
+        details = by_pointer.setdefault(place, [])
+        if detail not in details:
+            details.append(detail)
+    places = [ProblemPlace(pointer=place, detail=_either(details)) for place, details in by_pointer.items()]
+    return places[:MAX_PLACES]
+
+
+def _either(details: Sequence[str]) -> str:
+    """One sentence of what each kind that a value may have asks for."""
+    first, *others = details
+    for other in others:
+        first = f"{first.rstrip('.')}, or {other[0].lower()}{other[1:]}"
+    return first.replace(", or input should be", ", or")
+
+
+def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str, str]:
+    kind = str(error["type"])
+    steps = [*error["loc"]]
+    if kind == "extra_forbidden":
+        steps.pop()  # the name of a field that nobody knows is the client's word
+        return pointer(steps), _unknown_field(body, steps[1:])
+    if kind == "json_invalid":
+        steps = steps[:1]
+    sentence = _PLAIN.get(kind)
+    if sentence is None and kind in _OWN_SENTENCES:
+        sentence = f"{error['msg']}."
+    if sentence is None and steps[:1] == ["path"]:
+        sentence = NAME_EXPECTED
+    return pointer(steps), sentence or "It cannot be used."
+
+
+def _unknown_field(body: type[BaseModel] | None, steps: Sequence[object]) -> str:
+    model = None if body is None else _model_at(body, steps)
+    if model is None:
+        return "There is a field here that this release does not know."
+    return f"There is a field here that this release does not know; it knows {', '.join(model.model_fields)}."
+
+
+def _model_at(model: type[BaseModel], steps: Sequence[object]) -> type[BaseModel] | None:
+    """The model of the object at a place of a body; None where several may stand, or none is known."""
+    for step in steps:
+        if isinstance(step, int):
+            continue
+        field = model.model_fields.get(str(step))
+        if field is None:
+            continue  # names one of the kinds that a value may have
+        inner = list(dict.fromkeys(_models_in(field.annotation)))
+        if len(inner) != 1:
+            return None
+        model = inner[0]
+    return model
+
+
+def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        yield annotation
+    for part in get_args(annotation):
+        yield from _models_in(part)
+
+
+def _is_own(step: str) -> bool:
+    """Whether a step of a path can be the name of one of our fields, parameters or headers."""
+    return re.fullmatch(r"[A-Za-z_-]{1,40}", step) is not None
