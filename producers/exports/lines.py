@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 FORMAT_VERSION = 1
 
@@ -333,7 +333,5 @@ Line = (
 )
 
 
-class ExportLine(BaseModel):
+class ExportLine(RootModel[Annotated[Line, Field(discriminator="kind")]]):
     """Any line of an export, told apart by ``kind``; for the JSON Schema."""
-
-    line: Annotated[Line, Field(discriminator="kind")]

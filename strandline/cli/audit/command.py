@@ -21,6 +21,7 @@ from strandline.cli.audit.reports import (
     report_anchor,
     report_trail,
 )
+from strandline.cli.servers.names import ANYWAY, check_to_be_read, even_if_unknown_option
 from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
@@ -39,6 +40,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
 @click.group("audit")
@@ -56,11 +58,17 @@ command.add_command(export_command)
 @click.option(
     "--namespace", metavar="NAME", help="The namespace; to set a level, `default` if none is given."
 )
+@even_if_unknown_option
 @as_json
 @json_schema_option
 @target_options
 def level_command(
-    level: AuditLevel | None, namespace: str | None, as_json: bool, json_schema: bool, **target: Any
+    level: AuditLevel | None,
+    namespace: str | None,
+    even_if_unknown: bool,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
 ) -> int:
     """Show the level of a namespace, or of all that have one or a trail; with LEVEL, set it.
 
@@ -72,12 +80,15 @@ def level_command(
         return 0
     settings = settings_from(**target)
     if level is not None:
-        with opened_audit(settings, namespace or "default") as audit:
+        with opened_audit(
+            settings, namespace or DEFAULT_NAMESPACE, even_if_unknown=even_if_unknown, otherwise=ANYWAY
+        ) as audit:
             is_new = audit.set_level(level)
         if not as_json:
             say(f"{audit.namespace}: {level}" if is_new else f"{audit.namespace}: {level} already")
             return 0
     with opened_database(settings) as database:
+        check_to_be_read(database, namespace)
         reports = _levels(database, namespace)
     if as_json:
         print_json(LevelsReport(namespaces=reports))
@@ -119,6 +130,8 @@ def verify_command(
     settings = settings_from(**target)
     anchors = [] if anchor_file is None else _read_anchor_file(anchor_file)
     with opened_database(settings) as database:
+        if not anchors:
+            check_to_be_read(database, namespace)
         results = [
             database.run(verify_trail(name, keys_of(settings), [a for a in anchors if a.namespace == name]))
             for name in _names(database, namespace, anchors)
@@ -145,6 +158,7 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
         print_schema(AnchorReport)
         return 0
     with opened_database(settings_from(**target)) as database:
+        check_to_be_read(database, namespace)
         rows = database.run(audited_namespaces(namespace))
     for row in rows:
         if row.mac is not None and row.sealed_at is not None:

@@ -17,6 +17,7 @@ from strandline.cli.encryption.reports import (
     RetireReport,
     RotateReport,
 )
+from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
@@ -91,12 +92,14 @@ def status(
     required=True,
     help="clear: vectors of messages stay readable, and texts can be guessed from them. off: no vectors.",
 )
+@even_if_unknown_option
 @as_json
 @target_options
 def enable_namespace(
     namespace: str,
     key_id: str | None,
     vectors: str,
+    even_if_unknown: bool,
     as_json: bool,
     database_url: str | None,
     broker_url: str | None,
@@ -110,6 +113,7 @@ def enable_namespace(
     settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
     with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
+        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
         is_new = enable(database, content, namespace, key_id or _first_key(content), vectors)
         count = 0
         for keys in prepare_owners(database, content, namespace):

@@ -35,6 +35,11 @@ from strandline.cli.retention.reports import (
     RunReport,
     StatusReport,
 )
+from strandline.cli.servers.names import (
+    check_to_be_changed,
+    check_to_be_read,
+    even_if_unknown_option,
+)
 from strandline.cli.servers.options import as_json, namespace_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
@@ -69,6 +74,7 @@ def command() -> None:
 def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> int:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         _show(database, namespace, session, as_json=as_json)
     return 0
 
@@ -83,6 +89,7 @@ def _policy_options(function: Any) -> Any:
 @command.command("set", short_help="Record an act on retention.")
 @namespace_option
 @click.option("--session", metavar="ID", help="For this session, instead of the namespace.")
+@even_if_unknown_option
 @_policy_options
 @click.option(
     "--max-messages",
@@ -111,6 +118,7 @@ def set_command(
     max_messages: int | None,
     forget_facts: bool | None,
     archive: str | None,
+    even_if_unknown: bool,
     actor: str | None,
     as_json: bool,
     database_url: str | None,
@@ -131,6 +139,7 @@ def set_command(
         **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )
     with _database_of(database_url, broker_url, schema) as database:
+        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
         retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
         _show(database, namespace, session, as_json=as_json)
     return 0
@@ -144,6 +153,7 @@ def set_command(
 def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> int:
     """Show the messages of each session that are past their time: a dry run of `retention run`."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
         print_json(PlanReport(sessions=[PastReport(**asdict(row)) for row in rows]))
@@ -180,6 +190,7 @@ def run_command(
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
     with _database_of(**target) as database, stops_at_signals() as stop:
+        check_to_be_read(database, namespace)
         done = retention.run(
             database,
             namespace=namespace,
@@ -202,6 +213,7 @@ def run_command(
 def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
     """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         status = retention.status(database, namespace=namespace)
     report = StatusReport(
         **status.totals._asdict(),
@@ -236,6 +248,7 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
 def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> int:
     """List the ranges of SESSION's messages that left its log, and where they are; or print the messages."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         if messages:
             for message in retention.read_archived(database, session, namespace=namespace):
                 print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
@@ -270,6 +283,7 @@ def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bo
     when it is called again.
     """
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
     if as_json:
         print_json(RestoredReport(**asdict(restored)))

@@ -8,6 +8,7 @@ import socket
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -75,6 +76,25 @@ def test_acts_are_listed_with_names(url: str, capfd: Capture) -> None:
     assert (act["seq"], act["seal"], act["place"], act["user_id"]) == (2, 1, 1, "ann")
     assert run(["audit", "show", act["entry_id"], "--namespace", "shop"]) == 0
     assert "act      replace: a message was given other content" in capfd.readouterr().out
+
+
+def test_looking_at_a_namespace_that_does_not_exist_begins_no_trail(url: str, capfd: Capture) -> None:
+    count = "SELECT count(*), max(namespace) FROM strandline.audit_entry"
+    before = rows_of(url, count)
+    commands = (
+        ["list"], ["export"], ["level"], ["anchors"], ["verify"], ["show", str(uuid4())],
+        ["level", "all"], ["prune", "--before", "2020-01-01"], ["prune", "--before", "2020-01-01", "--yes"],
+    )  # fmt: skip
+    for command in commands:
+        assert run(["audit", *command, "--namespace", "shoq"]) == 1, command
+        assert "There is nothing of namespace 'shoq'. Did you mean 'shop'?" in capfd.readouterr().err
+    for retention in (["show"], ["plan"], ["run"], ["status"], ["set", "--max-age", "30d"]):
+        assert run(["retention", *retention, "--namespace", "shoq"]) == 1, retention
+        assert "Did you mean 'shop'?" in capfd.readouterr().err
+    assert rows_of(url, count) == before
+    assert rows_of(url, "SELECT count(*) FROM strandline.audit_level") == [(0,)]
+    assert run(["audit", "level", "all", "--namespace", "shoq", "--even-if-unknown"]) == 0
+    assert run(["audit", "list", "--namespace", "shoq"]) == 0
 
 
 def test_pages_follow_one_another(url: str, capfd: Capture) -> None:

@@ -108,6 +108,20 @@ def test_another_key_of_the_same_id_is_named(
     assert "NOT the key that wrapped" in command("status", code=1)
 
 
+def test_a_misspelt_namespace_is_not_encrypted(
+    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
+    make_memory("s", user_id="u", namespace="shop").put({"role": "user", "content": "said"})
+    said = command("enable", "Shops", "--vectors", "off", code=1)
+    assert "There is nothing of namespace 'Shops'. Did you mean 'shop'?" in said
+    assert "add --even-if-unknown" in said
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.encryption") == [(0,)]
+    assert "is encrypted from now on" in command("enable", "to-come", "--vectors", "off", "--even-if-unknown")
+    command("enable", "to-come", "--vectors", "off")  # what an operator has set is known
+    command("enable", "shop", "--vectors", "off")
+
+
 def test_waiting_for_running_processes_is_said(
     command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
 ) -> None:
