@@ -15,9 +15,10 @@ from strandline.schemas.queries.conversation.sessions import (
     KnownNamespaces,
     NamespaceIsKnown,
     NamespacesOfUser,
+    UserIsKnown,
     UsersPage,
 )
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_user
 
 # So many names are read to find a near one; of more, those that come first.
 MAX_NAMES = 1_000
@@ -41,6 +42,13 @@ def check_namespace(fetcher: Fetcher, namespace: str, *, otherwise: str | None =
     if namespace not in known:
         near = _near(namespace, known) or (f"There are: {_shown(known)}." if known else "")
         raise NotFoundError(_joined(f"There is nothing of namespace {quote(namespace)}.", near, otherwise))
+
+
+def user_is_known(fetcher: Fetcher, namespace: str, user_id: str) -> bool:
+    """Whether a user has a session, or was given a fact; there may be other rows of one who has not."""
+    owner_key = identify_user(namespace, user_id).shard_key
+    asked = UserIsKnown(namespace=namespace, user_id=user_id, owner_key=owner_key)
+    return fetcher.fetch(asked)[0].known
 
 
 def refuse_unknown_user(

@@ -6,11 +6,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Literal
 
-from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import KeyUnavailableError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import KekSamples, KeksInUse
-from strandline.schemas.sealed.content import SealedContent, unwrap_secret
+from strandline.schemas.sealed.content import SealedContent, names_encrypted, unwrap_secret
 
 KekState = Literal["ok", "missing", "wrong"]
 
@@ -56,5 +55,5 @@ def _find_problem(database: Database, content: SealedContent, namespace: str, ke
             unwrap_secret(content.keyring, sample.namespace, sample.shard_key, kek_id, sample.wrapped)
         except KeyUnavailableError as error:
             # What is bound to no namespace, the probe, has an error that names none.
-            return str(error) if sample.namespace else f"Namespace {quote(namespace)} is encrypted. {error}"
+            return str(error) if sample.namespace else f"{names_encrypted(namespace)} {error}"
     return None

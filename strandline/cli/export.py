@@ -17,7 +17,7 @@ from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import print_schema, say
-from strandline.pipelines.inspect.known_names import refuse_unknown_user
+from strandline.pipelines.inspect.known_names import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
 
@@ -49,9 +49,11 @@ def command(
     check_one(user, session)
     settings = settings_from(**target)
     with opened_erasures(settings, namespace) as erasures:
-        if user is not None and erasures.plan_user(user).is_of_nobody:
+        if user is not None:
             with opened_database(settings) as database:
-                refuse_unknown_user(database, namespace, user)
+                # To count all that there is takes as long as to export it.
+                if not user_is_known(database, namespace, user) and erasures.plan_user(user).is_of_nobody:
+                    refuse_unknown_user(database, namespace, user)
         lines = erasures.export_user(user) if user is not None else erasures.export_session(session or "")
         if out is None:
             _write(lines, sys.stdout)

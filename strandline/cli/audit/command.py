@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from strandline.audit import Audit
-from strandline.cli.audit.listing import export_command, in_utc, list_command, show_command
+from strandline.cli.audit.listing import TIME_FORMATS, export_command, list_command, show_command
 from strandline.cli.audit.opening import opened_audit
 from strandline.cli.audit.reports import (
     AnchorReport,
@@ -178,9 +177,9 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
     type=click.DateTime(),
     required=True,
     metavar="TIME",
-    help="Entries that were sealed before (UTC).",
+    help=f"Entries that were sealed before. {TIME_FORMATS}",
 )
-@click.option("--yes", is_flag=True, help="Delete them; without --yes, only say what this does.")
+@click.option("--yes", is_flag=True, help="Delete them; without --yes, only count them.")
 @as_json
 @json_schema_option
 @target_options
@@ -195,24 +194,28 @@ def prune_command(
     if json_schema:
         print_schema(PruningReport)
         return 0
-    moment = in_utc(before)
-    if not yes:
-        say(f"{namespace}: would delete what was sealed before {moment}; add --yes to do it")
-        return 0
+    moment = before.replace(tzinfo=UTC)
+    if moment > datetime.now(UTC):
+        raise ConfigurationError(
+            f"--before {moment:%Y-%m-%d %H:%M:%S} (UTC) is yet to come; name a time that is past."
+        )
     with opened_audit(settings_from(**target), namespace) as audit:
-        done = _prune(audit, moment)
+        done = audit.prune(moment) if yes else audit.plan_pruning(moment)
     if as_json:
-        print_json(done)
-    else:
-        entries = quantity(done.entries, "entry", "entries")
+        print_json(
+            PruningReport(
+                namespace=namespace, entries=done.entries, through_seal=done.through_seal, dry_run=not yes
+            )
+        )
+        return 0
+    entries = quantity(done.entries, "entry", "entries")
+    if yes:
         say(f"{namespace}: deleted {entries}, up to seal {done.through_seal}")
+    elif done.entries:
+        say(f"{namespace}: would delete {entries}, up to seal {done.through_seal}; add --yes to do it")
+    else:
+        say(f"{namespace}: nothing that can be pruned was sealed before {moment:%Y-%m-%d %H:%M:%S} UTC")
     return 0
-
-
-def _prune(audit: Audit, before: datetime | None) -> PruningReport:
-    assert before is not None, "the option is required"  # noqa: S101
-    done = audit.prune(before)
-    return PruningReport(namespace=audit.namespace, entries=done.entries, through_seal=done.through_seal)
 
 
 def _levels(database: Database, namespace: str | None) -> list[LevelReport]:

@@ -124,7 +124,7 @@ ACROSS_SHARDS = {
         "unsealed_namespaces",
         "unsealed_of",
     },
-    "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
+    "status counts everything": {"status_keys", "status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
     },

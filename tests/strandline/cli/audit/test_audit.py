@@ -6,6 +6,7 @@ import getpass
 import json
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,7 +20,7 @@ from strandline.pipelines.audit.sealing import seal_all
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from tests.conftest import rows_of
+from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 
 Capture = pytest.CaptureFixture[str]
@@ -151,12 +152,21 @@ def test_a_key_that_is_not_there_is_named(url: str, capfd: Capture, monkeypatch:
 
 
 def test_pruning_says_what_it_does_before_it_does_it(url: str, capfd: Capture) -> None:
-    command = ["audit", "prune", "--namespace", "shop", "--before", "2200-01-01"]
-    assert run(command) == 0
-    assert "add --yes to do it" in capfd.readouterr().out
+    command = ["audit", "prune", "--namespace", "shop", "--before"]
+    assert run([*command, "2200-01-01"]) == 1
+    assert "is yet to come" in capfd.readouterr().err
+    # The newest seal is never pruned, and what was pruned is an act in the next one.
+    assert run([*command, str(datetime.now(UTC))[:19]]) == 0
+    assert "nothing that can be pruned was sealed before" in capfd.readouterr().out
     assert run(["limits", "set", "shop", "--lanes", "3"]) == 0
     seal(url)
+    (newest,) = rows_of(url, "SELECT max(sealed_at) FROM strandline.audit_seal")[0]
+    # Times of options are whole seconds.
+    wait_until(lambda: datetime.now(UTC).replace(microsecond=0) > newest, timeout=5, what="the next second")
+    command.append(str(datetime.now(UTC))[:19])
     capfd.readouterr()
+    assert run(command) == 0
+    assert capfd.readouterr().out == "shop: would delete 2 entries, up to seal 1; add --yes to do it\n"
     assert run([*command, "--yes"]) == 0
     assert capfd.readouterr().out == "shop: deleted 2 entries, up to seal 1\n"
     seal(url)

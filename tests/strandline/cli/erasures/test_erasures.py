@@ -158,13 +158,14 @@ def test_an_export_that_fails_or_is_interrupted_leaves_nothing(
             [sys.executable, "-m", "strandline", *arguments],
             stdout=subprocess.DEVNULL,
             stderr=subprocess.PIPE,
+            text=True,
         ) as process:
-            written = lambda: list(tmp_path.glob(".ann.jsonl.*.part"))  # noqa: E731
-            wait_until(written, timeout=20, what="the export's first lines")
-            (part,) = written()
+            parts = ".ann.jsonl.*.part"
+            wait_until(lambda: list(tmp_path.glob(parts)), timeout=20, what="the export's first lines")
+            (part,) = tmp_path.glob(parts)
             assert (file.exists(), part.stat().st_mode & 0o777) == (False, 0o600)
             process.send_signal(signal.SIGTERM)
-            said = process.communicate(timeout=20)[1].decode()
+            said = process.communicate(timeout=20)[1]
         assert process.returncode == 128 + signal.SIGTERM
         assert "was not written, and nothing is left of it; run it again" in said
         holder.rollback()
