@@ -84,6 +84,7 @@ ACROSS_SHARDS = {
     "an encrypted namespace has many owners": {
         "encryption_status",
         "fact_owners_to_seal",
+        "kek_samples",
         "keks_in_use",
         "keys_of_namespace",
         "owners_with_old_keys",
