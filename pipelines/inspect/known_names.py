@@ -40,8 +40,8 @@ def check_namespace(fetcher: Fetcher, namespace: str, *, otherwise: str | None =
         return
     known = [row.namespace for row in fetcher.fetch(KnownNamespaces(limit=MAX_NAMES))]
     if namespace not in known:
-        near = _near(namespace, known) or (f"There are: {_shown(known)}." if known else "")
-        raise NotFoundError(_joined(f"There is nothing of namespace {quote(namespace)}.", near, otherwise))
+        near = _near(namespace, known) or (f"There are: {_quote_some(known)}." if known else "")
+        raise NotFoundError(_join(f"There is nothing of namespace {quote(namespace)}.", near, otherwise))
 
 
 def user_is_known(fetcher: Fetcher, namespace: str, user_id: str) -> bool:
@@ -62,13 +62,13 @@ def refuse_unknown_user(
     known = [row.namespace for row in fetcher.fetch(KnownNamespaces(limit=MAX_NAMES))]
     elsewhere = fetcher.fetch(NamespacesOfUser(namespaces=known, user_id=user_id))
     if elsewhere:
-        near = f"There is a user of this name in {_shown([row.namespace for row in elsewhere])}."
+        near = f"There is a user of this name in {_quote_some([row.namespace for row in elsewhere])}."
     else:
         # Users are not listed to who does not name them nearly.
         users = fetcher.fetch(UsersPage(namespace=namespace, after="", limit=MAX_NAMES))
         near = _near(user_id, [row.user_id for row in users])
     what = f"Nothing is stored of user {quote(user_id)} in namespace {quote(namespace)}."
-    raise NotFoundError(_joined(what, near, otherwise))
+    raise NotFoundError(_join(what, near, otherwise))
 
 
 def _near(name: str, known: Sequence[str]) -> str:
@@ -77,10 +77,10 @@ def _near(name: str, known: Sequence[str]) -> str:
     return f"Did you mean {quote(folded[near[0]])}?" if near else ""
 
 
-def _joined(*sentences: str | None) -> str:
+def _join(*sentences: str | None) -> str:
     return " ".join(filter(None, sentences))
 
 
-def _shown(names: Sequence[str]) -> str:
+def _quote_some(names: Sequence[str]) -> str:
     more = f" and {len(names) - MAX_SHOWN:,} more" if len(names) > MAX_SHOWN else ""
     return ", ".join(map(quote, names[:MAX_SHOWN])) + more

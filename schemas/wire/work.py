@@ -160,7 +160,7 @@ class StatusReport(Report):
     unserved: list[str]
     replays: list[ReplayReport]
     limits: list[NamespaceLimitsReport]
-    waiting_for_keys: list[KeyWaitReport] = Field(default_factory=list)
+    waiting_for_keys: list[KeyWaitReport]
 
 
 class FlushReport(Report):

@@ -255,8 +255,12 @@ def _print_results(
     if not results:
         say("no namespace has a trail yet")
     if any(result.unkeyed_seals for result in results):
+        has_key = settings.audit_key is not None or settings.audit_key_file is not None
         say(
-            "seals without a key prove little: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE",
+            "seals from before there was a key prove nothing beyond the last anchor that holds them"
+            if has_key
+            else "seals without a key prove little: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE,"
+            " for workers as well",
             err=True,
         )
     if anchor_file is None and results and settings.audit_anchors_file is None:

@@ -265,7 +265,7 @@ def _encryption(database: Database) -> Iterator[CheckReport]:
         return
     missing = [one for one in used if one.state == "missing"]
     if missing:
-        keys, namespaces = _named({one.key_id for one in missing}), _named({one.namespace for one in missing})
+        keys, namespaces = _quote_all({one.key_id for one in missing}), _quote_all({one.namespace for one in missing})
         yield CheckReport(
             name="encryption",
             result="problem",
@@ -283,7 +283,7 @@ def _encryption(database: Database) -> Iterator[CheckReport]:
         )
 
 
-def _named(names: set[str]) -> str:
+def _quote_all(names: set[str]) -> str:
     return ", ".join(map(quote, sorted(names)))
 
 

@@ -165,7 +165,7 @@ def reseal(
             rows = progress.rows = rows + progress.rows
             if not (wait and progress.waiting):
                 break
-            tell(_waiting(rows, progress), "waits")
+            tell(_describe_wait(rows, progress), "waits")
             time.sleep(PASS_SECONDS)
         progress.retired = retire_old_keys(database, content, namespace, pace=pace)
     _show_reseal(namespace, progress, as_json=as_json)
@@ -311,7 +311,7 @@ def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
             yield f"    {kek.problem}"
 
 
-def _waiting(rows: int, progress: Progress) -> str:
+def _describe_wait(rows: int, progress: Progress) -> str:
     """Why nothing is sealed at the moment, and for how long."""
     waits = f"{quantity(rows, 'row')}; {quantity(progress.waiting, 'owner')} to be looked at once more"
     if progress.wait_seconds <= 0:

@@ -46,8 +46,10 @@ from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.output import print_json, print_json_line, say
 from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import ArchiveError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.acts.retention import MAX_MESSAGES
+from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES
+from strandline.wiring.archives import open_archive
 
 SAY_SECONDS = 2.0
 
@@ -140,6 +142,8 @@ def set_command(
     )
     with _database_of(database_url, broker_url, schema) as database:
         check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
+        if not even_if_unknown:
+            _check_handler(archive)
         retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
         _show(database, namespace, session, as_json=as_json)
     return 0
@@ -290,9 +294,25 @@ def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bo
     else:
         say(
             f"{quantity(restored.messages, 'message')} of {quantity(restored.ranges, 'range')} are in session"
-            f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}"
+            f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}",
+            "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
         )
     return 0
+
+
+def _check_handler(archive: str | None) -> None:
+    """Check that a handler is installed here, as it has to be where workers run.
+
+    Raises:
+        ArchiveError: it is not.
+    """
+    if archive is not None and archive.startswith(f"{HANDLER}:"):
+        try:
+            open_archive(archive)
+        except ArchiveError as error:
+            raise ArchiveError(
+                f"{error} If it is installed there and not here, add --even-if-unknown."
+            ) from error
 
 
 @contextmanager

@@ -148,7 +148,11 @@ def test_a_sound_trail_and_one_that_was_changed(url: str, capfd: Capture, tmp_pa
 def test_a_key_that_is_not_there_is_named(url: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STRANDLINE_AUDIT_KEY")
     assert run(["audit", "verify"]) == 1
-    assert "is not in the keyring" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert "was made with the key" in said and "no key is set here: set STRANDLINE_AUDIT_KEY" in said
+    monkeypatch.setenv("STRANDLINE_AUDIT_KEY", "another secret of this test")
+    assert run(["audit", "verify"]) == 1
+    assert "the keys here are '" in capfd.readouterr().out
 
 
 def test_pruning_says_what_it_does_before_it_does_it(url: str, capfd: Capture) -> None:
