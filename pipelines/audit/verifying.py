@@ -255,21 +255,11 @@ def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
     if secret is None:
         yield Finding(
             "seal_unverified",
-            f"Seal {number} was made with the key {seal.key_id!r}; {_known_keys(chain.keys)}.",
+            f"Seal {number} was made with the key {seal.key_id!r}; {chain.keys.how_to_add}.",
             number,
         )
     elif _link(chain.chain_key, seal).mac(secret) != seal.mac:
         yield Finding("seal_changed", f"Seal {number} was changed: its MAC does not fit.", number)
-
-
-def _known_keys(keys: SealKeys) -> str:
-    """Which keys of seals this process has, and how it gets another one."""
-    if not keys.secrets:
-        return (
-            "no key is set here: set STRANDLINE_AUDIT_KEY, or STRANDLINE_AUDIT_KEY_FILE, as workers have it"
-        )
-    names = ", ".join(map(repr, sorted(keys.secrets)))
-    return f"the keys here are {names}: add the other one to the file that STRANDLINE_AUDIT_KEY_FILE names"
 
 
 def _link(chain_key: UUID, seal: SealsAfterRow) -> Link:

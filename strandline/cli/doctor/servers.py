@@ -265,7 +265,10 @@ def _encryption(database: Database) -> Iterator[CheckReport]:
         return
     missing = [one for one in used if one.state == "missing"]
     if missing:
-        keys, namespaces = _quote_all({one.key_id for one in missing}), _quote_all({one.namespace for one in missing})
+        keys, namespaces = (
+            _quote_all({one.key_id for one in missing}),
+            _quote_all({one.namespace for one in missing}),
+        )
         yield CheckReport(
             name="encryption",
             result="problem",
