@@ -17,7 +17,7 @@ from strandline.pipelines.audit.listing import (
     audited_namespaces,
     list_acts,
 )
-from strandline.pipelines.audit.upkeep import Pruning, prune_trail, set_level
+from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
 from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.display.shown_text import quote
@@ -156,6 +156,14 @@ class NamespaceAudit:
     async def aanchor(self) -> Anchor | None:
         """Async twin of ``anchor``."""
         return await self._runner.arun(self._anchor())
+
+    def plan_pruning(self, before: datetime) -> Pruning:
+        """Count what ``prune`` would delete now; changes nothing."""
+        return self._runner.run(plan_pruning(self._namespace, before))
+
+    async def aplan_pruning(self, before: datetime) -> Pruning:
+        """Async twin of ``plan_pruning``."""
+        return await self._runner.arun(plan_pruning(self._namespace, before))
 
     def prune(self, before: datetime, *, actor: str | None = None) -> Pruning:
         """Delete what was sealed before a time, in whole seals; what is left can still be verified.

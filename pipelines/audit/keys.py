@@ -32,6 +32,16 @@ class SealKeys:
         """The secret of a key, which is empty for ``none``; None if the keyring has no such key."""
         return b"" if name == UNKEYED else self.secrets.get(name)
 
+    @property
+    def how_to_add(self) -> str:
+        """Which keys there are, and how another one is added; for people."""
+        if not self.secrets:
+            return "no key is set here: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE as for workers"
+        names = ", ".join(map(repr, sorted(self.secrets)))
+        return (
+            f"the keys here are {names}: add the other one to the file that STRANDLINE_AUDIT_KEY_FILE names"
+        )
+
 
 NO_KEYS = SealKeys(UNKEYED, MappingProxyType({}))
 

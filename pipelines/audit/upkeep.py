@@ -12,11 +12,11 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     ForgetSealedOrigins,
-    ForgetSubject,
     ForgetUnsealedOrigins,
     LevelOfNamespace,
     LockChain,
     MarkPruned,
+    Prunable,
     PrunableThrough,
     PruneEntries,
     PruneSeals,
@@ -86,6 +86,12 @@ def prune_trail(namespace: str, before: datetime, act: Act) -> Operation[Pruning
             return Pruning(entries, through)
 
 
+def plan_pruning(namespace: str, before: datetime) -> Operation[Pruning]:
+    """What ``prune_trail`` would delete now, and up to which seal; changes nothing."""
+    (row,) = yield from fetch(Prunable(shard_key=audit_chain_key(namespace), before=before))
+    return Pruning(row.entries, row.through_seal or 0)
+
+
 def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | None]:
     chain_key = audit_chain_key(namespace)
     for chain in (yield from fetch(LockChain(shard_key=chain_key))):
@@ -111,7 +117,7 @@ def _prune(namespace: str, before: datetime, act: Act) -> Operation[Pruning | No
     return None
 
 
-def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int | None = None) -> Operation[int]:
+def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int) -> Operation[int]:
     """Take an owner's name out of the trail; returns how many entries lost their origin.
 
     ``erasure``: the number of the erasure with which the row of the mapping is counted.
@@ -129,17 +135,12 @@ def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int | None = None
     return forgotten + rest
 
 
-def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID, erasure: int | None) -> Operation[int]:
+def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID, erasure: int) -> Operation[int]:
     # A sealer that has read the secret commits before this; a later one finds none, and seals no origin.
     yield from fetch(LockChain(shard_key=chain_key))
-    if erasure is None:
-        yield from fetch(ForgetSubject(shard_key=shard_key))
-    else:
-        yield from fetch(
-            EraseRows(
-                number=erasure, table="audit_subject", shard_key=shard_key, column=None, key=None, limit=1
-            )
-        )
+    yield from fetch(
+        EraseRows(number=erasure, table="audit_subject", shard_key=shard_key, column=None, key=None, limit=1)
+    )
     unsealed = yield from fetch(ForgetUnsealedOrigins(shard_key=shard_key, subject=subject))
     forgotten = len(unsealed)
     while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):

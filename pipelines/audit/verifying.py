@@ -255,7 +255,7 @@ def _seal_findings(chain: _Chain, seal: SealsAfterRow) -> Iterator[Finding]:
     if secret is None:
         yield Finding(
             "seal_unverified",
-            f"Seal {number} was made with the key {seal.key_id!r}, which is not in the keyring.",
+            f"Seal {number} was made with the key {seal.key_id!r}; {chain.keys.how_to_add}.",
             number,
         )
     elif _link(chain.chain_key, seal).mac(secret) != seal.mac:

@@ -52,6 +52,7 @@ class Progress:
         rows: sealed anew.
         settled: owners all of whose rows are sealed.
         waiting: owners that are sealed, and can be settled only later.
+        wait_seconds: until the last of them can be settled, at least, since processes may keep former keys.
         failed: owners of whom a row, or a key, does not open; the log names each.
         retired: old data keys that were deleted.
         position: the owner after whom the next pass goes on; None at the end of all.
@@ -61,6 +62,7 @@ class Progress:
     rows: int = 0
     settled: int = 0
     waiting: int = 0
+    wait_seconds: float = 0.0
     failed: int = 0
     retired: int = 0
     position: UUID | None = None
@@ -100,11 +102,13 @@ def reseal_namespace(
             if pace.is_stopping():
                 return
             owner = row.shard_key
+            kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
+            remaining_seconds = kept_seconds + GRACE_SECONDS - row.age_seconds
+            progress.wait_seconds = max(progress.wait_seconds, remaining_seconds)
             if row.number == 1 and row.age_seconds <= UNSEALED_SECONDS + START_SECONDS:
                 progress.waiting += 1
             else:
-                kept_seconds = UNSEALED_SECONDS if row.number == 1 else cache_seconds
-                may_settle = row.age_seconds > kept_seconds + GRACE_SECONDS
+                may_settle = remaining_seconds < 0
                 try:
                     yield from _seal_owner(database, content, row, pace, progress, may_settle=may_settle)
                 except (SealedContentError, KeyUnavailableError) as error:

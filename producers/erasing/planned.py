@@ -24,6 +24,11 @@ class PlannedErasure:
     erased_by: int | None
 
     @property
+    def is_of_nobody(self) -> bool:
+        """Whether nothing is stored, and nothing was erased: of a name that never came."""
+        return not self.total and self.erased_by is None
+
+    @property
     def total(self) -> int:
         return sum(self.rows.values())
 

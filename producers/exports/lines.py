@@ -11,7 +11,7 @@ from decimal import Decimal
 from typing import Annotated, Any, Literal
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, RootModel
 
 FORMAT_VERSION = 1
 
@@ -303,6 +303,40 @@ class CaptureActLine(_Line):
     created_at: datetime
 
 
+class RetentionActLine(_Line):
+    """What was chosen for one session about how long it is kept; what is null is as for its namespace."""
+
+    kind: Literal["retention_act"] = "retention_act"
+    session_key: UUID
+    number: int
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+    archive: str | None
+    actor: str | None
+    created_at: datetime
+
+
+class PseudonymLine(_Line):
+    """The name under which the user stands in the audit trail, until an erasure."""
+
+    kind: Literal["audit_pseudonym"] = "audit_pseudonym"
+    subject: UUID
+
+
+class ServiceKeyLine(_Line):
+    """A key of the HTTP service that opens this user alone; its secret is not stored."""
+
+    kind: Literal["service_key"] = "service_key"
+    key_id: str
+    scopes: list[str]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
 class TrailerLine(_Line):
     """The last line: how many lines of each kind there were. An export without it was not finished."""
 
@@ -329,11 +363,12 @@ Line = (
     | DeadLetterLine
     | CallLine
     | CaptureActLine
+    | RetentionActLine
+    | PseudonymLine
+    | ServiceKeyLine
     | TrailerLine
 )
 
 
-class ExportLine(BaseModel):
+class ExportLine(RootModel[Annotated[Line, Field(discriminator="kind")]]):
     """Any line of an export, told apart by ``kind``; for the JSON Schema."""
-
-    line: Annotated[Line, Field(discriminator="kind")]

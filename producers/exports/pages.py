@@ -27,7 +27,10 @@ from strandline.producers.exports.lines import (
     DeadLetterLine,
     DirectoryLine,
     Line,
+    PseudonymLine,
+    RetentionActLine,
     RunLine,
+    ServiceKeyLine,
 )
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory
@@ -44,8 +47,11 @@ from strandline.schemas.queries.upkeep.export import (
     ExportFlushes,
     ExportMessages,
     ExportPolicyChanges,
+    ExportPseudonym,
+    ExportRetentionActs,
     ExportRevisions,
     ExportRuns,
+    ExportServiceKeys,
     ExportSessions,
     ExportStates,
 )
@@ -88,6 +94,7 @@ def sections(target: ExportTarget) -> Iterator[Section]:
     yield from _logs(target)
     yield from _facts(target)
     yield from _rest(target)
+    yield from _operators_rows(target)
 
 
 def _sessions(target: ExportTarget) -> Iterator[Section]:
@@ -228,6 +235,36 @@ def _rest(target: ExportTarget) -> Iterator[Section]:
                 limit=ROWS_PER_PAGE,
             ),
             capture_act_line,
+        )
+
+
+def _operators_rows(target: ExportTarget) -> Iterator[Section]:
+    """What operators chose, and what they see of the user."""
+    yield Section(
+        lambda last: ExportRetentionActs(
+            shard_key=target.owner_key,
+            session_key=target.session_key,
+            after_session=_of(last, "session_key"),
+            after_number=_at(last, "number"),
+            limit=ROWS_PER_PAGE,
+        ),
+        lambda row: RetentionActLine(**row._asdict()),
+    )
+    if target.session_key is None:
+        yield Section(
+            lambda _last: ExportPseudonym(shard_key=target.owner_key, limit=ROWS_PER_PAGE),
+            lambda row: PseudonymLine(**row._asdict()),
+        )
+    user = target.user_id
+    if user is not None and target.session_key is None:
+        yield Section(
+            lambda last: ExportServiceKeys(
+                namespace=target.namespace,
+                user_id=user,
+                after_key=last.key_id if last else "",
+                limit=ROWS_PER_PAGE,
+            ),
+            lambda row: ServiceKeyLine(**row._asdict()),
         )
 
 

@@ -216,7 +216,7 @@ def unwrap_secret(keyring: Keyring, namespace: str, shard_key: UUID, kek_id: str
         secret = keyring.unwrap(kek_id, wrapped, _context(namespace, shard_key))
     if not isinstance(secret, bytes) or len(secret) != 2 * KEY_BYTES:
         raise KeyUnavailableError(
-            f"Namespace {quote(namespace)} is encrypted. The keyring unwrapped something else than keys with"
+            f"{names_encrypted(namespace)} The keyring unwrapped something else than keys with"
             f" {quote(kek_id)}; put the key there that wrapped them."
         )
     return secret
@@ -241,6 +241,11 @@ def unwrap_keys(keyring: Keyring, shard_key: UUID, rows: Sequence[FindDataKeysRo
     return keys
 
 
+def names_encrypted(namespace: str) -> str:
+    """How each error of a key of a namespace begins."""
+    return f"Namespace {quote(namespace)} is encrypted."
+
+
 @contextmanager
 def _name_namespace(namespace: str) -> Iterator[None]:
     """Have errors of a keyring name the namespace, if it is about one."""
@@ -249,7 +254,7 @@ def _name_namespace(namespace: str) -> Iterator[None]:
     except KeyUnavailableError as error:
         if not namespace:
             raise
-        raise KeyUnavailableError(f"Namespace {quote(namespace)} is encrypted. {error}") from error
+        raise KeyUnavailableError(f"{names_encrypted(namespace)} {error}") from error
 
 
 def _context(namespace: str, shard_key: UUID) -> bytes:

@@ -12,10 +12,10 @@ from strandline.schemas.errors import ConfigurationError, KeyUnavailableError, S
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.sealed.key_cache import KeyCache
 from strandline.schemas.sealing.keyrings import (
+    FileKeyring,
     Keyring,
     LocalKeyring,
     NoKeyring,
-    read_keyring_file,
     read_keys,
 )
 from strandline.schemas.settings import Settings
@@ -48,7 +48,7 @@ def open_keyring(settings: Settings) -> Keyring:
             " set one."
         )
     if settings.keyring_file is not None:
-        return read_keyring_file(settings.keyring_file)
+        return FileKeyring(settings.keyring_file)
     if settings.keyring_keys is not None:
         return LocalKeyring(read_keys(settings.keyring_keys.get_secret_value(), _VARIABLE), _VARIABLE)
     return (

@@ -7,9 +7,12 @@ nobody sees; ``docs/recipes.md`` shows two.
 from __future__ import annotations
 
 import os
+import threading
+import time
 from base64 import b64decode
 from binascii import Error as Base64Error
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -20,6 +23,8 @@ from strandline.schemas.sealing.owner_keys import KEY_BYTES, NONCE_BYTES
 
 MAX_KEY_ID_CHARACTERS: Final = 200
 MAX_WRAPPED_BYTES: Final = 8_192
+# A file that lacks a key is read again no sooner than this after the time before.
+REREAD_SECONDS: Final = 2.0
 _MAX_FILE_BYTES: Final = 1_000_000
 
 
@@ -86,6 +91,59 @@ class LocalKeyring:
             raise KeyUnavailableError(
                 f"The key {quote(key_id)} is not in {self._place}, which holds {held}; add it there."
             ) from None
+
+
+class FileKeyring:
+    """The keyring in a file, which is read again where it lacks a key, or holds another one of the same id.
+
+    So a key that is added to the file is taken up by processes that run.  The file is read at most once in
+    ``REREAD_SECONDS``; while it cannot be read, or holds a line that is no key, the keys from before stay.
+
+    Args:
+        clock: counts seconds, and never goes back.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a line is not a key.
+    """
+
+    def __init__(self, path: Path, clock: Callable[[], float] = time.monotonic) -> None:
+        self._path = path
+        self._clock = clock
+        self._reading = threading.Lock()
+        self._keyring = read_keyring_file(path)
+        self._read_at = clock()
+
+    def __repr__(self) -> str:
+        return repr(self._keyring)
+
+    def key_ids(self) -> Sequence[str]:
+        return self._keyring.key_ids()
+
+    def wrap(self, key_id: str, secret: bytes, context: bytes) -> bytes:
+        return self._try_twice(lambda keyring: keyring.wrap(key_id, secret, context))
+
+    def unwrap(self, key_id: str, wrapped: bytes, context: bytes) -> bytes:
+        return self._try_twice(lambda keyring: keyring.unwrap(key_id, wrapped, context))
+
+    def _try_twice(self, call: Callable[[LocalKeyring], bytes]) -> bytes:
+        tried = self._keyring
+        try:
+            return call(tried)
+        except KeyUnavailableError:
+            present = self._read_again(tried)
+            if present is tried:
+                raise
+            return call(present)
+
+    def _read_again(self, tried: LocalKeyring) -> LocalKeyring:
+        """The keys as the file has them now; ``tried`` if they may not be read again yet."""
+        with self._reading:
+            now = self._clock()
+            if self._keyring is tried and now >= self._read_at + REREAD_SECONDS:
+                self._read_at = now
+                with suppress(ConfigurationError):
+                    self._keyring = read_keyring_file(self._path)
+            return self._keyring
 
 
 class NoKeyring:

@@ -322,6 +322,18 @@ SELECT n.number, n.mac FROM (
 WHERE n.is_old AND (n.acts <= %(max_acts)s OR n.acts = n.entries)
 ORDER BY n.number DESC LIMIT 1
 
+-- name: prunable
+-- How many seals, with how many acts, pruning up to a time would take, and the last of them; as prunable_through goes.
+-- params: shard_key uuid, before timestamptz
+-- row: entries bigint, through_seal bigint?
+-- repeatable
+SELECT coalesce(sum(n.entries), 0)::bigint AS entries, max(n.number) AS through_seal FROM (
+    SELECT s.number, s.entries, bool_and(s.sealed_at < %(before)s) OVER (ORDER BY s.number) AS is_old
+    FROM strandline.audit_seal s
+    JOIN strandline.audit_chain c ON c.shard_key = %(shard_key)s AND s.number < c.seals AND s.number > c.pruned_seals
+    WHERE s.shard_key = %(shard_key)s) AS n
+WHERE n.is_old
+
 -- name: prune_entries
 -- Delete the acts of the seals up to a number.
 -- params: shard_key uuid, through_seal bigint
@@ -341,12 +353,6 @@ DELETE FROM strandline.audit_seal s WHERE s.shard_key = %(shard_key)s AND s.numb
 -- Note up to which seal a chain was pruned.
 -- params: shard_key uuid, through_seal bigint
 UPDATE strandline.audit_chain c SET pruned_seals = %(through_seal)s WHERE c.shard_key = %(shard_key)s
-
--- name: forget_subject
--- Destroy the mapping of an owner's pseudonym; no row if there was none.
--- params: shard_key uuid
--- row: subject uuid
-DELETE FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s RETURNING a.subject
 
 -- name: forget_unsealed_origins
 -- Take the origins out of an owner's acts that no seal covers yet.

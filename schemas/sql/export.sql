@@ -206,3 +206,32 @@ FROM strandline.retention_step o
 WHERE o.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
     AND (o.session_key, o.from_seq) > (%(after_session)s::uuid, %(after_seq)s::bigint)
 ORDER BY o.session_key, o.from_seq LIMIT %(limit)s
+
+-- name: export_retention_acts
+-- The next acts on retention of an owner's sessions, or of one.
+-- params: shard_key uuid, session_key uuid?, after_session uuid, after_number bigint, limit bigint
+-- row: session_key uuid, number bigint, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts
+--     boolean?, archive text?, actor text?, created_at timestamptz
+-- repeatable
+SELECT a.session_key, a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.actor,
+    a.created_at
+FROM strandline.session_retention_act a
+WHERE a.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR a.session_key = %(session_key)s)
+    AND (a.session_key, a.number) > (%(after_session)s::uuid, %(after_number)s::bigint)
+ORDER BY a.session_key, a.number LIMIT %(limit)s
+
+-- name: export_pseudonym
+-- The pseudonym of an owner in the audit trail; no row if nothing was recorded of it.
+-- params: shard_key uuid, limit bigint
+-- row: subject uuid
+-- repeatable
+SELECT a.subject FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s LIMIT %(limit)s
+
+-- name: export_service_keys
+-- The next keys of the HTTP service that open one user alone; without their digests.
+-- params: namespace text, user_id text, after_key text, limit bigint
+-- row: key_id text, scopes text[], label text, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?
+-- repeatable
+SELECT k.key_id, k.scopes, k.label, k.created_at, k.expires_at, k.revoked_at FROM strandline.service_key k
+WHERE k.namespace = %(namespace)s AND k.user_id = %(user_id)s AND k.key_id > %(after_key)s
+ORDER BY k.key_id LIMIT %(limit)s

@@ -186,3 +186,15 @@ FROM (
     SELECT e.kek_id, e.namespace, 0 FROM strandline.encryption e
     WHERE e.namespace = coalesce(%(namespace)s, e.namespace)) AS used
 GROUP BY used.kek_id, used.namespace ORDER BY used.kek_id, used.namespace
+
+-- name: kek_samples
+-- Some of what a key has wrapped for a namespace, to be unwrapped again: the probe of a namespace, and one data key.
+-- params: kek_id text, namespace text
+-- row: shard_key uuid, namespace text, wrapped bytea
+-- repeatable
+SELECT '00000000-0000-0000-0000-000000000000'::uuid AS shard_key, '' AS namespace, e.probe AS wrapped
+FROM strandline.encryption e WHERE e.namespace = %(namespace)s AND e.kek_id = %(kek_id)s
+UNION ALL
+(SELECT k.shard_key, k.namespace, k.wrapped FROM strandline.data_key k
+WHERE k.namespace = %(namespace)s AND k.kek_id = %(kek_id)s
+ORDER BY k.shard_key, k.number LIMIT 1)

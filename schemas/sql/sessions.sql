@@ -27,6 +27,44 @@ SELECT user_id, owner_key FROM strandline.session_owner WHERE shard_key = %(dire
 SELECT EXISTS (SELECT FROM strandline.session_owner o WHERE o.namespace = %(namespace)s)
     OR EXISTS (SELECT FROM strandline.fact_owner f WHERE f.namespace = %(namespace)s) AS known
 
+-- name: known_namespaces
+-- The namespaces that hold something, or of which an operator has set something; the first so many of each kind.
+-- params: limit bigint
+-- row: namespace text
+-- repeatable
+WITH RECURSIVE named AS (
+    SELECT min(o.namespace) AS namespace FROM strandline.session_owner o
+    UNION ALL
+    SELECT (SELECT min(o.namespace) FROM strandline.session_owner o WHERE o.namespace > n.namespace)
+    FROM named n WHERE n.namespace IS NOT NULL
+), given AS (
+    SELECT min(f.namespace) AS namespace FROM strandline.fact_owner f
+    UNION ALL
+    SELECT (SELECT min(f.namespace) FROM strandline.fact_owner f WHERE f.namespace > g.namespace)
+    FROM given g WHERE g.namespace IS NOT NULL
+), set_up AS (
+    SELECT e.namespace FROM strandline.encryption e
+    UNION ALL SELECT l.namespace FROM strandline.audit_level l
+    UNION ALL SELECT c.namespace FROM strandline.audit_chain c
+    UNION ALL SELECT r.namespace FROM strandline.retention_act r
+    UNION ALL SELECT m.namespace FROM strandline.namespace_limit m
+    UNION ALL SELECT s.namespace FROM strandline.service_key s
+    UNION ALL SELECT x.namespace COLLATE "C" FROM strandline.erasure x
+)
+SELECT k.namespace FROM (
+    (SELECT n.namespace COLLATE "C" AS namespace FROM named n LIMIT %(limit)s)
+    UNION (SELECT g.namespace COLLATE "C" FROM given g LIMIT %(limit)s)
+    UNION SELECT u.namespace FROM set_up u) AS k
+WHERE k.namespace IS NOT NULL ORDER BY k.namespace
+
+-- name: namespaces_of_user
+-- In which of some namespaces a user of this name has sessions.
+-- params: namespaces text[], user_id text
+-- row: namespace text
+-- repeatable
+SELECT DISTINCT o.namespace FROM strandline.session_owner o
+WHERE o.namespace = ANY (%(namespaces)s::text[]) AND o.user_id = %(user_id)s ORDER BY o.namespace
+
 -- name: user_is_known
 -- Whether a user has a session, or was given a fact.
 -- params: namespace text, user_id text, owner_key uuid

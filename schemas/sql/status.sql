@@ -37,6 +37,19 @@ SELECT (SELECT count(*) FROM strandline.session) AS sessions,
             sum(c.output_tokens) AS output_tokens, sum(c.cost_usd)::float AS cost_usd
         FROM strandline.model_call c GROUP BY c.model ORDER BY c.model) AS x)::text AS calls_by_model
 
+-- name: status_keys
+-- Lanes with due work of encrypted namespaces that were given back with an error, by what it says; with the keys that
+-- wrap those of their owners. Which of these errors are of a key, the caller sees.
+-- row: namespace text, reason text, kek_ids text[], lanes bigint, events bigint
+SELECT k.namespace, l.last_error AS reason, array_agg(DISTINCT k.kek_id ORDER BY k.kek_id) AS kek_ids,
+    count(DISTINCT (l.shard_key, l.scope_key, l.generation_id, l.stage)) AS lanes, count(DISTINCT d.event_id) AS events
+FROM strandline.lane l
+JOIN strandline.data_key k ON k.shard_key = l.shard_key
+JOIN strandline.due d ON d.shard_key = l.shard_key AND d.scope_key = l.scope_key
+    AND d.generation_id = l.generation_id AND d.stage = l.stage
+WHERE l.last_error IS NOT NULL AND l.postponements > 0
+GROUP BY k.namespace, l.last_error ORDER BY k.namespace, l.last_error
+
 -- name: status_workers
 -- The live workers, and the stages that each one serves.
 -- params: dead_after_seconds numeric

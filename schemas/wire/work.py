@@ -129,10 +129,24 @@ class LimitsReport(Report):
     namespaces: list[NamespaceLimitsReport]
 
 
+class KeyWaitReport(Report):
+    """Due work of an encrypted namespace that a worker could not open, and ``reason``: its words.
+
+    ``key_ids``: the keys that wrap those of the owners.
+    """
+
+    namespace: str
+    key_ids: list[str]
+    lanes: int
+    events: int
+    reason: str
+
+
 class StatusReport(Report):
     """``strandline status``; ``events`` are flush events, ``unserved`` pipelines that no worker runs.
 
-    ``replays`` are those that are not finished; ``limits`` those of each namespace that has some.
+    ``replays`` are those that are not finished; ``limits`` those of each namespace that has some;
+    ``waiting_for_keys`` is what a worker could not open.
     """
 
     pipelines: list[PipelineReport]
@@ -146,6 +160,7 @@ class StatusReport(Report):
     unserved: list[str]
     replays: list[ReplayReport]
     limits: list[NamespaceLimitsReport]
+    waiting_for_keys: list[KeyWaitReport]
 
 
 class FlushReport(Report):

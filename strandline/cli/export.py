@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +13,13 @@ import click
 from strandline.cli.erasures.opening import check_one, opened_erasures, session_option, user_option
 from strandline.cli.servers.options import namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.interrupts import ends_as_interrupts
+from strandline.cli.terminal.new_file import new_file
 from strandline.cli.terminal.output import print_schema, say
+from strandline.pipelines.inspect.known_names import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
-from strandline.schemas.errors import ConfigurationError
 
 
 @click.command("export")
@@ -37,25 +41,38 @@ def command(
 
     Messages, facts with their histories, summaries, states, candidates, answers, corrections, runs and
     model calls, each with where it comes from. The last line counts them; without it the export is not whole.
+    FILE gets its name when it is whole, and only you can read it; after an interruption run it again.
     """
     if json_schema:
         print_schema(ExportLine)
         return 0
     check_one(user, session)
-    with opened_erasures(settings_from(**target), namespace) as erasures:
+    settings = settings_from(**target)
+    with opened_erasures(settings, namespace) as erasures:
+        if user is not None:
+            with opened_database(settings) as database:
+                # To count all that there is takes as long as to export it.
+                if not user_is_known(database, namespace, user) and erasures.plan_user(user).is_of_nobody:
+                    refuse_unknown_user(database, namespace, user)
         lines = erasures.export_user(user) if user is not None else erasures.export_session(session or "")
         if out is None:
             _write(lines, sys.stdout)
             return 0
-        try:
-            with out.open("x", encoding="utf-8") as file:
-                number = _write(lines, file)
-        except FileExistsError:
-            raise ConfigurationError(f"{out} exists already; name another file.") from None
-        except OSError as error:
-            raise ConfigurationError(f"{out} cannot be written: {error.strerror}.") from None
+        with new_file(out) as file, _told_at_an_interrupt(out):
+            number = _write(lines, file)
     say(f"wrote {quantity(number, 'line')} to {out}")
     return 0
+
+
+@contextmanager
+def _told_at_an_interrupt(out: Path) -> Iterator[None]:
+    """Have SIGTERM end it as Ctrl-C does, and say what is left then."""
+    try:
+        with ends_as_interrupts():
+            yield
+    except KeyboardInterrupt:
+        say(f"interrupted: {out} was not written, and nothing is left of it; run it again", err=True)
+        raise
 
 
 def _write(lines: Iterable[str], file: Any) -> int:

@@ -19,9 +19,10 @@ from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.replay.records import replays
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
+    StatusKeys,
     StatusPipelines,
     StatusPipelinesRow,
     StatusTotals,
@@ -29,10 +30,12 @@ from strandline.schemas.queries.inspection.status import (
     StatusWorkersRow,
     UsedPipelines,
 )
+from strandline.schemas.sealed.content import names_encrypted
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import pipeline_named
 from strandline.schemas.wire.work import (
     CallsReport,
+    KeyWaitReport,
     ModelCallsReport,
     PipelineReport,
     StageReport,
@@ -106,7 +109,22 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
         unserved=sorted(unserved | (used - registered)),
         replays=[report_of(replay) for replay in replays(database, unfinished=True)],
         limits=read_limits(database, settings),
+        waiting_for_keys=_waiting_for_keys(database),
     )
+
+
+def _waiting_for_keys(database: Database) -> list[KeyWaitReport]:
+    return [
+        KeyWaitReport(
+            namespace=row.namespace,
+            key_ids=row.kek_ids,
+            lanes=row.lanes,
+            events=row.events,
+            reason=row.reason,
+        )
+        for row in database.fetch(StatusKeys())
+        if row.reason.startswith(names_encrypted(row.namespace))
+    ]
 
 
 def _served_stages(generation: int, live: list[StatusWorkersRow]) -> set[str]:
@@ -310,6 +328,11 @@ def _warnings(report: StatusReport, starter: str) -> list[str]:
         f"replay {replay.replay_id} of {replay.pipeline}, generation {replay.generation}: {replay.state},"
         f" {replay.counts.get('phase', 'under way')}"
         for replay in report.replays
+    ]
+    lines += [
+        f"{quantity(one.events, 'event')} in {quantity(one.lanes, 'lane')} of {quote(one.namespace)} wait for"
+        f" a key ({', '.join(map(quote, one.key_ids))}): {one.reason}"
+        for one in report.waiting_for_keys
     ]
     lines += [waiting_line(limits) for limits in report.limits if limits.waits_until is not None]
     if report.workers and all(worker.no_broker for worker in report.workers):

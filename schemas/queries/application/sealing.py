@@ -332,3 +332,23 @@ class KeksInUse(Query[KeksInUseRow]):
 
     def __init__(self, *, namespace: str | None) -> None:
         self.values = (namespace,)
+
+
+class KekSamplesRow(NamedTuple):
+    shard_key: UUID
+    namespace: str
+    wrapped: bytes
+
+
+class KekSamples(Query[KekSamplesRow]):
+    """Some of what a key has wrapped for a namespace, to be unwrapped again: the probe of a namespace, and
+    one data key.
+    """
+
+    __slots__ = ()
+    name = "kek_samples"
+    repeatable = True
+    row = KekSamplesRow
+
+    def __init__(self, *, namespace: str, kek_id: str) -> None:
+        self.values = (namespace, kek_id)

@@ -580,6 +580,25 @@ class PrunableThrough(Query[PrunableThroughRow]):
         self.values = (before, shard_key, pruned_seals, limit, max_acts)
 
 
+class PrunableRow(NamedTuple):
+    entries: int
+    through_seal: int | None
+
+
+class Prunable(Query[PrunableRow]):
+    """How many seals, with how many acts, pruning up to a time would take, and the last of them; as
+    prunable_through goes.
+    """
+
+    __slots__ = ()
+    name = "prunable"
+    repeatable = True
+    row = PrunableRow
+
+    def __init__(self, *, before: datetime, shard_key: UUID) -> None:
+        self.values = (before, shard_key)
+
+
 class PruneEntriesRow(NamedTuple):
     entries: int
 
@@ -613,21 +632,6 @@ class MarkPruned(Query[Never]):
 
     def __init__(self, *, through_seal: int, shard_key: UUID) -> None:
         self.values = (through_seal, shard_key)
-
-
-class ForgetSubjectRow(NamedTuple):
-    subject: UUID
-
-
-class ForgetSubject(Query[ForgetSubjectRow]):
-    """Destroy the mapping of an owner's pseudonym; no row if there was none."""
-
-    __slots__ = ()
-    name = "forget_subject"
-    row = ForgetSubjectRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
 
 
 class ForgetUnsealedOriginsRow(NamedTuple):

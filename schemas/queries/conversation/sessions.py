@@ -76,6 +76,40 @@ class NamespaceIsKnown(Query[NamespaceIsKnownRow]):
         self.values = (namespace,)
 
 
+class KnownNamespacesRow(NamedTuple):
+    namespace: str
+
+
+class KnownNamespaces(Query[KnownNamespacesRow]):
+    """The namespaces that hold something, or of which an operator has set something; the first so many of
+    each kind.
+    """
+
+    __slots__ = ()
+    name = "known_namespaces"
+    repeatable = True
+    row = KnownNamespacesRow
+
+    def __init__(self, *, limit: int) -> None:
+        self.values = (limit,)
+
+
+class NamespacesOfUserRow(NamedTuple):
+    namespace: str
+
+
+class NamespacesOfUser(Query[NamespacesOfUserRow]):
+    """In which of some namespaces a user of this name has sessions."""
+
+    __slots__ = ()
+    name = "namespaces_of_user"
+    repeatable = True
+    row = NamespacesOfUserRow
+
+    def __init__(self, *, namespaces: list[str], user_id: str) -> None:
+        self.values = (namespaces, user_id)
+
+
 class UserIsKnownRow(NamedTuple):
     known: bool
 

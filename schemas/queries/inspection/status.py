@@ -49,6 +49,24 @@ class StatusTotals(Query[StatusTotalsRow]):
     row = StatusTotalsRow
 
 
+class StatusKeysRow(NamedTuple):
+    namespace: str
+    reason: str
+    kek_ids: list[str]
+    lanes: int
+    events: int
+
+
+class StatusKeys(Query[StatusKeysRow]):
+    """Lanes with due work of encrypted namespaces that were given back with an error, by what it says; with
+    the keys that wrap those of their owners. Which of these errors are of a key, the caller sees.
+    """
+
+    __slots__ = ()
+    name = "status_keys"
+    row = StatusKeysRow
+
+
 class StatusWorkersRow(NamedTuple):
     worker_id: UUID
     host: str

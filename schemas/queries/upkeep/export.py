@@ -497,3 +497,66 @@ class ExportArchived(Query[ExportArchivedRow]):
         self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
     ) -> None:
         self.values = (shard_key, session_key, after_session, after_seq, limit)
+
+
+class ExportRetentionActsRow(NamedTuple):
+    session_key: UUID
+    number: int
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+    archive: str | None
+    actor: str | None
+    created_at: datetime
+
+
+class ExportRetentionActs(Query[ExportRetentionActsRow]):
+    """The next acts on retention of an owner's sessions, or of one."""
+
+    __slots__ = ()
+    name = "export_retention_acts"
+    repeatable = True
+    row = ExportRetentionActsRow
+
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_session, after_number, limit)
+
+
+class ExportPseudonymRow(NamedTuple):
+    subject: UUID
+
+
+class ExportPseudonym(Query[ExportPseudonymRow]):
+    """The pseudonym of an owner in the audit trail; no row if nothing was recorded of it."""
+
+    __slots__ = ()
+    name = "export_pseudonym"
+    repeatable = True
+    row = ExportPseudonymRow
+
+    def __init__(self, *, shard_key: UUID, limit: int) -> None:
+        self.values = (shard_key, limit)
+
+
+class ExportServiceKeysRow(NamedTuple):
+    key_id: str
+    scopes: list[str]
+    label: str
+    created_at: datetime
+    expires_at: datetime | None
+    revoked_at: datetime | None
+
+
+class ExportServiceKeys(Query[ExportServiceKeysRow]):
+    """The next keys of the HTTP service that open one user alone; without their digests."""
+
+    __slots__ = ()
+    name = "export_service_keys"
+    repeatable = True
+    row = ExportServiceKeysRow
+
+    def __init__(self, *, namespace: str, user_id: str, after_key: str, limit: int) -> None:
+        self.values = (namespace, user_id, after_key, limit)

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import click
 
-from strandline.audit import Audit
-from strandline.cli.audit.listing import export_command, in_utc, list_command, show_command
+from strandline.cli.audit.listing import TIME_FORMATS, export_command, list_command, show_command
 from strandline.cli.audit.opening import opened_audit
 from strandline.cli.audit.reports import (
     AnchorReport,
@@ -21,6 +20,7 @@ from strandline.cli.audit.reports import (
     report_anchor,
     report_trail,
 )
+from strandline.cli.servers.names import ANYWAY, check_to_be_read, even_if_unknown_option
 from strandline.cli.servers.options import (
     as_json,
     json_schema_option,
@@ -39,6 +39,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
 @click.group("audit")
@@ -56,11 +57,17 @@ command.add_command(export_command)
 @click.option(
     "--namespace", metavar="NAME", help="The namespace; to set a level, `default` if none is given."
 )
+@even_if_unknown_option
 @as_json
 @json_schema_option
 @target_options
 def level_command(
-    level: AuditLevel | None, namespace: str | None, as_json: bool, json_schema: bool, **target: Any
+    level: AuditLevel | None,
+    namespace: str | None,
+    even_if_unknown: bool,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
 ) -> int:
     """Show the level of a namespace, or of all that have one or a trail; with LEVEL, set it.
 
@@ -72,12 +79,15 @@ def level_command(
         return 0
     settings = settings_from(**target)
     if level is not None:
-        with opened_audit(settings, namespace or "default") as audit:
+        with opened_audit(
+            settings, namespace or DEFAULT_NAMESPACE, even_if_unknown=even_if_unknown, otherwise=ANYWAY
+        ) as audit:
             is_new = audit.set_level(level)
         if not as_json:
             say(f"{audit.namespace}: {level}" if is_new else f"{audit.namespace}: {level} already")
             return 0
     with opened_database(settings) as database:
+        check_to_be_read(database, namespace)
         reports = _levels(database, namespace)
     if as_json:
         print_json(LevelsReport(namespaces=reports))
@@ -119,6 +129,8 @@ def verify_command(
     settings = settings_from(**target)
     anchors = [] if anchor_file is None else _read_anchor_file(anchor_file)
     with opened_database(settings) as database:
+        if not anchors:
+            check_to_be_read(database, namespace)
         results = [
             database.run(verify_trail(name, keys_of(settings), [a for a in anchors if a.namespace == name]))
             for name in _names(database, namespace, anchors)
@@ -145,6 +157,7 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
         print_schema(AnchorReport)
         return 0
     with opened_database(settings_from(**target)) as database:
+        check_to_be_read(database, namespace)
         rows = database.run(audited_namespaces(namespace))
     for row in rows:
         if row.mac is not None and row.sealed_at is not None:
@@ -164,9 +177,9 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
     type=click.DateTime(),
     required=True,
     metavar="TIME",
-    help="Entries that were sealed before (UTC).",
+    help=f"Entries that were sealed before. {TIME_FORMATS}",
 )
-@click.option("--yes", is_flag=True, help="Delete them; without --yes, only say what this does.")
+@click.option("--yes", is_flag=True, help="Delete them; without --yes, only count them.")
 @as_json
 @json_schema_option
 @target_options
@@ -181,24 +194,28 @@ def prune_command(
     if json_schema:
         print_schema(PruningReport)
         return 0
-    moment = in_utc(before)
-    if not yes:
-        say(f"{namespace}: would delete what was sealed before {moment}; add --yes to do it")
-        return 0
+    moment = before.replace(tzinfo=UTC)
+    if moment > datetime.now(UTC):
+        raise ConfigurationError(
+            f"--before {moment:%Y-%m-%d %H:%M:%S} (UTC) is yet to come; name a time that is past."
+        )
     with opened_audit(settings_from(**target), namespace) as audit:
-        done = _prune(audit, moment)
+        done = audit.prune(moment) if yes else audit.plan_pruning(moment)
     if as_json:
-        print_json(done)
-    else:
-        entries = quantity(done.entries, "entry", "entries")
+        print_json(
+            PruningReport(
+                namespace=namespace, entries=done.entries, through_seal=done.through_seal, dry_run=not yes
+            )
+        )
+        return 0
+    entries = quantity(done.entries, "entry", "entries")
+    if yes:
         say(f"{namespace}: deleted {entries}, up to seal {done.through_seal}")
+    elif done.entries:
+        say(f"{namespace}: would delete {entries}, up to seal {done.through_seal}; add --yes to do it")
+    else:
+        say(f"{namespace}: nothing that can be pruned was sealed before {moment:%Y-%m-%d %H:%M:%S} UTC")
     return 0
-
-
-def _prune(audit: Audit, before: datetime | None) -> PruningReport:
-    assert before is not None, "the option is required"  # noqa: S101
-    done = audit.prune(before)
-    return PruningReport(namespace=audit.namespace, entries=done.entries, through_seal=done.through_seal)
 
 
 def _levels(database: Database, namespace: str | None) -> list[LevelReport]:
@@ -238,8 +255,12 @@ def _print_results(
     if not results:
         say("no namespace has a trail yet")
     if any(result.unkeyed_seals for result in results):
+        has_key = settings.audit_key is not None or settings.audit_key_file is not None
         say(
-            "seals without a key prove little: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE",
+            "seals from before there was a key prove nothing beyond the last anchor that holds them"
+            if has_key
+            else "seals without a key prove little: set STRANDLINE_AUDIT_KEY or STRANDLINE_AUDIT_KEY_FILE,"
+            " for workers as well",
             err=True,
         )
     if anchor_file is None and results and settings.audit_anchors_file is None:

@@ -23,6 +23,7 @@ from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.kinds import ACTS
 
 _TIME = click.DateTime()
+TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
@@ -32,8 +33,8 @@ def in_utc(moment: datetime | None) -> datetime | None:
 
 @click.command("list", short_help="List acts, newest first.")
 @namespace_option
-@click.option("--since", type=_TIME, metavar="TIME", help="Only acts from this time on (UTC).")
-@click.option("--until", type=_TIME, metavar="TIME", help="Only acts up to this time (UTC).")
+@click.option("--since", type=_TIME, metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}")
+@click.option("--until", type=_TIME, metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}")
 @click.option(
     "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
 )
@@ -116,8 +117,8 @@ def show_command(entry_id: str, namespace: str, as_json: bool, json_schema: bool
 
 @click.command("export", short_help="Print all acts as JSON lines.")
 @namespace_option
-@click.option("--since", type=_TIME, metavar="TIME", help="Only acts from this time on (UTC).")
-@click.option("--until", type=_TIME, metavar="TIME", help="Only acts up to this time (UTC).")
+@click.option("--since", type=_TIME, metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}")
+@click.option("--until", type=_TIME, metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}")
 @target_options
 def export_command(namespace: str, since: datetime | None, until: datetime | None, **target: Any) -> int:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""

@@ -101,11 +101,12 @@ class TrailsReport(Report):
 
 
 class PruningReport(Report):
-    """What was pruned, or would be: ``through_seal`` is the last seal whose entries are gone."""
+    """What was pruned, or with ``dry_run`` would be; ``through_seal`` is the last seal whose entries go."""
 
     namespace: str
     entries: int
     through_seal: int
+    dry_run: bool
 
 
 def report_act(act: AuditedAct) -> ActReport:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import platform
+import stat
 import time
 from collections.abc import Iterator
 from importlib import metadata
@@ -33,6 +34,26 @@ def check_host(settings: Settings) -> Iterator[CheckReport]:
     yield _embedded_packages(settings)
     yield _vocabularies()
     yield _home(settings.home)
+    yield from check_key_files(settings)
+
+
+def check_key_files(settings: Settings) -> Iterator[CheckReport]:
+    """A warning for each file of keys that every user of this host can read or write."""
+    for name in ("keyring_file", "audit_key_file", "receipt_key_file"):
+        path: Path | None = getattr(settings, name)
+        try:
+            mode = 0 if path is None else path.stat().st_mode
+        except OSError:
+            continue  # what needs the file says so
+        if mode & stat.S_IRWXO:
+            yield CheckReport(
+                name="key file",
+                result="warning",
+                # Not quoted: who mistakes the variable sets a key there.
+                found=f"the file that STRANDLINE_{name.upper()} names is open to every user (mode"
+                f" {stat.S_IMODE(mode):04o})",
+                advice="`chmod 600` it; where others could have read it, rotate its keys",
+            )
 
 
 def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:

@@ -13,6 +13,7 @@ from strandline.cli.doctor.reports import CheckReport
 from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
+from strandline.pipelines.sealing.checking import check_keks
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
@@ -254,26 +255,39 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
 
 def _encryption(database: Database) -> Iterator[CheckReport]:
     """Whether this process has the keys of the namespaces that are encrypted; nothing if none is."""
-    used = database.fetch(KeksInUse(namespace=None))
-    if not used or not isinstance(database.content, SealedContent):
+    if not isinstance(database.content, SealedContent):
         return
     try:
-        held = set(database.content.keyring.key_ids())
+        used = list(check_keks(database, database.content))
     except StrandlineError as error:
-        yield CheckReport(name="encryption", result="problem", found=str(error))
+        if database.fetch(KeksInUse(namespace=None)):
+            yield CheckReport(name="encryption", result="problem", found=str(error))
         return
-    missing = sorted({row.kek_id for row in used} - held)
-    namespaces = sorted({row.namespace for row in used if row.kek_id in missing})
+    missing = [one for one in used if one.state == "missing"]
     if missing:
+        keys, namespaces = (
+            _quote_all({one.key_id for one in missing}),
+            _quote_all({one.namespace for one in missing}),
+        )
         yield CheckReport(
             name="encryption",
             result="problem",
-            found=f"the keyring lacks {', '.join(missing)}, of {', '.join(map(quote, namespaces))}",
+            found=f"the keyring lacks {keys}, of {namespaces}",
             advice="add the keys to the keyring, here and where producers and workers run",
         )
-        return
-    count = quantity(len({row.namespace for row in used}), "encrypted namespace")
-    yield CheckReport(name="encryption", result="ok", found=f"{count}, all keys in the keyring")
+    for one in used:
+        if one.state == "wrong":
+            # The sentence says what to do.
+            yield CheckReport(name="encryption", result="problem", found=one.problem or "")
+    if used and all(one.state == "ok" for one in used):
+        count = quantity(len({one.namespace for one in used}), "encrypted namespace")
+        yield CheckReport(
+            name="encryption", result="ok", found=f"{count}; each key opens what it is said to have wrapped"
+        )
+
+
+def _quote_all(names: set[str]) -> str:
+    return ", ".join(map(quote, sorted(names)))
 
 
 def _workers(rows: list[StatusWorkersRow]) -> CheckReport:

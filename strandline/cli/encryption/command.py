@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Protocol
 
 import click
 
@@ -16,6 +17,7 @@ from strandline.cli.encryption.reports import (
     RetireReport,
     RotateReport,
 )
+from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.terminal.output import console, is_rich, print_json, say
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
@@ -27,10 +29,23 @@ from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.values.identity import check_name
 
-Tell = Callable[[str], None]
+
+class Tell(Protocol):
+    """Says how far it is; of the other ``kind`` of lines, why nothing moves."""
+
+    def __call__(self, text: str, kind: str = "goes on") -> None: ...
+
 
 # Between two passes of ``reseal --wait``.
 PASS_SECONDS = 2.0
+# Between two lines on how far it is, where they are not on a terminal.
+LINE_SECONDS = 10.0
+
+_PROBLEMS = {
+    "ok": "",
+    "missing": ", which is NOT in this keyring",
+    "wrong": ", which in this keyring is NOT the key that wrapped",
+}
 
 
 @click.group("encryption")
@@ -45,22 +60,27 @@ def command() -> None:
 def status(
     namespace: str | None, as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None
 ) -> int:
-    """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys."""
+    """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys.
+
+    Each key is tried on something that it has wrapped; ends with 1 if the keyring lacks one, or has another
+    key under its id.
+    """
     settings = settings_from(database_url, broker_url, schema)
     with open_encryption(settings) as (database, content):
         namespaces = read_encryption(database, content, namespace)
         if namespace is not None and not namespaces:
             find_encryption(database, check_name("namespace", namespace))
         report = EncryptionReport(keyring=list(content.keyring.key_ids()), namespaces=namespaces)
+    is_bad = any(kek.state != "ok" for one in namespaces for kek in one.keys)
     if as_json:
         print_json(report)
-        return 0
+        return 1 if is_bad else 0
     say(f"keyring of this process: {', '.join(map(quote, report.keyring)) or 'none'}")
     for one in namespaces:
         say(*_lines(one))
     if not namespaces:
         say("no namespace is encrypted; `strandline encryption enable` encrypts one")
-    return 0
+    return 1 if is_bad else 0
 
 
 @command.command("enable", short_help="Encrypt a namespace, also one that has data.")
@@ -72,12 +92,14 @@ def status(
     required=True,
     help="clear: vectors of messages stay readable, and texts can be guessed from them. off: no vectors.",
 )
+@even_if_unknown_option
 @as_json
 @target_options
 def enable_namespace(
     namespace: str,
     key_id: str | None,
     vectors: str,
+    even_if_unknown: bool,
     as_json: bool,
     database_url: str | None,
     broker_url: str | None,
@@ -91,6 +113,7 @@ def enable_namespace(
     settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
     with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
+        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
         is_new = enable(database, content, namespace, key_id or _first_key(content), vectors)
         count = 0
         for keys in prepare_owners(database, content, namespace):
@@ -121,7 +144,9 @@ def reseal(
 ) -> int:
     """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and goes on later.
 
-    Workers do the same by themselves, slowly.
+    Workers do the same by themselves, slowly. An owner is a user, a session without a user, or a scope that
+    several share. With --wait it takes at least as long as running processes may keep former keys: some
+    seconds after `enable`, STRANDLINE_KEY_CACHE_SECONDS (300 by default) after `rotate --data`.
     """
     settings = settings_from(database_url, broker_url, schema)
     pace = Pace(rows_per_second)
@@ -140,6 +165,7 @@ def reseal(
             rows = progress.rows = rows + progress.rows
             if not (wait and progress.waiting):
                 break
+            tell(_describe_wait(rows, progress), "waits")
             time.sleep(PASS_SECONDS)
         progress.retired = retire_old_keys(database, content, namespace, pace=pace)
     _show_reseal(namespace, progress, as_json=as_json)
@@ -188,7 +214,12 @@ def rotate(
     if key_id is not None:
         say(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
     if data:
-        say(f"{namespace}: {quantity(renewed, 'new data key')}; workers seal everything again with them")
+        say(
+            f"{namespace}: {quantity(renewed, 'new data key')}; workers seal everything again with them",
+            f"  running processes may use former keys for {settings.key_cache_seconds:,.0f} seconds more"
+            " (STRANDLINE_KEY_CACHE_SECONDS)",
+            f"  `strandline encryption reseal {namespace} --wait` seals now, and waits until all is sealed",
+        )
     return 0
 
 
@@ -272,17 +303,43 @@ def _lines(one: EncryptedNamespaceReport) -> Iterator[str]:
         f" since {one.enabled_at:%Y-%m-%d %H:%M:%S %Z}"
     )
     for kek in one.keys:
-        missing = "" if kek.is_in_keyring else ", which is NOT in this keyring"
+        problem = _PROBLEMS[kek.state]
         wraps = f"{quantity(kek.data_keys, 'data key')}"
         new = " and those of new owners" if kek.key_id == one.key_id else ""
-        yield f"  {quote(kek.key_id)}{missing}: wraps {wraps}{new}"
+        yield f"  {quote(kek.key_id)}{problem}: wraps {wraps}{new}"
+        if kek.state == "wrong":
+            yield f"    {kek.problem}"
+
+
+def _describe_wait(rows: int, progress: Progress) -> str:
+    """Why nothing is sealed at the moment, and for how long."""
+    waits = f"{quantity(rows, 'row')}; {quantity(progress.waiting, 'owner')} to be looked at once more"
+    if progress.wait_seconds <= 0:
+        return waits
+    return (
+        f"{waits} in {progress.wait_seconds:,.0f} seconds: until then running processes may write with the"
+        " keys that they know"
+    )
+
+
+def _told_now_and_then(what: str) -> Tell:
+    """Lines on stderr: of each kind the second one a while after the first."""
+    told_at: dict[str, float] = {}
+
+    def tell(text: str, kind: str = "goes on") -> None:
+        now = time.monotonic()
+        if kind not in told_at or now >= told_at[kind] + LINE_SECONDS:
+            told_at[kind] = now
+            say(f"{what}: {text}", err=True)
+
+    return tell
 
 
 @contextmanager
 def _progress(what: str) -> Iterator[Tell]:
-    """A line on a terminal that says how far it is, gone in the end."""
+    """A line on a terminal that says how far it is, gone in the end; elsewhere a line now and then."""
     if not is_rich(stderr=True):
-        yield lambda _line: None
+        yield _told_now_and_then(what)
         return
     with console(stderr=True).status(what) as line:
-        yield lambda text: line.update(f"{what}: {text}")
+        yield lambda text, kind="goes on": line.update(f"{what}: {text}")

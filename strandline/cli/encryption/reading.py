@@ -7,9 +7,10 @@ from contextlib import contextmanager
 
 from strandline.cli.encryption.reports import EncryptedNamespaceReport, KekReport
 from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.pipelines.sealing.checking import check_keks
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.application.sealing import EncryptionStatus, KeksInUse
+from strandline.schemas.queries.application.sealing import EncryptionStatus
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
 
@@ -30,11 +31,16 @@ def read_encryption(
     database: Database, content: SealedContent, namespace: str | None = None
 ) -> list[EncryptedNamespaceReport]:
     """Every encrypted namespace, or one, with the keys that wrap its data keys."""
-    held = set(content.keyring.key_ids())
     keks: dict[str, list[KekReport]] = {}
-    for row in database.fetch(KeksInUse(namespace=namespace)):
-        kek = KekReport(key_id=row.kek_id, data_keys=row.data_keys, is_in_keyring=row.kek_id in held)
-        keks.setdefault(row.namespace, []).append(kek)
+    for one in check_keks(database, content, namespace):
+        kek = KekReport(
+            key_id=one.key_id,
+            data_keys=one.data_keys,
+            is_in_keyring=one.state == "ok",
+            state=one.state,
+            problem=one.problem,
+        )
+        keks.setdefault(one.namespace, []).append(kek)
     return [
         EncryptedNamespaceReport(
             namespace=row.namespace,

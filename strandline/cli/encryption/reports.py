@@ -4,15 +4,22 @@ from __future__ import annotations
 
 from datetime import datetime
 
+from strandline.pipelines.sealing.checking import KekState
 from strandline.schemas.wire.report import Report
 
 
 class KekReport(Report):
-    """A key that wraps data keys of a namespace; ``is_in_keyring``: whether this process has it."""
+    """A key that wraps data keys of a namespace.
+
+    ``is_in_keyring``: whether this process has the key that wrapped them.  ``state`` says more: ``ok``,
+    ``missing``, or ``wrong`` if another key has its id, or it cannot be asked; ``problem`` says why.
+    """
 
     key_id: str
     data_keys: int
     is_in_keyring: bool
+    state: KekState
+    problem: str | None = None
 
 
 class EncryptedNamespaceReport(Report):

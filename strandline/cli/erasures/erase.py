@@ -8,6 +8,7 @@ from typing import Any
 
 import click
 
+from strandline.cli.erasures.keeping import receipt_option, receipts_kept
 from strandline.cli.erasures.opening import (
     actor_option,
     check_one,
@@ -18,12 +19,20 @@ from strandline.cli.erasures.opening import (
     user_option,
 )
 from strandline.cli.erasures.reports import EraseReport, receipt_report
+from strandline.cli.servers.names import even_if_unknown_option
 from strandline.cli.servers.options import as_json, json_schema_option, namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
+from strandline.pipelines.inspect.known_names import refuse_unknown_user
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.errors import ConfigurationError
+
+_ANYWAY = "To keep away who never wrote, add --even-if-unknown."
+_UNSIGNED = (
+    "there is no key: the receipt will not be signed (`strandline erasures key` makes one for"
+    " STRANDLINE_RECEIPT_KEY_FILE or --key)"
+)
 
 
 @click.command("erase", short_help="Erase a user, or one session, for good.")
@@ -33,13 +42,7 @@ from strandline.schemas.errors import ConfigurationError
 @click.option("--yes", is_flag=True, help="Erase; without --yes, only count what would be erased.")
 @actor_option
 @key_option
-@click.option(
-    "--receipt",
-    "receipt_file",
-    type=click.Path(dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Append the receipt to this file, one line; keep it outside of the database.",
-)
+@receipt_option
 @click.option(
     "--items-below",
     metavar="PATH",
@@ -47,6 +50,7 @@ from strandline.schemas.errors import ConfigurationError
     help="Also items of LangGraph's store below this path (labels with full stops); repeatable.",
 )
 @click.option("--vacuum", is_flag=True, help="Then vacuum the tables, which may take long.")
+@even_if_unknown_option
 @as_json
 @json_schema_option
 @targets
@@ -60,6 +64,7 @@ def erase_command(
     receipt_file: Path | None,
     items_below: tuple[str, ...],
     vacuum: bool,
+    even_if_unknown: bool,
     as_json: bool,
     json_schema: bool,
     **target: Any,
@@ -75,14 +80,20 @@ def erase_command(
     check_one(user, session)
     if items_below and user is None:
         raise click.UsageError("--items-below goes with --user: items belong to no session.")
-    with opened_erasures(settings_from(**target), namespace, key) as erasures:
+    settings = settings_from(**target)
+    with opened_erasures(settings, namespace, key) as erasures:
         planned = erasures.plan_user(user) if user is not None else erasures.plan_session(session or "")
+        if user is not None and planned.is_of_nobody and not items_below and not even_if_unknown:
+            with opened_database(settings) as database:
+                refuse_unknown_user(database, namespace, user, otherwise=_ANYWAY)
+        if not erasures.has_key:
+            say(_UNSIGNED, err=True)
         if not yes:
             _show_plan(planned, as_json=as_json)
             return 0
-        receipt = _erase(erasures, user, session, actor, items_below)
-        if receipt_file is not None:
-            _append(receipt_file, receipt)
+        with receipts_kept(receipt_file) as keep:
+            receipt = _erase(erasures, user, session, actor, items_below)
+            keep(receipt)
         if vacuum:
             with shown_steps() as show:
                 show("vacuum", "all tables", 0)
@@ -107,6 +118,7 @@ def erase_command(
 @namespace_option
 @actor_option
 @key_option
+@receipt_option
 @as_json
 @json_schema_option
 @targets
@@ -116,20 +128,28 @@ def readmit_command(
     namespace: str,
     actor: str | None,
     key: Path | None,
+    receipt_file: Path | None,
     as_json: bool,
     json_schema: bool,
     **target: Any,
 ) -> int:
-    """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty."""
+    """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty.
+
+    Keep the receipt with those of erasures (--receipt): without it `reapply` would keep the user away.
+    """
     if json_schema:
         print_schema(EraseReport)
         return 0
     check_one(user, session)
     with opened_erasures(settings_from(**target), namespace, key) as erasures:
-        if session is not None:
-            receipt = erasures.readmit_session(session, actor=actor)
-        else:
-            receipt = erasures.readmit_user(user or "", actor=actor)
+        if not erasures.has_key:
+            say(_UNSIGNED, err=True)
+        with receipts_kept(receipt_file) as keep:
+            if session is not None:
+                receipt = erasures.readmit_session(session, actor=actor)
+            else:
+                receipt = erasures.readmit_user(user or "", actor=actor)
+            keep(receipt)
     if as_json:
         print_json(EraseReport(dry_run=False, rows={}, receipt=receipt_report(receipt)))
     else:
@@ -179,15 +199,4 @@ def _show_plan(planned: PlannedErasure, *, as_json: bool) -> None:
     elif planned.erased_by is not None:
         say(f"erasure {planned.erased_by} is not finished: add --yes to go on with it")
     else:
-        say(f"would erase {quantity(planned.total, 'row')}: add --yes to do it")
-
-
-def _append(path: Path, receipt: ErasureReceipt) -> None:
-    try:
-        with path.open("a", encoding="utf-8") as file:
-            file.write(receipt.to_json() + "\n")
-    except OSError as error:
-        raise ConfigurationError(
-            f"The receipt cannot be written to {path}: {error.strerror}. It is stored:"
-            f" `strandline erasures show {receipt.number} --json` prints it."
-        ) from None
+        say(f"would erase {quantity(planned.total, 'row')}, and keep away what comes: add --yes to do it")

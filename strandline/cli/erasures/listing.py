@@ -12,6 +12,7 @@ from strandline.cli.erasures.reports import (
     details_report,
     summary_report,
 )
+from strandline.cli.servers.names import check_to_be_read
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
@@ -51,6 +52,7 @@ def list_command(
         print_schema(ErasuresReport)
         return 0
     with opened_database(settings_from(**target)) as database:
+        check_to_be_read(database, namespace)
         listed = database.run(list_erasures(namespace, limit, before))
         if receipts:
             for one in reversed(listed):

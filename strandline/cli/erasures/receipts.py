@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -28,6 +29,7 @@ from strandline.erasure import (
 )
 from strandline.producers.erasing.erase import judge, refuse_forged
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
@@ -60,7 +62,7 @@ def verify_command(
     if offline and (public_key is None or not receipts):
         raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
     verifier = None if public_key is None else verifier_of(public_key)
-    read = [receipt for path in receipts for receipt in read_receipts(path)]
+    read = _read_files(receipts)
     verdicts, erased = _judge(read, verifier, offline=offline, target=target)
     if as_json:
         print_json(_verify_report(read, verdicts, erased))
@@ -113,7 +115,7 @@ def reapply_command(
     if json_schema:
         print_schema(ReapplyReport)
         return 0
-    receipts = [receipt for path in files for receipt in read_receipts(path)]
+    receipts = _read_files(files)
     settings = settings_from(**target)
     own = key if key is not None else settings.receipt_key_file
     verifiers = [verifier_of(path) for path in (*public_keys, *([] if own is None else [own]))]
@@ -165,6 +167,21 @@ def key_command(file: Path, as_json: bool, json_schema: bool) -> int:
             f"set STRANDLINE_RECEIPT_KEY_FILE={report.private_key}",
         )
     return 0
+
+
+def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:
+    """The receipts of files, each of which has to hold one: an empty file proves nothing.
+
+    Raises:
+        ConfigurationError: a file cannot be read, holds something else, or nothing.
+    """
+    read: list[ErasureReceipt] = []
+    for path in paths:
+        receipts = read_receipts(path)
+        if not receipts:
+            raise ConfigurationError(f"{path} holds no receipt.")
+        read += receipts
+    return read
 
 
 def _judge(

@@ -35,14 +35,21 @@ from strandline.cli.retention.reports import (
     RunReport,
     StatusReport,
 )
+from strandline.cli.servers.names import (
+    check_to_be_changed,
+    check_to_be_read,
+    even_if_unknown_option,
+)
 from strandline.cli.servers.options import as_json, namespace_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import stops_at_signals
 from strandline.cli.terminal.output import print_json, print_json_line, say
 from strandline.retention import Removal, Retention
 from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.errors import ArchiveError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.values.acts.retention import MAX_MESSAGES
+from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES
+from strandline.wiring.archives import open_archive
 
 SAY_SECONDS = 2.0
 
@@ -69,6 +76,7 @@ def command() -> None:
 def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> int:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         _show(database, namespace, session, as_json=as_json)
     return 0
 
@@ -83,6 +91,7 @@ def _policy_options(function: Any) -> Any:
 @command.command("set", short_help="Record an act on retention.")
 @namespace_option
 @click.option("--session", metavar="ID", help="For this session, instead of the namespace.")
+@even_if_unknown_option
 @_policy_options
 @click.option(
     "--max-messages",
@@ -111,6 +120,7 @@ def set_command(
     max_messages: int | None,
     forget_facts: bool | None,
     archive: str | None,
+    even_if_unknown: bool,
     actor: str | None,
     as_json: bool,
     database_url: str | None,
@@ -131,6 +141,9 @@ def set_command(
         **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )
     with _database_of(database_url, broker_url, schema) as database:
+        check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
+        if not even_if_unknown:
+            _check_handler(archive)
         retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
         _show(database, namespace, session, as_json=as_json)
     return 0
@@ -144,6 +157,7 @@ def set_command(
 def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> int:
     """Show the messages of each session that are past their time: a dry run of `retention run`."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
         print_json(PlanReport(sessions=[PastReport(**asdict(row)) for row in rows]))
@@ -180,6 +194,7 @@ def run_command(
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
     with _database_of(**target) as database, stops_at_signals() as stop:
+        check_to_be_read(database, namespace)
         done = retention.run(
             database,
             namespace=namespace,
@@ -202,6 +217,7 @@ def run_command(
 def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
     """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         status = retention.status(database, namespace=namespace)
     report = StatusReport(
         **status.totals._asdict(),
@@ -236,6 +252,7 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
 def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> int:
     """List the ranges of SESSION's messages that left its log, and where they are; or print the messages."""
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         if messages:
             for message in retention.read_archived(database, session, namespace=namespace):
                 print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
@@ -270,15 +287,32 @@ def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bo
     when it is called again.
     """
     with _database_of(**target) as database:
+        check_to_be_read(database, namespace)
         restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
     if as_json:
         print_json(RestoredReport(**asdict(restored)))
     else:
         say(
             f"{quantity(restored.messages, 'message')} of {quantity(restored.ranges, 'range')} are in session"
-            f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}"
+            f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}",
+            "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
         )
     return 0
+
+
+def _check_handler(archive: str | None) -> None:
+    """Check that a handler is installed here, as it has to be where workers run.
+
+    Raises:
+        ArchiveError: it is not.
+    """
+    if archive is not None and archive.startswith(f"{HANDLER}:"):
+        try:
+            open_archive(archive)
+        except ArchiveError as error:
+            raise ArchiveError(
+                f"{error} If it is installed there and not here, add --even-if-unknown."
+            ) from error
 
 
 @contextmanager

@@ -408,7 +408,7 @@ def test_erasure_takes_the_user_out_and_leaves_the_chain(
     ann = identify_user("shop", "ann")
     asked = ActFilter(user_id="ann")
     assert len(database.run(list_acts("shop", asked)).acts) == 13
-    assert database.run(forget_pseudonym("shop", ann.shard_key)) == 13
+    assert database.run(forget_pseudonym("shop", ann.shard_key, 1)) == 13
     database.run(seal_all(KEYS))
     assert check(database).is_sound
     assert database.run(list_acts("shop", asked)).acts == ()

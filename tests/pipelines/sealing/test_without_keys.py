@@ -7,6 +7,7 @@ from base64 import b64encode
 import pytest
 
 from strandline import Memory
+from strandline.cli.status import read_status
 from strandline.pipelines.sealing.enabling import enable
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -39,9 +40,13 @@ def test_the_work_waits_uncounted_and_is_done_with_the_key(
     ((failures, said),) = rows_of(database_url, LANES)
     assert failures == 0 and "Namespace 'default' is encrypted. The key 'main' is needed" in said
     assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(0,)]
+    (waiting,) = read_status(without, settings).waiting_for_keys
+    assert (waiting.namespace, waiting.key_ids, waiting.events) == ("default", ["main"], 1)
+    assert waiting.lanes >= 1 and waiting.reason == said
     rows_of(database_url, "UPDATE strandline.lane SET next_attempt_at = now() RETURNING 1")
     drain_everything(with_key, database_url, settings)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.due") == [(0,)]
+    assert read_status(with_key, settings).waiting_for_keys == []
     assert rows_of(database_url, "SELECT count(*), count(embedding) FROM strandline.chunk") == [(1, 0)], (
         "no vectors"
     )

@@ -153,7 +153,7 @@ NO_ACTS = {
         f"{face}.{name}" for face in ("Facts", "NamespaceFacts") for name in ("get_capture", "capture_acts")
     }
     | {"Memory.get_retention", "Memory.retention_acts"},
-    "counts": {"NamespaceFacts.to_clear"},
+    "counts": {"NamespaceFacts.to_clear", "Audit.plan_pruning"},
     "shows nothing of anybody": {"Audit.level", "Audit.verify", "Audit.anchor"},
     "has to be committed to be seen, in test_trail": {"Audit.prune"},
 }

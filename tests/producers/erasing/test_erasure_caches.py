@@ -16,7 +16,8 @@ from tests.support.processes.forking import run
 
 def erase(url: str, *arguments: str) -> None:
     """``strandline erasures erase``, in a process of its own."""
-    command = ["-m", "strandline", "erasures", "erase", *arguments, "--yes", "--database-url", url]
+    options = ["--yes", "--even-if-unknown", "--database-url", url]
+    command = ["-m", "strandline", "erasures", "erase", *arguments, *options]
     ended = run([sys.executable, *command], capture_output=True)
     assert ended.returncode == 0, ended.stderr
 

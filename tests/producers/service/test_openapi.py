@@ -107,6 +107,7 @@ AUDIT = {
     "verify": f"GET {A}/audit/verification",
     "anchor": "(anchors are kept outside of the database: `strandline audit anchor`)",
     "prune": "(deletes evidence: `strandline audit prune`)",
+    "plan_pruning": "(goes with prune)",
     "namespace": "GET /v1/whoami",
     "of_namespace": f"({_LOCAL})",
     "close": f"({_LOCAL})",

@@ -38,7 +38,9 @@ ACROSS_SHARDS = {
         "directory_page_of_namespace",
         "directory_page_of_user",
         "find_sessions",
+        "known_namespaces",
         "namespace_is_known",
+        "namespaces_of_user",
         "user_is_known",
         "users_page",
     },
@@ -82,6 +84,7 @@ ACROSS_SHARDS = {
     "an encrypted namespace has many owners": {
         "encryption_status",
         "fact_owners_to_seal",
+        "kek_samples",
         "keks_in_use",
         "keys_of_namespace",
         "owners_with_old_keys",
@@ -122,7 +125,7 @@ ACROSS_SHARDS = {
         "unsealed_namespaces",
         "unsealed_of",
     },
-    "status counts everything": {"status_pipelines", "status_totals", "used_pipelines"},
+    "status counts everything": {"status_keys", "status_pipelines", "status_totals", "used_pipelines"},
     "verify looks at everything, or at the owners of a namespace": {
         name for name in statements("strandline") if name.startswith("verify_")
     },

@@ -13,6 +13,7 @@ from strandline.pipelines.audit.keys import keys_of, one_key
 from strandline.schemas.errors import ConfigurationError, KeyUnavailableError
 from strandline.schemas.sealed.key_cache import UNSEALED_SECONDS, KeyCache
 from strandline.schemas.sealed.opening import open_keyring, sealed_content
+from strandline.schemas.sealing.keyrings import REREAD_SECONDS, FileKeyring
 from strandline.schemas.sealing.owner_keys import make_owner_keys, make_secret
 from strandline.schemas.settings import load_settings
 from tests.support.opened_rows import clear_only
@@ -33,6 +34,33 @@ def test_a_file_holds_a_key_a_line(tmp_path: Path) -> None:
         keyring.unwrap("first", wrapped, b"another's")
     with pytest.raises(KeyUnavailableError, match=r"'third' is not in .*'first', 'second'"):
         keyring.unwrap("third", wrapped, b"whose")
+
+
+def test_a_file_is_read_again_where_it_lacks_a_key(tmp_path: Path) -> None:
+    file = tmp_path / "keyring"
+    file.write_text(f"first {KEY}\n", encoding="utf-8")
+    now = [0.0]
+    running = FileKeyring(file, clock=lambda: now[0])
+    added = f"first {KEY}\nsecond {KEY}\n"
+    file.write_text(added, encoding="utf-8")
+    another = FileKeyring(file)
+    wrapped = another.wrap("second", b"secret", b"whose")
+    with pytest.raises(KeyUnavailableError, match=r"'second' is not in"):
+        running.unwrap("second", wrapped, b"whose")  # the file was read a moment ago
+    now[0] += REREAD_SECONDS
+    assert running.unwrap("second", wrapped, b"whose") == b"secret"
+    assert list(running.key_ids()) == ["first", "second"]
+
+    # A file in the middle of a change keeps the keys from before; another key of the same id is taken up.
+    file.write_text("first\n", encoding="utf-8")
+    now[0] += REREAD_SECONDS
+    with pytest.raises(KeyUnavailableError, match="'third' is not in"):
+        running.wrap("third", b"secret", b"whose")
+    assert running.unwrap("second", wrapped, b"whose") == b"secret"
+    file.write_text(f"second {b64encode(b'n' * 32).decode()}\n", encoding="utf-8")
+    replaced = FileKeyring(file).wrap("second", b"secret", b"whose")
+    now[0] += REREAD_SECONDS
+    assert running.unwrap("second", replaced, b"whose") == b"secret"
 
 
 @pytest.mark.parametrize(

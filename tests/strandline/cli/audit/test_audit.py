@@ -6,8 +6,10 @@ import getpass
 import json
 import socket
 from collections.abc import Iterator
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
+from uuid import uuid4
 
 import pytest
 
@@ -18,7 +20,7 @@ from strandline.pipelines.audit.sealing import seal_all
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
-from tests.conftest import rows_of
+from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 
 Capture = pytest.CaptureFixture[str]
@@ -77,6 +79,25 @@ def test_acts_are_listed_with_names(url: str, capfd: Capture) -> None:
     assert "act      replace: a message was given other content" in capfd.readouterr().out
 
 
+def test_looking_at_a_namespace_that_does_not_exist_begins_no_trail(url: str, capfd: Capture) -> None:
+    count = "SELECT count(*), max(namespace) FROM strandline.audit_entry"
+    before = rows_of(url, count)
+    commands = (
+        ["list"], ["export"], ["level"], ["anchors"], ["verify"], ["show", str(uuid4())],
+        ["level", "all"], ["prune", "--before", "2020-01-01"], ["prune", "--before", "2020-01-01", "--yes"],
+    )  # fmt: skip
+    for command in commands:
+        assert run(["audit", *command, "--namespace", "shoq"]) == 1, command
+        assert "There is nothing of namespace 'shoq'. Did you mean 'shop'?" in capfd.readouterr().err
+    for retention in (["show"], ["plan"], ["run"], ["status"], ["set", "--max-age", "30d"]):
+        assert run(["retention", *retention, "--namespace", "shoq"]) == 1, retention
+        assert "Did you mean 'shop'?" in capfd.readouterr().err
+    assert rows_of(url, count) == before
+    assert rows_of(url, "SELECT count(*) FROM strandline.audit_level") == [(0,)]
+    assert run(["audit", "level", "all", "--namespace", "shoq", "--even-if-unknown"]) == 0
+    assert run(["audit", "list", "--namespace", "shoq"]) == 0
+
+
 def test_pages_follow_one_another(url: str, capfd: Capture) -> None:
     assert run(["audit", "list", "--namespace", "shop", "--limit", "1", "--actor", "support:ben"]) == 0
     pop, more = capfd.readouterr().out.splitlines()
@@ -127,16 +148,29 @@ def test_a_sound_trail_and_one_that_was_changed(url: str, capfd: Capture, tmp_pa
 def test_a_key_that_is_not_there_is_named(url: str, capfd: Capture, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("STRANDLINE_AUDIT_KEY")
     assert run(["audit", "verify"]) == 1
-    assert "is not in the keyring" in capfd.readouterr().out
+    said = capfd.readouterr().out
+    assert "was made with the key" in said and "no key is set here: set STRANDLINE_AUDIT_KEY" in said
+    monkeypatch.setenv("STRANDLINE_AUDIT_KEY", "another secret of this test")
+    assert run(["audit", "verify"]) == 1
+    assert "the keys here are '" in capfd.readouterr().out
 
 
 def test_pruning_says_what_it_does_before_it_does_it(url: str, capfd: Capture) -> None:
-    command = ["audit", "prune", "--namespace", "shop", "--before", "2200-01-01"]
-    assert run(command) == 0
-    assert "add --yes to do it" in capfd.readouterr().out
+    command = ["audit", "prune", "--namespace", "shop", "--before"]
+    assert run([*command, "2200-01-01"]) == 1
+    assert "is yet to come" in capfd.readouterr().err
+    # The newest seal is never pruned, and what was pruned is an act in the next one.
+    assert run([*command, str(datetime.now(UTC))[:19]]) == 0
+    assert "nothing that can be pruned was sealed before" in capfd.readouterr().out
     assert run(["limits", "set", "shop", "--lanes", "3"]) == 0
     seal(url)
+    (newest,) = rows_of(url, "SELECT max(sealed_at) FROM strandline.audit_seal")[0]
+    # Times of options are whole seconds.
+    wait_until(lambda: datetime.now(UTC).replace(microsecond=0) > newest, timeout=5, what="the next second")
+    command.append(str(datetime.now(UTC))[:19])
     capfd.readouterr()
+    assert run(command) == 0
+    assert capfd.readouterr().out == "shop: would delete 2 entries, up to seal 1; add --yes to do it\n"
     assert run([*command, "--yes"]) == 0
     assert capfd.readouterr().out == "shop: deleted 2 entries, up to seal 1\n"
     seal(url)

@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from strandline.cli.entry import run
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.opened_rows import clear_only
 
 pytestmark = clear_only("encrypts by itself, with a keyring of its own")
 
 Capture = pytest.CaptureFixture[str]
 
-FIRST, SECOND = (
-    f"{name} {b64encode(letter * 32).decode()}" for name, letter in (("first", b"1"), ("second", b"2"))
+FIRST, SECOND, OTHER_FIRST = (
+    f"{name} {b64encode(letter * 32).decode()}"
+    for name, letter in (("first", b"1"), ("second", b"2"), ("first", b"3"))
 )
 
 
@@ -67,4 +70,80 @@ def test_from_the_first_key_to_the_last_one(
     memory = make_memory("s", user_id="u")
     assert [message.text for message in memory.history()] == ["said before"]
     monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
-    assert "which is NOT in this keyring" in command("status")
+    assert "which is NOT in this keyring" in command("status", code=1)
+
+
+def test_another_key_of_the_same_id_is_named(
+    command: Any,
+    make_memory: MakeMemory,
+    database_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: Capture,
+    tmp_path: Path,
+) -> None:
+    file = tmp_path / "keyring"
+    file.write_text(FIRST, encoding="utf-8")
+    file.chmod(0o644)
+    monkeypatch.setenv("STRANDLINE_KEYRING_FILE", str(file))
+    make_memory("s", user_id="u").put({"role": "user", "content": "said"})
+    command("enable", "default", "--vectors", "off")
+    doctor = ["doctor", "--no-model-call", "--database-url", database_url]
+    run(doctor)
+    said = capfd.readouterr().out
+    assert "each key opens what it is said to have wrapped" in said
+    assert "STRANDLINE_KEYRING_FILE names is open to every user (mode 0644)" in said
+
+    file.write_text(f"{OTHER_FIRST}\n", encoding="utf-8")
+    file.chmod(0o600)
+    (namespace,) = json.loads(command("status", "--json", code=1))["namespaces"]
+    (key,) = namespace["keys"]
+    assert (key["key_id"], key["state"], key["is_in_keyring"]) == ("first", "wrong", False)
+    assert "'default'" in key["problem"] and "not the one that wrapped" in key["problem"]
+    assert "'first', which in this keyring is NOT the key that wrapped" in command("status", code=1)
+    assert run(doctor) == 1
+    said = capfd.readouterr().out
+    assert "'default' is encrypted. The key 'first'" in said and "open to every user" not in said
+    # As well where nobody has a data key yet: the probe alone tells.
+    rows_of(database_url, "DELETE FROM strandline.data_key RETURNING 1")
+    assert "NOT the key that wrapped" in command("status", code=1)
+
+
+def test_a_misspelt_namespace_is_not_encrypted(
+    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
+    make_memory("s", user_id="u", namespace="shop").put({"role": "user", "content": "said"})
+    said = command("enable", "Shops", "--vectors", "off", code=1)
+    assert "There is nothing of namespace 'Shops'. Did you mean 'shop'?" in said
+    assert "add --even-if-unknown" in said
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.encryption") == [(0,)]
+    assert "is encrypted from now on" in command("enable", "to-come", "--vectors", "off", "--even-if-unknown")
+    command("enable", "to-come", "--vectors", "off")  # what an operator has set is known
+    command("enable", "shop", "--vectors", "off")
+
+
+def test_waiting_for_running_processes_is_said(
+    command: Any, make_memory: MakeMemory, database_url: str, monkeypatch: pytest.MonkeyPatch, capfd: Capture
+) -> None:
+    monkeypatch.setenv("STRANDLINE_KEYRING_KEYS", FIRST)
+    monkeypatch.setenv("STRANDLINE_KEY_CACHE_SECONDS", "60")
+    make_memory("s", user_id="u").put({"role": "user", "content": "said"})
+    command("enable", "default", "--vectors", "off")
+    arguments = ["encryption", "reseal", "default", "--wait", "--database-url", database_url]
+    with ThreadPoolExecutor(1) as pool:
+        resealing = pool.submit(run, arguments)
+        said: list[str] = []
+
+        def says_why() -> bool:
+            said.append(capfd.readouterr().err)
+            return "until then running processes may write" in "".join(said)
+
+        wait_until(says_why, timeout=30, what="the reason why it waits")
+        assert "1 owner to be looked at once more in 1" in "".join(said)
+        # What the time that is waited for brings.
+        rows_of(
+            database_url,
+            "UPDATE strandline.data_key SET created_at = created_at - interval '1 day' RETURNING 1",
+        )
+        assert resealing.result() == 0
+    assert "may use former keys for 60 seconds more" in command("rotate", "default", "--data")

@@ -139,7 +139,88 @@ def test_an_export_goes_to_a_new_file_or_to_standard_output(command: Command, tm
     schema = command("export", "--json-schema", on=None).json
     assert schema == ExportLine.model_json_schema()
     for line in out:
-        jsonschema.validate({"line": json.loads(line)}, schema)
+        jsonschema.validate(json.loads(line), schema)
+
+
+@pytest.mark.usefixtures("talked")
+def test_an_export_that_fails_or_is_interrupted_leaves_nothing(
+    command: Command, tmp_path: Path, database_url: str
+) -> None:
+    file = tmp_path / "ann.jsonl"
+    command("export", "--user", "ann", "--out", str(file))
+    assert file.stat().st_mode & 0o777 == 0o600
+    file.unlink()
+    assert "cannot be written" in command("export", "--user", "ann", "--out", str(tmp_path / "x" / "y")).err
+    arguments = ["export", "--user", "ann", "--out", str(file), "--database-url", database_url]
+    with psycopg.connect(database_url) as holder:
+        holder.execute("LOCK strandline.capture_act IN ACCESS EXCLUSIVE MODE")
+        with Popen(
+            [sys.executable, "-m", "strandline", *arguments],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            text=True,
+        ) as process:
+            parts = ".ann.jsonl.*.part"
+            wait_until(lambda: list(tmp_path.glob(parts)), timeout=20, what="the export's first lines")
+            (part,) = tmp_path.glob(parts)
+            assert (file.exists(), part.stat().st_mode & 0o777) == (False, 0o600)
+            process.send_signal(signal.SIGTERM)
+            said = process.communicate(timeout=20)[1]
+        assert process.returncode == 128 + signal.SIGTERM
+        assert "was not written, and nothing is left of it; run it again" in said
+        holder.rollback()
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.usefixtures("talked")
+def test_a_misspelt_name_is_told_before_anything_is_done(command: Command, database_url: str) -> None:
+    for arguments in (("--user", "Anne"), ("--user", "anne", "--yes")):
+        ended = command("erasures", "erase", *arguments)
+        assert ended.code == 1
+        assert "Nothing is stored of user" in ended.err and "Did you mean 'ann'?" in ended.err
+    elsewhere = command("erasures", "erase", "--user", "ann", "--namespace", "shop", "--yes")
+    assert "There is a user of this name in 'default'." in elsewhere.err
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.erasure") == [(0,)]
+    assert (
+        "There is nothing of namespace 'defaul'" in command("erasures", "list", "--namespace", "defaul").err
+    )
+    exported = command("export", "--user", "anne")
+    assert (exported.code, exported.out) == (1, "") and "Did you mean 'ann'?" in exported.err
+    # To keep away who never wrote is legitimate.
+    unknown = ("erasures", "erase", "--user", "nobody", "--even-if-unknown")
+    assert "would erase 0 rows, and keep away what comes" in command(*unknown).out
+    assert command(*unknown, "--yes").code == 0
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.erasure_fence") == [(1,)]
+    assert "erased already (erasure 1)" in command("erasures", "erase", "--user", "nobody").out
+
+
+@pytest.mark.usefixtures("talked", "key")
+def test_receipts_of_a_readmission_are_kept_as_well(
+    command: Command, tmp_path: Path, database_url: str
+) -> None:
+    receipts = tmp_path / "receipts.jsonl"
+    command("erasures", "erase", "--user", "ann", "--yes", "--receipt", str(receipts))
+    readmitted = command("erasures", "readmit", "--user", "ann", "--receipt", str(receipts))
+    assert readmitted.code == 0, readmitted.err
+    kinds = [json.loads(line)["kind"] for line in receipts.read_text().splitlines()]
+    assert kinds == ["user", "readmission"]
+    other = tmp_path / "notes"
+    other.write_text("not a receipt\n")
+    for path, said in (
+        (other, "does not end with a receipt"),
+        (tmp_path / "x" / "y", "cannot be written to"),
+    ):
+        refused = command("erasures", "erase", "--user", "bob", "--yes", "--receipt", str(path))
+        assert refused.code == 1 and said in refused.err and "Nothing was done" in refused.err
+    assert "bobsword" in str(rows_of(database_url, "SELECT t::text FROM strandline.message t"))
+    made = tmp_path / "new"
+    assert command("erasures", "readmit", "--user", "bob", "--receipt", str(made)).code == 1
+    assert not made.exists(), "it got no receipt"
+
+
+@pytest.mark.usefixtures("talked")
+def test_that_a_receipt_will_not_be_signed_is_said_before(command: Command) -> None:
+    assert "the receipt will not be signed" in command("erasures", "erase", "--user", "ann").err
 
 
 @pytest.mark.usefixtures("talked")
@@ -267,6 +348,10 @@ def test_what_does_not_exist_is_told(command: Command, tmp_path: Path) -> None:
     (tmp_path / "receipts").write_text("hello\n")
     assert "line 1" in command("erasures", "verify", str(tmp_path / "receipts")).err
     (tmp_path / "receipts").write_text("")
+    for more in ((), ("--offline", "--public-key", str(tmp_path / "receipts"))):
+        empty = command("erasures", "verify", str(tmp_path / "receipts"), *more)
+        assert empty.code == 1
+    assert "receipts holds no receipt." in command("erasures", "verify", str(tmp_path / "receipts")).err
     assert (
         "holds no public Ed25519 key"
         in command("erasures", "verify", "--public-key", str(tmp_path / "receipts")).err

@@ -104,8 +104,10 @@ def test_it_is_planned_run_listed_read_and_brought_back(
     assert [line["content"] for line in lines] == [f"word {number}" for number in range(1, 7)]
     back = RestoredReport.model_validate_json(command("restore", "s", "t", "--ttl", "2d", "--json").json)
     assert (back.messages, back.ttl_seconds) == (6, 2 * DAY)
-    restored = make_memory("t", user_id="ana").get_all()
-    assert [message.id for message in restored] == [f"m{number}" for number in range(1, 7)]
+    there = make_memory("t", user_id="ana")
+    assert [message.id for message in there.get_all()] == [f"m{number}" for number in range(1, 7)]
+    assert list(there.get()) == [], "they count as flushed: a context begins behind them"
+    assert "the context that `get` returns begins behind them" in command("restore", "s", "t").out
     assert [message.text for message in memory.get_all()] == ["word 7", "word 8"]
 
 
@@ -134,7 +136,10 @@ def test_a_session_that_is_in_use_takes_no_archived_messages_and_keeps_its_reten
 
 
 def test_an_archive_that_fails_is_said_and_ends_with_1(command: Command, memory: Memory) -> None:
-    command("set", "--max-age", "30d", "--archive", "handler:none")
+    refused = command("set", "--max-age", "30d", "--archive", "handler:none")
+    assert refused.code == 1 and "No installed package has an archive handler 'none'" in refused.err
+    assert command("show").out == "namespace 'default' keeps everything\n"
+    command("set", "--max-age", "30d", "--archive", "handler:none", "--even-if-unknown")
     ended = command("run")
     assert ended.code == 1 and "1 step failed" in ended.out
     assert "No installed package has an archive handler 'none'" in command("status").out

@@ -1,0 +1,86 @@
+"""Where the receipts of erasures and readmissions are kept: a file with one on each line."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import IO
+
+import click
+
+from strandline.erasure import ErasureReceipt
+from strandline.schemas.errors import ConfigurationError
+
+Keep = Callable[[ErasureReceipt], None]
+
+# Of a file that is there: enough of it for its last receipt.
+MAX_TAIL_BYTES = 1_000_000
+
+receipt_option = click.option(
+    "--receipt",
+    "receipt_file",
+    type=click.Path(dir_okay=False, path_type=Path),
+    metavar="FILE",
+    help="Append the receipt to this file, one line; keep it outside of the database.",
+)
+
+
+@contextmanager
+def receipts_kept(path: Path | None) -> Iterator[Keep]:
+    """What writes a receipt to the end of a file; without a file it does nothing.
+
+    The file is opened before anything else is done.  One that was made, and got no receipt, goes again.
+
+    Raises:
+        ConfigurationError: it cannot be written, or holds something else than receipts.
+    """
+    if path is None:
+        yield lambda _receipt: None
+        return
+    is_new = not path.exists()
+    try:
+        file = path.open("ab+")
+    except OSError as error:
+        raise ConfigurationError(
+            f"Receipts cannot be written to {path}: {error.strerror}. Nothing was done."
+        ) from None
+    with file:
+        _check_receipts(path, _tail_of(file))
+
+        def keep(receipt: ErasureReceipt) -> None:
+            try:
+                file.write(receipt.to_json().encode() + b"\n")
+                file.flush()
+                os.fsync(file.fileno())
+            except OSError as error:
+                raise ConfigurationError(
+                    f"The receipt cannot be written to {path}: {error.strerror}. It is stored:"
+                    " `strandline erasures list --receipts` prints it."
+                ) from None
+
+        try:
+            yield keep
+        finally:
+            if is_new and os.fstat(file.fileno()).st_size == 0:
+                path.unlink(missing_ok=True)
+
+
+def _tail_of(file: IO[bytes]) -> bytes:
+    file.seek(max(0, os.fstat(file.fileno()).st_size - MAX_TAIL_BYTES))
+    return file.read()
+
+
+def _check_receipts(path: Path, tail: bytes) -> None:
+    """Check that what is appended follows a receipt, on a line of its own."""
+    if not tail:
+        return
+    try:
+        ErasureReceipt.from_json(tail.decode().splitlines()[-1])
+    except (UnicodeDecodeError, ConfigurationError):
+        raise ConfigurationError(
+            f"{path} is there, and does not end with a receipt; name another file. Nothing was done."
+        ) from None
+    if not tail.endswith(b"\n"):
+        raise ConfigurationError(f"The last line of {path} has no end; add one. Nothing was done.")
