@@ -74,7 +74,11 @@ SELECT o.archive, o.object_name, %(session_key)s::uuid IS NOT NULL AND EXISTS (
 FROM strandline.retention_step o
 WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
     AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
-ORDER BY o.session_key, o.from_seq
+UNION ALL
+SELECT l.archive, l.object_name, false
+FROM strandline.given_up_step l
+WHERE l.shard_key = %(shard_key)s AND @is_left(l)
+    AND (%(session_key)s::uuid IS NULL OR l.session_key = %(session_key)s)
 
 -- name: erase_directory
 -- Delete a page of an owner's directory entries (erase_directory_v1).

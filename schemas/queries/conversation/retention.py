@@ -192,6 +192,7 @@ class PlanRemovalRow(NamedTuple):
     status: str
     from_seq: int | None
     incarnation: UUID | None
+    has_given_up: bool
 
 
 class PlanRemoval(Query[PlanRemovalRow]):
@@ -201,8 +202,56 @@ class PlanRemoval(Query[PlanRemovalRow]):
     name = "plan_removal"
     row = PlanRemovalRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, max_messages: int, max_bytes: int) -> None:
-        self.values = (shard_key, session_key, max_messages, max_bytes)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, max_messages: int, max_bytes: int, busy_seconds: float
+    ) -> None:
+        self.values = (shard_key, session_key, max_messages, max_bytes, busy_seconds)
+
+
+class LeftObjectsRow(NamedTuple):
+    step_id: UUID
+    archive: str
+    object_name: str
+
+
+class LeftObjects(Query[LeftObjectsRow]):
+    """Objects that steps of a session which were given up may have left in archives; not those that a process
+    tried to delete within some seconds.
+    """
+
+    __slots__ = ()
+    name = "left_objects"
+    repeatable = True
+    row = LeftObjectsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, retry_seconds: float) -> None:
+        self.values = (shard_key, session_key, retry_seconds)
+
+
+class TryLeftObject(Query[Never]):
+    """Record that an object which a given-up step left was deleted, or could not be."""
+
+    __slots__ = ()
+    name = "try_left_object"
+
+    def __init__(self, *, is_deleted: bool, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
+        self.values = (is_deleted, shard_key, session_key, step_id)
+
+
+class IsStepGivenUpRow(NamedTuple):
+    is_given_up: bool
+
+
+class IsStepGivenUp(Query[IsStepGivenUpRow]):
+    """Whether a step was given up."""
+
+    __slots__ = ()
+    name = "is_step_given_up"
+    repeatable = True
+    row = IsStepGivenUpRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
+        self.values = (shard_key, session_key, step_id)
 
 
 class ExpiredWindowRow(NamedTuple):

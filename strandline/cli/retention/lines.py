@@ -55,6 +55,8 @@ def run_lines(done: Removal) -> Iterator[str]:
         yield f"{quantity(done.waiting, 'session')} waiting: workers still derive what is to leave"
     if done.busy:
         yield f"{quantity(done.busy, 'step')} left to another process"
+    if done.given_up:
+        yield f"{quantity(done.given_up, 'step')} given up: the retention was changed since"
     if done.failed:
         yield f"{quantity(done.failed, 'step')} failed; `strandline retention status` says why"
 

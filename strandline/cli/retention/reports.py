@@ -65,6 +65,7 @@ class RunReport(Report):
     waiting: int
     failed: int
     busy: int
+    given_up: int
 
 
 class OpenStepReport(Report):
