@@ -148,6 +148,7 @@ FUNCTIONS = (
     "carry_base_v1",
     "restore_session_v1",
     "fence_v1",
+    "session_rows_v1",
     "erase_session_v1",
     "readmit_v1",
 )

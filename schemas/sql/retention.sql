@@ -407,11 +407,15 @@ SELECT a.namespace, a.ages::text FROM (
 WHERE a.ages <> '{}'::jsonb ORDER BY a.namespace
 
 -- name: aged_owners
--- The next owners of a namespace, for what grows beside their logs.
+-- The next owners of a namespace, for what grows beside their logs; also those who have facts and no session.
 -- params: namespace text, after uuid, limit bigint
 -- row: shard_key uuid
-SELECT DISTINCT s.shard_key FROM strandline.session s
-WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s ORDER BY s.shard_key LIMIT %(limit)s
+SELECT s.shard_key FROM strandline.session s
+WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s
+UNION
+SELECT f.shard_key FROM strandline.fact_owner f
+WHERE f.namespace = %(namespace)s AND f.shard_key > %(after)s
+ORDER BY shard_key LIMIT %(limit)s
 
 -- name: forget_old_answers
 -- Answers of batches that ended so long ago. A replay in place asks a model again for what it lacks, and leaves facts as

@@ -1422,6 +1422,7 @@ def upgrade() -> None:
         "carry_base_v1",
         "restore_session_v1",
         "fence_v1",
+        "session_rows_v1",
         "erase_session_v1",
         "readmit_v1",
     ):

@@ -778,7 +778,9 @@ class AgedOwnersRow(NamedTuple):
 
 
 class AgedOwners(Query[AgedOwnersRow]):
-    """The next owners of a namespace, for what grows beside their logs."""
+    """The next owners of a namespace, for what grows beside their logs; also those who have facts and no
+    session.
+    """
 
     __slots__ = ()
     name = "aged_owners"
