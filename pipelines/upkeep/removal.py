@@ -25,6 +25,7 @@ from strandline.schemas.errors import ArchiveError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.retention import (
+    ArchiveIsUsed,
     BeginAttempt,
     BeginAttemptRow,
     DropStep,
@@ -124,6 +125,7 @@ class Remover:
         self._database = database
         self._open_archive = open_archive
         self._archives: dict[str, Archive] = {}
+        self._used: set[str] = set()
         self._ring = ring
         self._reach = reach
         self._busy_seconds = busy_seconds
@@ -227,7 +229,7 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        leaving = step.range_of(rows)
+        leaving = replace(step.range_of(rows), is_first=not self._is_used(step.row.archive))
         before = step.row.object_name
         if before is not None and archive is not None and (not rows or before != leaving.object_name):
             archive.delete(before)
@@ -254,6 +256,14 @@ class Remover:
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _is_used(self, archive: str | None) -> bool:
+        """Whether anything is in an archive, as far as anybody knows; once it is, that is not asked again."""
+        if archive is None or archive in self._used:
+            return True
+        if self._database.fetch(ArchiveIsUsed(archive=archive))[0].is_used:
+            self._used.add(archive)
+        return archive in self._used
 
     def _name_object(self, step: _Step, name: str | None) -> bool:
         """False if another process has the step, or its owner or session is being erased."""

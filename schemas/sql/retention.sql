@@ -202,6 +202,14 @@ WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq =
     AND step_id = %(step_id)s AND state <> 'removed'
 RETURNING step_id
 
+-- name: archive_is_used
+-- Whether messages of anybody were ever put into an archive.
+-- params: archive text
+-- row: is_used boolean
+-- repeatable
+SELECT EXISTS (
+    SELECT FROM strandline.retention_step o WHERE o.archive = %(archive)s AND o.object_digest IS NOT NULL) AS is_used
+
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_digest text?, rows_digest text,

@@ -387,6 +387,22 @@ class NameObject(Query[NameObjectRow]):
         self.values = (object_name, shard_key, session_key, from_seq, step_id)
 
 
+class ArchiveIsUsedRow(NamedTuple):
+    is_used: bool
+
+
+class ArchiveIsUsed(Query[ArchiveIsUsedRow]):
+    """Whether messages of anybody were ever put into an archive."""
+
+    __slots__ = ()
+    name = "archive_is_used"
+    repeatable = True
+    row = ArchiveIsUsedRow
+
+    def __init__(self, *, archive: str) -> None:
+        self.values = (archive,)
+
+
 class MarkArchivedRow(NamedTuple):
     step_id: UUID
 

@@ -560,6 +560,22 @@ def test_it_cannot_be_taken_back_to_what_is_gone(
     assert 4 in stored(database_url)
 
 
+def test_a_folder_that_is_missing_is_not_made_anew(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    """Such as that of a disk which is not mounted: neither is anything put there, nor taken for deleted."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    assert remove(database).removed > 0
+    age_messages(database_url, "s", 40 * DAY)
+    (tmp_path / "archive").rename(tmp_path / "away")
+    before = stored(database_url)
+    assert remove(database).failed == 1 and stored(database_url) == before
+    assert "not mounted" in str(retention.status(database).steps[0].last_error)
+    assert not (tmp_path / "archive").exists()
+    (tmp_path / "away").rename(tmp_path / "archive")
+    assert remove(database).removed > 0
+
+
 def test_the_folder_is_made_and_an_object_is_never_written_again(tmp_path: Path) -> None:
     archive = ObjectArchive(f"file://{tmp_path}/deep/down")
     keys = identify_session("default", "s", None)

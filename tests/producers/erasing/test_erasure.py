@@ -223,7 +223,7 @@ def test_a_session_goes_and_its_user_stays(erasures: Erasures, database: Databas
     ((before,),) = rows_of(database_url, facts)
     receipt = erasures.erase_session(f"{WORD}-two")
     ((left,),) = rows_of(database_url, facts)
-    # What the forgetting reset deletes is counted with the rest; lanes that nobody had opened are opened for it.
+    # What the forgetting reset deletes is counted; lanes that nobody had opened are opened for it.
     assert {table: receipt.counts.get(table) for table in planned if table != "lane"} == {
         table: rows for table, rows in planned.items() if table != "lane"
     }
