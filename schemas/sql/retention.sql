@@ -81,16 +81,21 @@ WHERE (s.shard_key, s.session_key) > (%(after_shard)s::uuid, %(after_session)s::
 ORDER BY s.shard_key, s.session_key LIMIT %(limit)s
 
 -- name: past_messages
--- How many messages of a session no read shows any more, by why; and how many important ones stay.
+-- How many messages of a session no read shows any more, by why; how many of them wait until all of their event is past
+-- its time, since events leave whole; and how many important ones stay.
 -- params: shard_key uuid, session_key uuid
--- row: namespace text, session_id text, expired bigint, aged bigint, surplus bigint, important bigint
+-- row: namespace text, session_id text, expired bigint, aged bigint, surplus bigint, waiting bigint, important bigint
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
 ), s AS MATERIALIZED (
     SELECT t.*, @retention_of(max_messages, %(shard_key)s, %(session_key)s, t.namespace) AS max_messages
     FROM strandline.session t WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
-), counted AS (
-    SELECT m.seq < k.shown_from AND (s.log_start_seq <= m.seq OR EXISTS (
+), judged AS (
+    SELECT (
+            SELECT e.from_seq FROM strandline.flush_event e
+            WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s AND e.from_seq <= m.seq
+                AND e.through_seq >= m.seq ORDER BY e.from_seq DESC LIMIT 1) AS event_seq,
+        m.seq < k.shown_from AND (s.log_start_seq <= m.seq OR EXISTS (
             SELECT FROM strandline.expired_life l WHERE l.shard_key = %(shard_key)s
                 AND l.session_key = %(session_key)s AND l.incarnation = m.incarnation)) AS is_expired,
         m.created_at <= k.oldest AND (m.seq > k.pinned_through OR m.seq < s.log_start_seq) AS is_aged,
@@ -98,10 +103,16 @@ WITH retained AS MATERIALIZED (
         coalesce(m.labels @> ARRAY[k.important], false) AS is_important
     FROM strandline.message m CROSS JOIN s CROSS JOIN retained k
     WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+), counted AS (
+    SELECT j.*, j.event_seq IS NOT NULL AND NOT j.is_expired
+            AND NOT bool_and(j.is_aged OR j.is_important) OVER (PARTITION BY j.event_seq)
+            AND NOT bool_and(j.is_surplus) OVER (PARTITION BY j.event_seq) AS is_parted
+    FROM judged j
 )
 SELECT s.namespace, s.session_id, count(*) FILTER (WHERE c.is_expired AND NOT c.is_important) AS expired,
     count(*) FILTER (WHERE c.is_aged AND NOT c.is_expired AND NOT c.is_important) AS aged,
     count(*) FILTER (WHERE c.is_surplus AND NOT c.is_aged AND NOT c.is_expired AND NOT c.is_important) AS surplus,
+    count(*) FILTER (WHERE (c.is_aged OR c.is_surplus) AND c.is_parted AND NOT c.is_important) AS waiting,
     count(*) FILTER (WHERE c.is_important AND (c.is_expired OR c.is_aged OR c.is_surplus)) AS important
 FROM s LEFT JOIN counted c ON true GROUP BY s.namespace, s.session_id
 

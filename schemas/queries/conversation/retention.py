@@ -174,11 +174,14 @@ class PastMessagesRow(NamedTuple):
     expired: int
     aged: int
     surplus: int
+    waiting: int
     important: int
 
 
 class PastMessages(Query[PastMessagesRow]):
-    """How many messages of a session no read shows any more, by why; and how many important ones stay."""
+    """How many messages of a session no read shows any more, by why; how many of them wait until all of their
+    event is past its time, since events leave whole; and how many important ones stay.
+    """
 
     __slots__ = ()
     name = "past_messages"

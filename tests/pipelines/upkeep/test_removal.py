@@ -537,10 +537,14 @@ def test_a_turn_of_a_worker_goes_through_all_sessions_and_goes_on_with_steps(
 
 def test_the_plan_says_what_would_leave_and_changes_nothing(memory: Memory, database: Database) -> None:
     assert list(retention.plan(database)) == []
-    memory.set_retention(Retention(max_age_seconds=30 * DAY, max_messages=20))
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, max_messages=19))
     (past,) = retention.plan(database)
-    assert (past.session_id, past.aged, past.surplus, past.important) == ("s", OLD - 2, 11, 1)
-    assert len(memory.get_all()) == 33
+    assert (past.session_id, past.aged, past.surplus, past.important) == ("s", OLD - 2, 12, 1)
+    assert len(memory.get_all()) == 33, "nothing was changed"
+    assert 0 < past.waiting < past.aged + past.surplus
+    assert remove(database).removed == past.leaving, "what can leave now"
+    (rest,) = retention.plan(database)
+    assert (rest.leaving, rest.waiting) == (0, past.waiting)
 
 
 def test_it_cannot_be_taken_back_to_what_is_gone(
