@@ -88,7 +88,7 @@ class Past:
     important: int
 
     @property
-    def leaving(self) -> int:
+    def free(self) -> int:
         """How many messages can leave now, or once workers have derived them."""
         return self.expired + self.aged + self.surplus - self.waiting
 

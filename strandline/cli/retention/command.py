@@ -147,10 +147,10 @@ def plan_command(namespace: str | None, session: str | None, as_json: bool, **ta
     with _database_of(**target) as database:
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
-        print_json(PlanReport(sessions=[PastReport(**asdict(row), leaving=row.leaving) for row in rows]))
+        print_json(PlanReport(sessions=[PastReport(**asdict(row), leaving=row.free) for row in rows]))
         return 0
     say(*map(past_line, rows))
-    leaving, waiting = sum(row.leaving for row in rows), sum(row.waiting for row in rows)
+    leaving, waiting = sum(row.free for row in rows), sum(row.waiting for row in rows)
     say(
         f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
         if rows

@@ -542,9 +542,9 @@ def test_the_plan_says_what_would_leave_and_changes_nothing(memory: Memory, data
     assert (past.session_id, past.aged, past.surplus, past.important) == ("s", OLD - 2, 12, 1)
     assert len(memory.get_all()) == 33, "nothing was changed"
     assert 0 < past.waiting < past.aged + past.surplus
-    assert remove(database).removed == past.leaving, "what can leave now"
+    assert remove(database).removed == past.free, "what can leave now"
     (rest,) = retention.plan(database)
-    assert (rest.leaving, rest.waiting) == (0, past.waiting)
+    assert (rest.free, rest.waiting) == (0, past.waiting)
 
 
 def test_it_cannot_be_taken_back_to_what_is_gone(
