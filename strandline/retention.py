@@ -69,12 +69,13 @@ __all__ = [
 
 @dataclass(frozen=True, slots=True)
 class Past:
-    """What of a session is past its time: messages that no read shows, and the next run removes.
+    """What of a session is past its time: messages that the next run removes, but for those that wait.
 
     Attributes:
         expired: of sessions to which nobody put for too long.
         aged: older than they may be.
         surplus: beyond the number that is kept; these are shown until they are removed, in whole flushes.
+        waiting: of those, how many wait until all of their flush is past its time, since flushes leave whole.
         important: those that are past their time, and stay because they are marked.
     """
 
@@ -83,7 +84,13 @@ class Past:
     expired: int
     aged: int
     surplus: int
+    waiting: int
     important: int
+
+    @property
+    def free(self) -> int:
+        """How many messages can leave now, or once workers have derived them."""
+        return self.expired + self.aged + self.surplus - self.waiting
 
 
 @dataclass(frozen=True, slots=True)

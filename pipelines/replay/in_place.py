@@ -222,6 +222,7 @@ class _Run:
         skipped.
         """
         with self._database.transaction() as tx:
+            tx.run(admit(shard_key))  # before it locks events, which an erasure deletes behind the fence
             events, _tokens = make_due(tx, self._generation, shard_key, self._selection, scope_key)
         self.counts = self.counts.plus(made_due=events)
 

@@ -355,7 +355,8 @@ class _Run:
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:
-            with self._database.transaction() as tx:
+            with suppress(ErasedError), self._database.transaction() as tx:
+                tx.run(admit(shard_key))
                 make_due(tx, self._generation, shard_key, Selection())
 
     def _look_at_backlog(self) -> int:

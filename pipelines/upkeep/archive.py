@@ -30,6 +30,7 @@ class LeavingRange:
         step_id: names this attempt's content: the same id again is the same messages.
         cause: ``ttl``, ``age`` or ``number``.
         rows: the messages as they are stored, in order, important ones included.
+        is_first: whether nothing was put into this archive before; only then is its folder made.
     """
 
     shard_key: UUID
@@ -42,6 +43,7 @@ class LeavingRange:
     through_seq: int
     cause: str
     rows: Sequence[LeavingMessagesRow]
+    is_first: bool = True
 
     @property
     def object_name(self) -> str:

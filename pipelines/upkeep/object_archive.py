@@ -44,20 +44,34 @@ class ObjectArchive:
         self._url = url
         parts = urlsplit(url)
         self._folder = Path(unquote(parts.path)) if parts.scheme == "file" else None
-        try:
-            self._store = self._open()
-        except _ERRORS as error:
-            raise ArchiveError(f"The archive {url} cannot be opened: {_reason(error)}") from error
+        self._opened: ObjectStore | None = None if self._folder is not None else self._open()
 
-    def _open(self) -> ObjectStore:
-        if self._folder is not None:
-            return LocalStore(self._folder, mkdir=True)
-        return from_url(self._url, retry_config={"max_retries": MAX_RETRIES})
+    def _open(self, *, make: bool = False) -> ObjectStore:
+        try:
+            if self._folder is not None:
+                return LocalStore(self._folder, mkdir=make)
+            return from_url(self._url, retry_config={"max_retries": MAX_RETRIES})
+        except _ERRORS as error:
+            raise ArchiveError(f"The archive {self._url} cannot be opened: {_reason(error)}") from error
+
+    @property
+    def _store(self) -> ObjectStore:
+        """The store; of a folder only while that is there: else an empty one would be taken for it."""
+        if self._folder is not None and not self._folder.is_dir():
+            raise ArchiveError(
+                f"The folder of the archive {self._url} is missing. If it is on a disk that is not mounted,"
+                " mount that; to begin with an empty folder, make it."
+            )
+        if self._opened is None:
+            self._opened = self._open()
+        return self._opened
 
     has_objects = True
 
     def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         name, content = leaving.object_name, encode(leaving)
+        if self._folder is not None and leaving.is_first and not self._folder.exists():
+            self._opened = self._open(make=True)
         self._create(name, content)
         self._create(_manifest_name(name), manifest(name, content, leaving))
         return digest_of(content)

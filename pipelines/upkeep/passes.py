@@ -102,7 +102,7 @@ def tick(
         if is_ending():
             return done
         session = SessionKeys(shard_key=step.shard_key, session_key=step.session_key)
-        done += remover.carry_on(session, step.from_seq)
+        done += remover.retain(session, max_steps=1)
     if database.fetch(BeginRun(namespace=None, interval_seconds=interval_seconds)):
         database.fetch(ForgetRuns())
     page = _take_page(database)

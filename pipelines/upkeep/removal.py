@@ -8,29 +8,27 @@ open while an archive is written to.
 
 from __future__ import annotations
 
-import json
 import logging
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from functools import partial
 from typing import Literal
-from uuid import UUID, uuid4
+from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.pipelines.facts.edits import take_away_again
-from strandline.pipelines.flush.flush import deliver_by_hand
-from strandline.pipelines.flush.plan import Entry, plan_manual
 from strandline.pipelines.upkeep.archive import Archive, LeavingRange
+from strandline.pipelines.upkeep.delivering import deliver_leaving
+from strandline.pipelines.upkeep.left_objects import delete_left_objects, is_step_given_up
 from strandline.schemas.errors import ArchiveError, StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.retention import (
+    ArchiveIsUsed,
     BeginAttempt,
     BeginAttemptRow,
-    DeliverExpired,
     DropStep,
-    ExpiredWindow,
     GiveUpAttempt,
     LeavingMessages,
     LeavingMessagesRow,
@@ -44,7 +42,6 @@ from strandline.schemas.queries.conversation.retention import (
 from strandline.schemas.queries.conversation.sharing import ClearShared, LockSharedSession
 from strandline.schemas.queries.upkeep.erasures import FindFence, LookAtFence
 from strandline.schemas.queries.work.lanes import RangeMessages
-from strandline.schemas.values.flush_event import EVENT_VERSION
 from strandline.schemas.values.identity import SessionKeys, identify_session
 from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, read_rows
@@ -78,6 +75,7 @@ class Removal:
         waiting: sessions whose messages workers still derive.
         failed: attempts that an archive or the database ended.
         busy: steps that another process works on.
+        given_up: steps that had removed nothing when the retention was changed, and were given up.
     """
 
     removed: int = 0
@@ -87,6 +85,7 @@ class Removal:
     waiting: int = 0
     failed: int = 0
     busy: int = 0
+    given_up: int = 0
 
     def __add__(self, other: Removal) -> Removal:
         return Removal(
@@ -97,6 +96,7 @@ class Removal:
             self.waiting + other.waiting,
             self.failed + other.failed,
             self.busy + other.busy,
+            self.given_up + other.given_up,
         )
 
 
@@ -125,6 +125,7 @@ class Remover:
         self._database = database
         self._open_archive = open_archive
         self._archives: dict[str, Archive] = {}
+        self._used: set[str] = set()
         self._ring = ring
         self._reach = reach
         self._busy_seconds = busy_seconds
@@ -135,12 +136,21 @@ class Remover:
         """Take out of a session what is past its time, a range after the other, as far as that goes now."""
         done = Removal()
         unchanged = 0
+        delete_left_objects(self._database, self._archive, session)
         while (max_steps is None or done.steps < max_steps) and unchanged < MAX_ATTEMPTS:
             (plan,) = self._database.fetch(
-                PlanRemoval(**session, max_messages=MAX_STEP_MESSAGES, max_bytes=MAX_STEP_BYTES)
+                PlanRemoval(
+                    **session,
+                    max_messages=MAX_STEP_MESSAGES,
+                    max_bytes=MAX_STEP_BYTES,
+                    busy_seconds=self._busy_seconds,
+                )
             )
+            if plan.has_given_up:
+                done += Removal(given_up=1)
+                delete_left_objects(self._database, self._archive, session)
             if plan.status == "undelivered" and plan.incarnation is not None:
-                if not self._deliver(session, plan.incarnation):
+                if not deliver_leaving(self._database, self._ring, session, plan.incarnation):
                     return done
                 continue
             if plan.status != "step" or plan.from_seq is None:
@@ -207,6 +217,8 @@ class Remover:
         # holds words that a correction took back.
         if outcome.status == "waiting":
             self._give_up(step, "an event is due again", at_once=True)
+        if outcome.status == "outdated":
+            self._give_up(step, "the retention was changed", at_once=True)
         return Removal(waiting=int(outcome.status == "waiting"))
 
     def _store(self, step: _Step, archive: Archive | None) -> _Stored | None:
@@ -217,7 +229,7 @@ class Remover:
         rows = self._database.fetch(
             LeavingMessages(**step.session, from_seq=step.from_seq, through_seq=step.row.through_seq)
         )
-        leaving = step.range_of(rows)
+        leaving = replace(step.range_of(rows), is_first=not self._is_used(step.row.archive))
         before = step.row.object_name
         if before is not None and archive is not None and (not rows or before != leaving.object_name):
             archive.delete(before)
@@ -238,12 +250,20 @@ class Remover:
                 **step.keys, object_digest=digest, rows_digest=rows[0].rows_digest, messages=len(rows)
             )
         )
-        if not marked and archive is not None and self._is_erased(step):
-            # The erasure deleted what was there before; this came after it.
+        if not marked and archive is not None and self._is_over(step):
+            # Who erased it, or gave the step up, deleted what was there before; this came after it.
             archive.delete(leaving.object_name)
         if not marked and step.row.state != "read_back":
             raise ArchiveError("Another process took this step up meanwhile, and goes on with it.")
         return _Stored(leaving.object_name if digest is not None else None, digest, len(rows))
+
+    def _is_used(self, archive: str | None) -> bool:
+        """Whether anything is in an archive, as far as anybody knows; once it is, that is not asked again."""
+        if archive is None or archive in self._used:
+            return True
+        if self._database.fetch(ArchiveIsUsed(archive=archive))[0].is_used:
+            self._used.add(archive)
+        return archive in self._used
 
     def _name_object(self, step: _Step, name: str | None) -> bool:
         """False if another process has the step, or its owner or session is being erased."""
@@ -252,9 +272,10 @@ class Remover:
             (fence,) = tx.fetch(LookAtFence(shard_key=shard_key, scope_key=session_key))
             return fence.erasure is None and bool(tx.fetch(NameObject(**step.keys, object_name=name)))
 
-    def _is_erased(self, step: _Step) -> bool:
+    def _is_over(self, step: _Step) -> bool:
         shard_key, session_key = step.session["shard_key"], step.session["session_key"]
-        return bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
+        is_erased = bool(self._database.fetch(FindFence(shard_key=shard_key, scope_key=session_key)))
+        return is_erased or is_step_given_up(self._database, step.session, step.row.step_id)
 
     def _messages(self, step: _Step) -> list[Message]:
         """The messages as values, for a handler."""
@@ -289,41 +310,6 @@ class Remover:
                     shard_key=step.row.shared_key, session_key=step.session["session_key"], seqs=leaving
                 )
             )
-
-    def _deliver(self, session: SessionKeys, incarnation: UUID) -> bool:
-        """Deliver what is to be derived before it leaves: of this life, or of the present one."""
-        windows = self._database.fetch(ExpiredWindow(**session, incarnation=incarnation))
-        if not windows:
-            flushed = self._database.run(deliver_by_hand(**session))
-            if flushed is not None:
-                self._ring(flushed.lanes)
-            return flushed is not None
-        window = windows[0]
-        entries = [
-            Entry(seq, role, tokens, (), None, size)
-            for seq, role, tokens, _calls, _answers, size in json.loads(window.entries)
-        ]
-        plan = plan_manual(
-            entries,
-            flushed_through=window.flushed_through,
-            flush_size=window.token_flush_size,
-            everything=True,
-        )
-        events = [] if plan is None else plan.events
-        rows = self._database.fetch(
-            DeliverExpired(
-                **session,
-                incarnation=incarnation,
-                old_flushed_through=window.flushed_through,
-                event_ids=[uuid4() for _ in events],
-                from_seqs=[event.from_seq for event in events],
-                through_seqs=[event.through_seq for event in events],
-                tokens=[event.tokens for event in events],
-                messages=[event.messages for event in events],
-                version=EVENT_VERSION,
-            )
-        )
-        return rows[0].is_first
 
     def _archive(self, name: str | None) -> Archive | None:
         if name is None:

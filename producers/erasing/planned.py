@@ -10,13 +10,16 @@ from strandline.pipelines.upkeep.erasure.target import ErasureTarget
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.upkeep.erasures import OwnerRows
 
+# Their rows stay: under a random key where a user is erased, and as they are where a session is.
+_STAYING = {"model_call", "audit_entry"}
+
 
 @dataclass(frozen=True, slots=True)
 class PlannedErasure:
     """The extent of an erasure.
 
     Attributes:
-        rows: by table, how many rows there are now; tables without any are left out.
+        rows: by table, how many rows there are now that would go; tables without any are left out.
         erased_by: the erasure that was done before, or is under way; None if there is none.
     """
 
@@ -37,4 +40,5 @@ def plan_erasure(target: ErasureTarget) -> Operation[PlannedErasure]:
     """Count the rows of a user or of a session, in the tables that the catalog has."""
     rows = yield from fetch(OwnerRows(shard_key=target.owner_key, scope_key=target.scope_key))
     erased_by = yield from fence_of(target.owner_key, target.scope_key)
-    return PlannedErasure({row.table_name: row.rows for row in rows if row.rows}, erased_by)
+    going = {row.table_name: row.rows for row in rows if row.rows and row.table_name not in _STAYING}
+    return PlannedErasure(going, erased_by)

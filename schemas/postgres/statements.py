@@ -140,6 +140,7 @@ FUNCTIONS = (
     "lock_shared_session_v1",
     "fits_condition_v1",
     "deliver_expired_v1",
+    "give_up_step_v1",
     "plan_removal_v1",
     "remove_messages_v1",
     "part_removed_v1",
@@ -147,6 +148,7 @@ FUNCTIONS = (
     "carry_base_v1",
     "restore_session_v1",
     "fence_v1",
+    "session_rows_v1",
     "erase_session_v1",
     "readmit_v1",
 )

@@ -74,7 +74,11 @@ SELECT o.archive, o.object_name, %(session_key)s::uuid IS NOT NULL AND EXISTS (
 FROM strandline.retention_step o
 WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
     AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
-ORDER BY o.session_key, o.from_seq
+UNION ALL
+SELECT l.archive, l.object_name, false
+FROM strandline.given_up_step l
+WHERE l.shard_key = %(shard_key)s AND @is_left(l)
+    AND (%(session_key)s::uuid IS NULL OR l.session_key = %(session_key)s)
 
 -- name: erase_directory
 -- Delete a page of an owner's directory entries (erase_directory_v1).
@@ -136,11 +140,16 @@ SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_ke
 SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
 
 -- name: erased_owner_names
--- The names of an owner whose key alone is known, as the directory has them: a session, and the user if there is one.
+-- The names of an owner whose key alone is known, as the directory has them: a session, and the user if there is one;
+-- or as its facts have them, of a user who has no session.
 -- params: owner_key uuid
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
-WHERE o.owner_key = %(owner_key)s LIMIT 1
+WHERE o.owner_key = %(owner_key)s
+UNION ALL
+SELECT f.namespace, '', f.user_id FROM strandline.fact_owner f
+WHERE f.shard_key = %(owner_key)s AND f.user_id IS NOT NULL
+LIMIT 1
 
 -- name: owner_directory
 -- The next sessions of a user, of every kind.
@@ -222,4 +231,8 @@ VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) strandline.answer, strandline.ba
     strandline.fact_candidate, strandline.fact_event, strandline.fact_revision, strandline.flush_event, strandline.lane,
     strandline.message, strandline.model_call, strandline.policy_change, strandline.receipt, strandline.session,
     strandline.session_owner, strandline.session_run, strandline.shared_message, strandline.shared_session,
-    strandline.store_item, strandline.watch
+    strandline.store_item, strandline.watch, strandline.archived_input, strandline.audit_entry,
+    strandline.audit_subject, strandline.capture_act, strandline.chunk_change, strandline.condensation,
+    strandline.data_key, strandline.expired_life, strandline.fact_owner, strandline.given_up_step,
+    strandline.kept_response, strandline.popped, strandline.replay, strandline.retention_step,
+    strandline.scope_generation, strandline.service_key, strandline.session_retention_act, strandline.superseded

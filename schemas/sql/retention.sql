@@ -61,7 +61,9 @@ SELECT s.shard_key, s.session_key, @is_expired(s, s.shard_key, s.session_key) OR
         SELECT FROM strandline.expired_life l
         WHERE l.shard_key = s.shard_key AND l.session_key = s.session_key AND l.removed_at IS NULL) OR EXISTS (
         SELECT FROM strandline.retention_step o
-        WHERE o.shard_key = s.shard_key AND o.session_key = s.session_key AND o.state <> 'removed') OR CASE WHEN r.oldest > '-infinity' THEN coalesce((
+        WHERE o.shard_key = s.shard_key AND o.session_key = s.session_key AND o.state <> 'removed') OR EXISTS (
+        SELECT FROM strandline.given_up_step g
+        WHERE g.shard_key = s.shard_key AND g.session_key = s.session_key AND @is_left(g)) OR CASE WHEN r.oldest > '-infinity' THEN coalesce((
         SELECT m.created_at <= r.oldest FROM strandline.message m
         WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key AND m.seq > s.pinned_through
             AND (m.labels @> ARRAY[@session_number(s.session_key)]) IS NOT TRUE
@@ -79,16 +81,21 @@ WHERE (s.shard_key, s.session_key) > (%(after_shard)s::uuid, %(after_session)s::
 ORDER BY s.shard_key, s.session_key LIMIT %(limit)s
 
 -- name: past_messages
--- How many messages of a session no read shows any more, by why; and how many important ones stay.
+-- How many messages of a session no read shows any more, by why; how many of them wait until all of their event is past
+-- its time, since events leave whole; and how many important ones stay.
 -- params: shard_key uuid, session_key uuid
--- row: namespace text, session_id text, expired bigint, aged bigint, surplus bigint, important bigint
+-- row: namespace text, session_id text, expired bigint, aged bigint, surplus bigint, waiting bigint, important bigint
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
 ), s AS MATERIALIZED (
     SELECT t.*, @retention_of(max_messages, %(shard_key)s, %(session_key)s, t.namespace) AS max_messages
     FROM strandline.session t WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
-), counted AS (
-    SELECT m.seq < k.shown_from AND (s.log_start_seq <= m.seq OR EXISTS (
+), judged AS (
+    SELECT (
+            SELECT e.from_seq FROM strandline.flush_event e
+            WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s AND e.from_seq <= m.seq
+                AND e.through_seq >= m.seq ORDER BY e.from_seq DESC LIMIT 1) AS event_seq,
+        m.seq < k.shown_from AND (s.log_start_seq <= m.seq OR EXISTS (
             SELECT FROM strandline.expired_life l WHERE l.shard_key = %(shard_key)s
                 AND l.session_key = %(session_key)s AND l.incarnation = m.incarnation)) AS is_expired,
         m.created_at <= k.oldest AND (m.seq > k.pinned_through OR m.seq < s.log_start_seq) AS is_aged,
@@ -96,19 +103,52 @@ WITH retained AS MATERIALIZED (
         coalesce(m.labels @> ARRAY[k.important], false) AS is_important
     FROM strandline.message m CROSS JOIN s CROSS JOIN retained k
     WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+), counted AS (
+    SELECT j.*, j.event_seq IS NOT NULL AND NOT j.is_expired
+            AND NOT bool_and(j.is_aged OR j.is_important) OVER (PARTITION BY j.event_seq)
+            AND NOT bool_and(j.is_surplus) OVER (PARTITION BY j.event_seq) AS is_parted
+    FROM judged j
 )
 SELECT s.namespace, s.session_id, count(*) FILTER (WHERE c.is_expired AND NOT c.is_important) AS expired,
     count(*) FILTER (WHERE c.is_aged AND NOT c.is_expired AND NOT c.is_important) AS aged,
     count(*) FILTER (WHERE c.is_surplus AND NOT c.is_aged AND NOT c.is_expired AND NOT c.is_important) AS surplus,
+    count(*) FILTER (WHERE (c.is_aged OR c.is_surplus) AND c.is_parted AND NOT c.is_important) AS waiting,
     count(*) FILTER (WHERE c.is_important AND (c.is_expired OR c.is_aged OR c.is_surplus)) AS important
 FROM s LEFT JOIN counted c ON true GROUP BY s.namespace, s.session_id
 
 -- name: plan_removal
 -- The next step of a session's retention (plan_removal_v1).
--- params: shard_key uuid, session_key uuid, max_messages bigint, max_bytes bigint
--- row: status text, from_seq bigint?, incarnation uuid?
-SELECT status, from_seq, incarnation FROM strandline.plan_removal_v1(
-    %(shard_key)s, %(session_key)s, %(max_messages)s, %(max_bytes)s)
+-- params: shard_key uuid, session_key uuid, max_messages bigint, max_bytes bigint, busy_seconds float8
+-- row: status text, from_seq bigint?, incarnation uuid?, has_given_up boolean
+SELECT status, from_seq, incarnation, has_given_up FROM strandline.plan_removal_v1(
+    %(shard_key)s, %(session_key)s, %(max_messages)s, %(max_bytes)s, %(busy_seconds)s)
+
+-- name: left_objects
+-- Objects that steps of a session which were given up may have left in archives; not those that a process tried to
+-- delete within some seconds.
+-- params: shard_key uuid, session_key uuid, retry_seconds float8
+-- row: step_id uuid, archive text, object_name text
+-- repeatable
+SELECT g.step_id, coalesce(g.archive, '') AS archive, coalesce(g.object_name, '') AS object_name
+FROM strandline.given_up_step g
+WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND @is_left(g)
+    AND (g.tried_at < statement_timestamp() - make_interval(secs => %(retry_seconds)s)) IS NOT FALSE
+
+-- name: try_left_object
+-- Record that an object which a given-up step left was deleted, or could not be.
+-- params: shard_key uuid, session_key uuid, step_id uuid, is_deleted boolean
+UPDATE strandline.given_up_step g SET tried_at = statement_timestamp(),
+    deleted_at = CASE WHEN %(is_deleted)s::boolean THEN statement_timestamp() END
+WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND g.step_id = %(step_id)s
+
+-- name: is_step_given_up
+-- Whether a step was given up.
+-- params: shard_key uuid, session_key uuid, step_id uuid
+-- row: is_given_up boolean
+-- repeatable
+SELECT EXISTS (
+    SELECT FROM strandline.given_up_step g
+    WHERE g.shard_key = %(shard_key)s AND g.session_key = %(session_key)s AND g.step_id = %(step_id)s) AS is_given_up
 
 -- name: expired_window
 -- What a life that expired has not delivered: its mark, and of each message [seq, role, tokens, calls, answers, bytes],
@@ -144,6 +184,7 @@ FROM strandline.session s
 WHERE o.shard_key = %(shard_key)s AND o.session_key = %(session_key)s AND o.from_seq = %(from_seq)s
     AND o.state <> 'removed'
     AND (o.attempted_at IS NULL OR o.attempted_at < statement_timestamp() - make_interval(secs => %(busy_seconds)s))
+    AND o.acts = @acts_of(%(shard_key)s, %(session_key)s, s.namespace)
     AND s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 RETURNING o.step_id, o.incarnation, o.through_seq, o.cause, o.state, o.archive, o.object_name, o.object_digest,
     o.attempts, s.namespace, s.session_id, s.user_id, s.shared_key
@@ -171,6 +212,14 @@ UPDATE strandline.retention_step SET object_name = %(object_name)s
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
     AND step_id = %(step_id)s AND state <> 'removed'
 RETURNING step_id
+
+-- name: archive_is_used
+-- Whether messages of anybody were ever put into an archive.
+-- params: archive text
+-- row: is_used boolean
+-- repeatable
+SELECT EXISTS (
+    SELECT FROM strandline.retention_step o WHERE o.archive = %(archive)s AND o.object_digest IS NOT NULL) AS is_used
 
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.
@@ -205,7 +254,7 @@ SELECT status, removed, touched FROM strandline.remove_messages_v1(
 -- Record why an attempt failed; it is repeated after a while, or at once.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, reason text, at_once boolean
 UPDATE strandline.retention_step SET last_error = %(reason)s,
-    attempted_at = CASE WHEN %(at_once)s::boolean THEN NULL ELSE attempted_at END
+    failed_at = statement_timestamp(), attempted_at = CASE WHEN %(at_once)s::boolean THEN NULL ELSE attempted_at END
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND from_seq = %(from_seq)s
     AND step_id = %(step_id)s AND state <> 'removed'
 
@@ -377,11 +426,15 @@ SELECT a.namespace, a.ages::text FROM (
 WHERE a.ages <> '{}'::jsonb ORDER BY a.namespace
 
 -- name: aged_owners
--- The next owners of a namespace, for what grows beside their logs.
+-- The next owners of a namespace, for what grows beside their logs; also those who have facts and no session.
 -- params: namespace text, after uuid, limit bigint
 -- row: shard_key uuid
-SELECT DISTINCT s.shard_key FROM strandline.session s
-WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s ORDER BY s.shard_key LIMIT %(limit)s
+SELECT s.shard_key FROM strandline.session s
+WHERE s.namespace = %(namespace)s AND s.shard_key > %(after)s
+UNION
+SELECT f.shard_key FROM strandline.fact_owner f
+WHERE f.namespace = %(namespace)s AND f.shard_key > %(after)s
+ORDER BY shard_key LIMIT %(limit)s
 
 -- name: forget_old_answers
 -- Answers of batches that ended so long ago. A replay in place asks a model again for what it lacks, and leaves facts as

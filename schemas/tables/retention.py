@@ -96,8 +96,12 @@ retention_step = Table(
     Column("kept_seqs", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     Column("attempts", Integer, nullable=False, server_default="0"),
     Column("last_error", Text),
+    # The numbers of the acts that it was planned by: of the session and of its namespace, 0 for none.
+    Column("acts", ARRAY(BigInteger), nullable=False, server_default=text("'{}'::bigint[]")),
     moment("planned_at", default=True),
     moment("attempted_at", nullable=True),
+    # When an attempt ended without having removed anything; one that began later is under way.
+    moment("failed_at", nullable=True),
     moment("archived_at", nullable=True),
     moment("read_back_at", nullable=True),
     moment("removed_at", nullable=True),
@@ -113,6 +117,27 @@ retention_step = Table(
     CheckConstraint("through_seq >= from_seq", name="range"),
     CheckConstraint("(state = 'removed') = (removed_at IS NOT NULL)", name="removed"),
     comment="Ranges of messages on their way out of the log, and those that left it: where they are archived",
+)
+
+given_up_step = Table(
+    "given_up_step",
+    metadata,
+    key("shard_key"),
+    key("session_key"),
+    key("step_id"),
+    Column("from_seq", BigInteger, nullable=False),
+    Column("through_seq", BigInteger, nullable=False),
+    Column("cause", Text, nullable=False),
+    # How far it was.
+    Column("state", Text, nullable=False),
+    Column("archive", Text),
+    Column("object_name", Text),
+    Column("reason", Text, nullable=False),
+    moment("given_up_at", default=True),
+    # When its object was last looked for, and when it was deleted.
+    moment("tried_at", nullable=True),
+    moment("deleted_at", nullable=True),
+    comment="Steps that were given up having removed nothing, and what they left in archives",
 )
 
 retention_run = Table(

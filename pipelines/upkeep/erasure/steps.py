@@ -40,8 +40,8 @@ from strandline.schemas.values.identity import item_store_key
 ROWS_PER_PAGE = 2_000
 # Nothing is added after the fence; what a table got from an earlier transaction is found by another pass.
 MAX_PASSES = 5
-# The table whose rows name the objects in archives.
-STEPS = "retention_step"
+# The tables whose rows name the objects in archives.
+STEPS = ("retention_step", "given_up_step")
 
 Step = Literal["fence", "names", "shared", "rows", "calls", "directory", "items", "check", "receipt"]
 OnProgress = Callable[[Step, str, int], None]
@@ -163,7 +163,8 @@ def erase_what_is_left(
     for _pass in range(MAX_PASSES):
         yield from _erase_once(order, fenced)
         yield from clear_archives()
-        yield from _erase_table(order, fenced, STEPS, SCOPED[STEPS])
+        for table in STEPS:
+            yield from _erase_table(order, fenced, table, SCOPED[table])
         left = yield from rows_left(order.target)
         if not left:
             return missed
@@ -230,7 +231,7 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     yield from _erase_pages(order, "shared", "shared_message", shared, until=1)
     tables = [(table, None) for table in ERASED] if target.is_whole_owner else list(SCOPED.items())
     for table, column in tables:
-        if table != STEPS:
+        if table not in STEPS:
             yield from _erase_table(order, fenced, table, column)
     if target.is_whole_owner:
         calls = MoveCalls(

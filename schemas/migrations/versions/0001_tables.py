@@ -1419,6 +1419,7 @@ def upgrade() -> None:
         "lock_shared_session_v1",
         "fits_condition_v1",
         "deliver_expired_v1",
+        "give_up_step_v1",
         "plan_removal_v1",
         "remove_messages_v1",
         "part_removed_v1",
@@ -1426,6 +1427,7 @@ def upgrade() -> None:
         "carry_base_v1",
         "restore_session_v1",
         "fence_v1",
+        "session_rows_v1",
         "erase_session_v1",
         "readmit_v1",
     ):
@@ -1703,12 +1705,16 @@ def _create_retention(schema: str) -> None:
         sa.Column("attempts", sa.Integer(), server_default="0", nullable=False),
         sa.Column("last_error", sa.Text(), nullable=True),
         sa.Column(
+            "acts", sa.ARRAY(sa.BigInteger()), server_default=sa.text("'{}'::bigint[]"), nullable=False
+        ),
+        sa.Column(
             "planned_at",
             sa.DateTime(timezone=True),
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
         sa.Column("attempted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("failed_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("archived_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("read_back_at", sa.DateTime(timezone=True), nullable=True),
         sa.Column("removed_at", sa.DateTime(timezone=True), nullable=True),
@@ -1732,6 +1738,30 @@ def _create_retention(schema: str) -> None:
         unique=True,
         schema=schema,
         postgresql_where=sa.text("state <> 'removed'"),
+    )
+    op.create_table(
+        "given_up_step",
+        sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("session_key", sa.Uuid(), nullable=False),
+        sa.Column("step_id", sa.Uuid(), nullable=False),
+        sa.Column("from_seq", sa.BigInteger(), nullable=False),
+        sa.Column("through_seq", sa.BigInteger(), nullable=False),
+        sa.Column("cause", sa.Text(), nullable=False),
+        sa.Column("state", sa.Text(), nullable=False),
+        sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("object_name", sa.Text(), nullable=True),
+        sa.Column("reason", sa.Text(), nullable=False),
+        sa.Column(
+            "given_up_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.Column("tried_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("deleted_at", sa.DateTime(timezone=True), nullable=True),
+        sa.PrimaryKeyConstraint("shard_key", "session_key", "step_id", name=op.f("given_up_step_pkey")),
+        schema=schema,
+        comment="Steps that were given up having removed nothing, and what they left in archives",
     )
     op.create_table(
         "retention_run",

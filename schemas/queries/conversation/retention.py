@@ -174,11 +174,14 @@ class PastMessagesRow(NamedTuple):
     expired: int
     aged: int
     surplus: int
+    waiting: int
     important: int
 
 
 class PastMessages(Query[PastMessagesRow]):
-    """How many messages of a session no read shows any more, by why; and how many important ones stay."""
+    """How many messages of a session no read shows any more, by why; how many of them wait until all of their
+    event is past its time, since events leave whole; and how many important ones stay.
+    """
 
     __slots__ = ()
     name = "past_messages"
@@ -192,6 +195,7 @@ class PlanRemovalRow(NamedTuple):
     status: str
     from_seq: int | None
     incarnation: UUID | None
+    has_given_up: bool
 
 
 class PlanRemoval(Query[PlanRemovalRow]):
@@ -201,8 +205,56 @@ class PlanRemoval(Query[PlanRemovalRow]):
     name = "plan_removal"
     row = PlanRemovalRow
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, max_messages: int, max_bytes: int) -> None:
-        self.values = (shard_key, session_key, max_messages, max_bytes)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, max_messages: int, max_bytes: int, busy_seconds: float
+    ) -> None:
+        self.values = (shard_key, session_key, max_messages, max_bytes, busy_seconds)
+
+
+class LeftObjectsRow(NamedTuple):
+    step_id: UUID
+    archive: str
+    object_name: str
+
+
+class LeftObjects(Query[LeftObjectsRow]):
+    """Objects that steps of a session which were given up may have left in archives; not those that a process
+    tried to delete within some seconds.
+    """
+
+    __slots__ = ()
+    name = "left_objects"
+    repeatable = True
+    row = LeftObjectsRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, retry_seconds: float) -> None:
+        self.values = (shard_key, session_key, retry_seconds)
+
+
+class TryLeftObject(Query[Never]):
+    """Record that an object which a given-up step left was deleted, or could not be."""
+
+    __slots__ = ()
+    name = "try_left_object"
+
+    def __init__(self, *, is_deleted: bool, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
+        self.values = (is_deleted, shard_key, session_key, step_id)
+
+
+class IsStepGivenUpRow(NamedTuple):
+    is_given_up: bool
+
+
+class IsStepGivenUp(Query[IsStepGivenUpRow]):
+    """Whether a step was given up."""
+
+    __slots__ = ()
+    name = "is_step_given_up"
+    repeatable = True
+    row = IsStepGivenUpRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
+        self.values = (shard_key, session_key, step_id)
 
 
 class ExpiredWindowRow(NamedTuple):
@@ -336,6 +388,22 @@ class NameObject(Query[NameObjectRow]):
         self, *, object_name: str | None, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID
     ) -> None:
         self.values = (object_name, shard_key, session_key, from_seq, step_id)
+
+
+class ArchiveIsUsedRow(NamedTuple):
+    is_used: bool
+
+
+class ArchiveIsUsed(Query[ArchiveIsUsedRow]):
+    """Whether messages of anybody were ever put into an archive."""
+
+    __slots__ = ()
+    name = "archive_is_used"
+    repeatable = True
+    row = ArchiveIsUsedRow
+
+    def __init__(self, *, archive: str) -> None:
+        self.values = (archive,)
 
 
 class MarkArchivedRow(NamedTuple):
@@ -729,7 +797,9 @@ class AgedOwnersRow(NamedTuple):
 
 
 class AgedOwners(Query[AgedOwnersRow]):
-    """The next owners of a namespace, for what grows beside their logs."""
+    """The next owners of a namespace, for what grows beside their logs; also those who have facts and no
+    session.
+    """
 
     __slots__ = ()
     name = "aged_owners"

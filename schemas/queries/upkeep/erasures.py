@@ -366,7 +366,7 @@ class ErasedOwnerNamesRow(NamedTuple):
 
 class ErasedOwnerNames(Query[ErasedOwnerNamesRow]):
     """The names of an owner whose key alone is known, as the directory has them: a session, and the user if
-    there is one.
+    there is one; or as its facts have them, of a user who has no session.
     """
 
     __slots__ = ()

@@ -14,6 +14,23 @@ coalesce((
         SELECT common.{column} FROM strandline.retention_act common
         WHERE common.namespace = {namespace} ORDER BY common.number DESC LIMIT 1))
 
+-- fragment: acts_of(shard_key, session_key, namespace)
+-- The numbers of the acts that apply to a session: its own and its namespace's, 0 for none.  A step goes by those that
+-- it was planned by.
+ARRAY[coalesce((
+        SELECT max(own.number) FROM strandline.session_retention_act own
+        WHERE own.shard_key = {shard_key} AND own.session_key = {session_key}), 0), coalesce((
+        SELECT max(common.number) FROM strandline.retention_act common WHERE common.namespace = {namespace}), 0)]
+
+-- fragment: is_attempted(step, busy_seconds)
+-- Whether a process has begun an attempt at a step, which may be under way.
+({step}.attempted_at >= statement_timestamp() - make_interval(secs => {busy_seconds})
+        AND {step}.attempted_at > coalesce({step}.failed_at, '-infinity')) IS TRUE
+
+-- fragment: is_left(step)
+-- Whether a step that was given up may have left an object in an archive.
+({step}.object_name IS NOT NULL AND {step}.archive IS NOT NULL AND {step}.deleted_at IS NULL)
+
 -- fragment: is_expired(session, shard_key, session_key)
 -- Whether nobody put to a session for as long as it is kept: then all that it holds is past its time.
 ({session}.next_seq > {session}.log_start_seq AND coalesce({session}.last_put_at + make_interval(secs => @retention_of(

@@ -12,9 +12,10 @@ CREATE FUNCTION strandline.erase_session_v1(
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
-    lanes bigint;
-    sessions bigint;
-    messages bigint;
+    rows_before jsonb;
+    rows_after jsonb;
+    gone jsonb;
+    total bigint;
     moment CONSTANT timestamptz := clock_timestamp();
     given integer;
     fenced timestamptz;
@@ -45,13 +46,21 @@ BEGIN
     END IF;
     -- The reset looks at it, too.
     DELETE FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND f.scope_key = p_session_key;
-    SELECT r.messages, r.touched INTO messages, touched
-        FROM strandline.reset_v1(p_shard_key, p_session_key, true) AS r;
+    -- All that the reset locks, in its order, so that nothing is added or goes between the count and it.
+    PERFORM FROM strandline.session_run r
+        WHERE r.shard_key = p_shard_key AND r.session_key = p_session_key ORDER BY r.number FOR UPDATE;
+    PERFORM strandline.take_lanes_v1(p_shard_key, p_session_key);
+    PERFORM FROM strandline.session s WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key FOR UPDATE;
+    rows_before := strandline.session_rows_v1(p_shard_key, p_session_key);
+    SELECT r.touched INTO touched FROM strandline.reset_v1(p_shard_key, p_session_key, true) AS r;
     touched := coalesce(touched, '{}');
     DELETE FROM strandline.lane l WHERE l.shard_key = p_shard_key AND l.scope_key = p_session_key;
-    GET DIAGNOSTICS lanes = ROW_COUNT;
     DELETE FROM strandline.session s WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key;
-    GET DIAGNOSTICS sessions = ROW_COUNT;
+    rows_after := strandline.session_rows_v1(p_shard_key, p_session_key);
+    SELECT coalesce(jsonb_object_agg(b.key, b.value::bigint - coalesce((rows_after ->> b.key)::bigint, 0)), '{}'),
+            coalesce(sum(b.value::bigint - coalesce((rows_after ->> b.key)::bigint, 0)), 0)
+        INTO gone, total FROM jsonb_each_text(rows_before) AS b
+        WHERE b.value::bigint > coalesce((rows_after ->> b.key)::bigint, 0);
     PERFORM pg_advisory_xact_lock(hashtextextended('erasures', 0));
     fenced := clock_timestamp();
     SELECT 1 + coalesce(max(e.number), 0) INTO given FROM strandline.erasure e;
@@ -63,8 +72,7 @@ BEGIN
             number, erasure_id, kind, namespace, owner_key, scope_key, ledger_key, actor, requested_at, fenced_at,
             rows_erased, steps)
         VALUES (given, p_erasure_id, 'session', p_namespace, p_shard_key, p_session_key, p_ledger_key, p_actor, moment,
-            fenced, lanes + sessions + coalesce(messages, 0),
-            jsonb_build_object('lane', lanes, 'session', sessions, 'message', coalesce(messages, 0)));
+            fenced, total, gone);
     PERFORM strandline.append_act_v1(p_shard_key, true, p_namespace, p_user_id, p_session_key, p_act, false);
     INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)
         VALUES (p_shard_key, p_session_key, given, fenced);

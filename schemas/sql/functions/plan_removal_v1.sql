@@ -2,12 +2,13 @@
 --
 -- A life that expired goes whole, in ranges of at most so many messages and bytes; of the present life whole events
 -- that are past their age or number, behind the pinned head and from below, each once every derivation has it.
--- A step that is under way comes first, and there is one at a time.
+-- A step that is under way comes first, and there is one at a time; unless acts on retention were recorded since it was
+-- planned: then it is given up, and what applies now is planned.  An attempt at it that may be under way is left alone.
 -- status: 'step' (there is a row, new or under way), 'waiting' (workers still derive what is to go), 'undelivered' (it
 -- has to be delivered first: of the life that is named, or of the present one), 'nothing'.
 CREATE FUNCTION strandline.plan_removal_v1(
-    p_shard_key uuid, p_session_key uuid, p_max_messages bigint, p_max_bytes bigint
-) RETURNS TABLE (status text, from_seq bigint, incarnation uuid)
+    p_shard_key uuid, p_session_key uuid, p_max_messages bigint, p_max_bytes bigint, p_busy_seconds float8
+) RETURNS TABLE (status text, from_seq bigint, incarnation uuid, has_given_up boolean)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
 DECLARE
@@ -19,6 +20,7 @@ DECLARE
     reason text;
     oldest timestamptz;
     keep bigint;
+    plan_acts bigint[];
     event record;
     past record;
     spent bigint := 0;
@@ -27,6 +29,7 @@ DECLARE
     new_id CONSTANT uuid := gen_random_uuid();
 BEGIN
     status := 'nothing';
+    has_given_up := false;
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF FOUND AND @is_expired(s, p_shard_key, p_session_key) THEN
@@ -38,11 +41,22 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
+    plan_acts := @acts_of(p_shard_key, p_session_key, s.namespace);
     SELECT 'step', o.from_seq, o.incarnation INTO status, from_seq, incarnation FROM strandline.retention_step o
         WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key AND o.state <> 'removed';
     IF FOUND THEN
-        RETURN NEXT;
-        RETURN;
+        -- Never waited for: who removes holds a step's row, and waits for the session's, which may be locked here.
+        PERFORM FROM strandline.retention_step o
+            WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key AND o.state <> 'removed'
+              AND o.acts <> plan_acts AND NOT @is_attempted(o, p_busy_seconds)
+            FOR UPDATE SKIP LOCKED;
+        IF NOT FOUND THEN
+            RETURN NEXT;
+            RETURN;
+        END IF;
+        has_given_up := strandline.give_up_step_v1(p_shard_key, p_session_key, 'the retention was changed');
+        from_seq := NULL;
+        incarnation := NULL;
     END IF;
     status := 'nothing';
     FOR life IN
@@ -166,10 +180,11 @@ BEGIN
         status := 'step';
         from_seq := begin_seq;
         INSERT INTO strandline.retention_step (
-                shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, forget_facts, archive)
+                shard_key, session_key, from_seq, through_seq, step_id, incarnation, cause, forget_facts, archive, acts)
             SELECT p_shard_key, p_session_key, begin_seq, end_seq, new_id, plan_removal_v1.incarnation,
                 reason, coalesce(@own_or_common(forget_facts, p_shard_key, p_session_key, s.namespace), false),
-                nullif(@own_or_common(archive, p_shard_key, p_session_key, s.namespace), '')
+                nullif(@own_or_common(archive, p_shard_key, p_session_key, s.namespace), ''),
+                plan_acts
             ON CONFLICT DO NOTHING;
     END IF;
     RETURN NEXT;

@@ -8,7 +8,8 @@
 -- The lanes are locked, so that no worker is writing; the session's row comes last, so that a put waits for the commit
 -- alone.  Statements see what was committed before they began.
 --
--- status: 'removed'; 'changed'; 'waiting' (an event is due again); 'none' (another process did it).
+-- status: 'removed'; 'changed'; 'waiting' (an event is due again); 'outdated' (acts on retention were recorded since it
+-- was planned: it is to be given up); 'none' (another process did it).
 -- touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
 CREATE FUNCTION strandline.remove_messages_v1(
     p_shard_key uuid, p_session_key uuid, p_from_seq bigint, p_step_id uuid
@@ -40,6 +41,14 @@ BEGIN
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key AND t.from_seq = p_from_seq
           AND t.step_id = p_step_id AND t.state = 'read_back' FOR UPDATE;
     IF NOT FOUND THEN
+        RETURN NEXT;
+        RETURN;
+    END IF;
+    IF NOT EXISTS (
+        SELECT FROM strandline.session t
+        WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key
+          AND step.acts = @acts_of(p_shard_key, p_session_key, t.namespace)) THEN
+        status := 'outdated';
         RETURN NEXT;
         RETURN;
     END IF;

@@ -86,8 +86,7 @@ BEGIN
         DELETE FROM strandline.due d
             WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key;
         -- What is archived stays listed; what was on its way there is not any more.
-        DELETE FROM strandline.retention_step g
-            WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state <> 'removed';
+        PERFORM strandline.give_up_step_v1(p_shard_key, p_session_key, 'the session was reset');
         DELETE FROM strandline.expired_life l
             WHERE l.shard_key = p_shard_key AND l.session_key = p_session_key;
         DELETE FROM strandline.watch w

@@ -22,6 +22,7 @@ from strandline.cli.retention.lines import (
     range_line,
     run_lines,
     status_lines,
+    waiting_lines,
 )
 from strandline.cli.retention.reports import (
     ArchivedRangeReport,
@@ -160,14 +161,15 @@ def plan_command(namespace: str | None, session: str | None, as_json: bool, **ta
         check_to_be_read(database, namespace)
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
-        print_json(PlanReport(sessions=[PastReport(**asdict(row)) for row in rows]))
+        print_json(PlanReport(sessions=[PastReport(**asdict(row), leaving=row.free) for row in rows]))
         return 0
     say(*map(past_line, rows))
-    leaving = sum(row.expired + row.aged + row.surplus for row in rows)
+    leaving, waiting = sum(row.free for row in rows), sum(row.waiting for row in rows)
     say(
         f"{quantity(leaving, 'message')} of {quantity(len(rows), 'session')} would leave"
         if rows
-        else "nothing is past its time"
+        else "nothing is past its time",
+        *waiting_lines(waiting),
     )
     return 0
 
@@ -203,10 +205,12 @@ def run_command(
             stop=stop,
             at_once=at_once,
         )
+        rest = retention.plan(database, namespace=namespace, session_id=session)
+        waiting = 0 if stop.is_set() else sum(row.waiting for row in rest)
     if as_json:
-        print_json(RunReport(**asdict(done)))
+        print_json(RunReport(**asdict(done), waiting_messages=waiting))
     else:
-        say(*run_lines(done))
+        say(*run_lines(done), *waiting_lines(waiting))
     return stop.exit_code or int(bool(done.failed))
 
 

@@ -42,6 +42,7 @@ def past_line(row: Past) -> str:
         "beyond the number": row.surplus,
     }
     reasons = ", ".join(f"{number:,} {why}" for why, number in parts.items() if number)
+    reasons += f"; {row.waiting:,} of them wait for their flush" if row.waiting else ""
     kept = f"; {row.important:,} important stay" if row.important else ""
     return f"{row.namespace}/{row.session_id}: {reasons}{kept}"
 
@@ -55,8 +56,15 @@ def run_lines(done: Removal) -> Iterator[str]:
         yield f"{quantity(done.waiting, 'session')} waiting: workers still derive what is to leave"
     if done.busy:
         yield f"{quantity(done.busy, 'step')} left to another process"
+    if done.given_up:
+        yield f"{quantity(done.given_up, 'step')} given up: the retention was changed since"
     if done.failed:
         yield f"{quantity(done.failed, 'step')} failed; `strandline retention status` says why"
+
+
+def waiting_lines(waiting: int) -> Iterator[str]:
+    if waiting:
+        yield f"{quantity(waiting, 'message')} waiting: a flush leaves once all of it is past its time"
 
 
 def status_lines(report: StatusReport) -> Iterator[str]:
@@ -67,6 +75,7 @@ def status_lines(report: StatusReport) -> Iterator[str]:
     yield f"{quantity(report.open_steps, 'step')} under way, {report.failing_steps:,} failing"
     if report.waiting_lives:
         yield f"{quantity(report.waiting_lives, 'session')} ended, and not removed yet"
+    yield "`strandline retention plan` says what is past its time, and what waits for its flush"
     for step in report.steps:
         where = "without an archive" if step.archive is None else f"to {step.archive}"
         error = f": {step.last_error}" if step.last_error else ""

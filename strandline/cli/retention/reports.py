@@ -39,13 +39,18 @@ class RetentionShownReport(RetentionReport):
 
 
 class PastReport(Report):
-    """Of one session, what is past its time, by why; ``important`` messages stay."""
+    """Of one session, what is past its time, by why; ``important`` messages stay.
+
+    ``waiting`` of them leave once all of their flush is past its time, ``leaving`` can leave now.
+    """
 
     namespace: str
     session_id: str
     expired: int
     aged: int
     surplus: int
+    waiting: int
+    leaving: int
     important: int
 
 
@@ -56,7 +61,10 @@ class PlanReport(Report):
 
 
 class RunReport(Report):
-    """``retention run``: messages that left, important ones that stay, and what waits or failed."""
+    """``retention run``: messages that left, important ones that stay, and what waits or failed.
+
+    ``waiting`` are sessions that workers still derive, ``waiting_messages`` those that wait for their flush.
+    """
 
     removed: int
     kept: int
@@ -65,6 +73,8 @@ class RunReport(Report):
     waiting: int
     failed: int
     busy: int
+    given_up: int
+    waiting_messages: int
 
 
 class OpenStepReport(Report):

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, get_args
 from urllib.parse import urlsplit
 
+import psycopg
 import pytest
 
 from strandline import ArchiveError, Memory, Message, NotFoundError, Retention, retention
@@ -315,6 +316,103 @@ def test_an_act_chooses_only_among_installed_handlers(name: str) -> None:
         HandlerArchive(name)
 
 
+Change = Callable[[Memory], object]
+NOWHERE = "file:///proc/nowhere/archive"  # no folder can be made there
+
+
+@pytest.mark.parametrize(
+    "change",
+    [
+        lambda memory: memory.set_retention(Retention()),
+        lambda memory: memory.set_retention(Retention(max_age_seconds=50 * DAY)),
+    ],
+    ids=["nothing leaves any more", "more is kept"],
+)
+@pytest.mark.parametrize(
+    "point", ["removal_planned", "removal_stored", "removal_archived", "removal_read_back"]
+)
+def test_a_step_does_not_outlive_the_act_that_it_was_planned_by(
+    change: Change,
+    point: StepPoint,
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    folder: str,
+    tmp_path: Path,
+) -> None:
+    before = stored(database_url)
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    def end(reached: StepPoint) -> None:
+        if reached == point:
+            raise Killed
+
+    with pytest.raises(Killed):
+        remove(database, reach=end)
+    change(memory)
+    done = remove(database)
+    assert (done.removed, done.given_up) == (0, 1) and stored(database_url) == before
+    assert not list(tmp_path.rglob("*.jsonl")), "what it had archived is deleted"
+    assert retention.status(database).steps == ()
+    ((state,),) = rows_of(database_url, "SELECT reason FROM strandline.given_up_step")
+    assert state == "the retention was changed"
+
+
+def test_a_corrected_archive_is_used_at_once(
+    memory: Memory, database: Database, database_url: str, folder: str
+) -> None:
+    """Although a step whose attempt failed is left alone for a minute."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=NOWHERE))
+    remover = Remover(database, open_archive, rest=0.0)
+    assert run_once(database, remover, ALL).failed == 1
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    before = stored(database_url)
+    done = run_once(database, remover, ALL)
+    gone = removed_seqs(database_url)
+    assert done.given_up == 1 and done.removed == len(gone) > 0
+    assert archived(database) == {seq: before[seq] for seq in range(2, max(gone) + 1)}
+
+
+def test_an_act_that_comes_while_a_step_is_archived_stops_it(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    before = stored(database_url)
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    def keep(point: StepPoint) -> None:
+        if point == "removal_read_back":
+            memory.set_retention(Retention())
+
+    assert remove(database, reach=keep).removed == 0 and stored(database_url) == before
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
+def test_an_object_that_a_step_left_is_named_until_it_is_deleted(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+
+    def end(reached: StepPoint) -> None:
+        if reached == "removal_archived":
+            raise Killed
+
+    with pytest.raises(Killed):
+        remove(database, reach=end)
+    memory.set_retention(Retention())
+
+    def refuse(_name: str) -> Any:
+        raise ArchiveError("It is not there today.")
+
+    assert remove(database, refuse).given_up == 1
+    assert len(list(tmp_path.rglob("*.jsonl"))) == 1
+    left = "SELECT archive = %s, object_name IS NOT NULL, deleted_at IS NULL FROM strandline.given_up_step"
+    assert rows_of(database_url, left.replace("%s", f"'{folder}'")) == [(True, True, True)]
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("UPDATE strandline.given_up_step SET tried_at = tried_at - interval '2 hours'")
+    remove(database)
+    assert not list(tmp_path.rglob("*.jsonl"))
+
+
 @clear_only("reads the text of an archived object")
 def test_words_that_a_correction_takes_back_meanwhile_are_in_no_archive(
     memory: Memory, database: Database, database_url: str, settings: Settings, folder: str, tmp_path: Path
@@ -439,10 +537,14 @@ def test_a_turn_of_a_worker_goes_through_all_sessions_and_goes_on_with_steps(
 
 def test_the_plan_says_what_would_leave_and_changes_nothing(memory: Memory, database: Database) -> None:
     assert list(retention.plan(database)) == []
-    memory.set_retention(Retention(max_age_seconds=30 * DAY, max_messages=20))
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, max_messages=19))
     (past,) = retention.plan(database)
-    assert (past.session_id, past.aged, past.surplus, past.important) == ("s", OLD - 2, 11, 1)
-    assert len(memory.get_all()) == 33
+    assert (past.session_id, past.aged, past.surplus, past.important) == ("s", OLD - 2, 12, 1)
+    assert len(memory.get_all()) == 33, "nothing was changed"
+    assert 0 < past.waiting < past.aged + past.surplus
+    assert remove(database).removed == past.free, "what can leave now"
+    (rest,) = retention.plan(database)
+    assert (rest.free, rest.waiting) == (0, past.waiting)
 
 
 def test_it_cannot_be_taken_back_to_what_is_gone(
@@ -460,6 +562,22 @@ def test_it_cannot_be_taken_back_to_what_is_gone(
     drain_everything(database, database_url, settings)
     assert verify(database, deep=True).violations == ()
     assert 4 in stored(database_url)
+
+
+def test_a_folder_that_is_missing_is_not_made_anew(
+    memory: Memory, database: Database, database_url: str, folder: str, tmp_path: Path
+) -> None:
+    """Such as that of a disk which is not mounted: neither is anything put there, nor taken for deleted."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=folder))
+    assert remove(database).removed > 0
+    age_messages(database_url, "s", 40 * DAY)
+    (tmp_path / "archive").rename(tmp_path / "away")
+    before = stored(database_url)
+    assert remove(database).failed == 1 and stored(database_url) == before
+    assert "not mounted" in str(retention.status(database).steps[0].last_error)
+    assert not (tmp_path / "archive").exists()
+    (tmp_path / "away").rename(tmp_path / "archive")
+    assert remove(database).removed > 0
 
 
 def test_the_folder_is_made_and_an_object_is_never_written_again(tmp_path: Path) -> None:

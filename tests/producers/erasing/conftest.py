@@ -75,6 +75,9 @@ INSERT INTO strandline.retention_step
     SELECT %(owner)s, %(session)s, n, n, gen_random_uuid(), gen_random_uuid(), 'age', archive, name,
         'removed', now()
     FROM (VALUES (1, %(archive)s, 'object'), (2, 'handler:at.sea:keep', NULL)) s (n, archive, name);
+INSERT INTO strandline.given_up_step
+        (shard_key, session_key, step_id, from_seq, through_seq, cause, state, archive, object_name, reason)
+    VALUES (%(owner)s, %(session)s, gen_random_uuid(), 3, 3, 'age', 'archived', %(archive)s, 'left', 'x');
 INSERT INTO strandline.archived_input
         (shard_key, session_key, seq, generation_id, id, role, tokens, envelope, created_at)
     VALUES (%(owner)s, %(session)s, 1, 1, 'zanzibarq', 'user', 1, '{"content": "zanzibarq"}', now());

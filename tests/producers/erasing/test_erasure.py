@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -19,6 +20,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.producers.items.operations import answer_requests
 from strandline.producers.items.paths import path_of
 from strandline.producers.items.requests import ItemGet, ItemPut
+from strandline.schemas import sql
 from strandline.schemas.erasure_plan import ERASED, KEPT, SCOPED, TREATED
 from strandline.schemas.errors import ConfigurationError, ConflictError
 from strandline.schemas.postgres.database import Database
@@ -91,7 +93,8 @@ def test_nothing_is_left_of_an_erased_user(erasures: Erasures, database_url: str
     user = identify_user("default", "ann")
     sessions = [identify_session("default", f"{WORD}-{name}", "ann") for name in ("one", "two", "fork")]
     planned = erasures.plan_user("ann").rows
-    assert {*ERASED, *TREATED} - set(planned) - EMPTY <= UNKEYED
+    assert {*ERASED, *TREATED} - set(planned) - EMPTY <= UNKEYED | {"model_call", "audit_entry"}
+    assert not {"model_call", "audit_entry"} & set(planned), "they stay"
     receipt = erasures.erase_user("ann", actor="operator")
     after = dump(database_url)
     for trace in (WORD, *(str(key) for one in sessions for key in (one.session_key, one.directory_key))):
@@ -215,7 +218,16 @@ def test_a_session_goes_and_its_user_stays(erasures: Erasures, database: Databas
     keys = identify_session("default", f"{WORD}-two", "ann")
     others = said(database_url, f"{WORD}-one", "ann")
     assert f"{WORD}two1" in dump(database_url)
+    planned = erasures.plan_session(f"{WORD}-two").rows
+    facts = "SELECT count(*) FROM strandline.fact"
+    ((before,),) = rows_of(database_url, facts)
     receipt = erasures.erase_session(f"{WORD}-two")
+    ((left,),) = rows_of(database_url, facts)
+    # What the forgetting reset deletes is counted; lanes that nobody had opened are opened for it.
+    assert {table: receipt.counts.get(table) for table in planned if table != "lane"} == {
+        table: rows for table, rows in planned.items() if table != "lane"
+    }
+    assert receipt.counts.get("fact", 0) == before - left > 0
     after = dump(database_url)
     assert f"{WORD}two" not in after
     assert str(keys.directory_key) not in after
@@ -426,3 +438,8 @@ def test_reapply_takes_no_receipt_that_no_key_vouches_for(
         assert [one.outcome for one in face.reapply([receipt], verifiers=[verifier_of(key)])] == ["known"]
     assert [one.outcome for one in without.reapply([unsigned], unverified=True)] == ["erased"]
     assert not make_memory("bobsword-one", user_id="bob").history()
+
+
+def test_the_vacuum_after_an_erasure_comes_to_each_table_that_loses_rows() -> None:
+    statement = (Path(sql.__file__).parent / "erasures.sql").read_text().split("-- name: vacuum_erased")[1]
+    assert set(re.findall(r"strandline\.(\w+)", statement)) == {*ERASED, *TREATED}

@@ -212,3 +212,67 @@ def test_an_ordinary_put_takes_no_lock_of_the_owner(make_memory: MakeMemory, dat
         connection.rollback()
     waiting.join()
     assert len(new.get_all()) == 1
+
+
+def due_events(url: str) -> list[int]:
+    return [row[0] for row in rows_of(url, "SELECT from_seq FROM strandline.due ORDER BY from_seq")]
+
+
+def flush_each(memory: Memory, times: int) -> None:
+    for number in range(times):
+        memory.put({"role": "user", "content": f"my boat {WORD}{number} is blue"})
+        memory.flush(all=True)
+
+
+def test_an_erasure_deletes_events_in_the_order_in_which_a_replay_locks_them(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """Both stop between two locks: in another order each would have what the other one waits for."""
+    memory = make_memory("s1", user_id="ann", **LIMITS)
+    flush_each(memory, 2)
+    owner = identify_session("default", "s1", "ann").shard_key
+    lock = "SELECT FROM strandline.flush_event WHERE shard_key = %s AND from_seq = %s FOR KEY SHARE"
+    erase = "SELECT strandline.erase_rows_v1(0, 'flush_event', %s, NULL, NULL, 2000)"
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        # Where the rows lie: the later event first.
+        connection.execute("UPDATE strandline.flush_event SET cause = cause WHERE from_seq = 1")
+        connection.execute("VACUUM ANALYZE strandline.flush_event")
+    with psycopg.connect(database_url) as replay, psycopg.connect(database_url) as erasing:
+        erasing.execute("SET enable_indexscan = off")
+        erasing.execute("SET enable_bitmapscan = off")
+        replay.execute(lock, (owner, 1))
+        thread = threading.Thread(target=erasing.execute, args=(erase, (owner,)))
+        thread.start()
+        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the erasure to wait")
+        replay.execute(lock, (owner, 2))
+        replay.commit()
+        thread.join()
+        erasing.commit()
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]
+
+
+def test_a_replay_makes_nothing_due_behind_the_fence(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """It has found the owner, and comes to its events when the fence is just being set: it waits for that."""
+    memory = make_memory("s1", user_id="ann", **LIMITS)
+    flush_each(memory, 2)
+    with psycopg.connect(database_url, autocommit=True) as connection:
+        connection.execute("DELETE FROM strandline.due")
+    owner = identify_session("default", "s1", "ann").shard_key
+    replay = begin_in_place(database, "vectors", Selection())
+    with psycopg.connect(database_url) as connection:
+        connection.execute(
+            "SELECT pg_advisory_xact_lock(hashtextextended('erasure ' || %s::uuid::text, 0))", (owner,)
+        )
+        replaying = threading.Thread(target=replay_in_place, args=(database, replay, settings))
+        replaying.start()
+        wait_until(lambda: lock_is_awaited(database_url), timeout=10, what="the replay to wait")
+        connection.execute(
+            "INSERT INTO strandline.erasure_fence (shard_key, scope_key, number, fenced_at)"
+            " VALUES (%s, %s, 1, now())",
+            (owner, owner),
+        )
+        connection.commit()
+    replaying.join()
+    assert due_events(database_url) == []

@@ -104,6 +104,7 @@ ACROSS_SHARDS = {
     },
     "retention goes over all sessions": {
         "aged_owners",
+        "archive_is_used",
         "open_steps",
         "owners_with_input",
         "retention_is_set",

@@ -54,6 +54,7 @@ OPERATORS_OWN = {
     "replay": {"kind", "pipeline", "state", "outcome", "counts", "reason"},
     "retention_act": {"archive", "ages"},
     "retention_run": {"state", "counts"},
+    "given_up_step": {"cause", "state", "archive", "object_name", "reason"},
     "retention_step": {
         "cause",
         "state",
