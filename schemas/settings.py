@@ -183,7 +183,7 @@ class Settings(BaseSettings):
     service_drain_seconds: NotNegative = Field(
         2.0, description="after a signal: how long it answers, and says that it is not ready"
     )
-    service_shutdown_seconds: Positive = Field(20.0, description="after that, for requests in hand")
+    service_shutdown_seconds: Positive = Field(35.0, description="after that, for requests in hand")
 
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)

@@ -226,7 +226,7 @@ class EventHub:
                 del self._seen[event_id]
 
     async def _catch_up(self, listener: Listener, since: datetime) -> AsyncIterator[Told]:
-        """What happened since, for a listener that comes back; what has not ended yet is followed from now on."""
+        """What happened since, for a listener that comes back; what has not ended yet is followed on."""
         database = await self._resources.async_database()
         (clock,) = await database.fetch(Now())
         since = max(since, clock.at - timedelta(seconds=MAX_RESUMED_SECONDS))

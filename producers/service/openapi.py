@@ -174,7 +174,7 @@ _WITH_KEY = frozenset(
     {
         "unauthenticated", "forbidden", "slow-body", "too-large", "too-many-requests", "busy", "stopping",
         "unavailable", "timed-out", "outcome-unknown", "refused", "sealed",
-        "redaction-failed",
+        "redaction-failed", "unsupported-encoding",
     }
 )  # fmt: skip
 _WRITING = frozenset({"conflict", "delivered", "erased", "unknown-pipeline"})

@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -22,13 +22,15 @@ from starlette.types import Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
-from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
+from strandline.producers.service.gate.bodies import CLOSE, ClientGone, given_again, read_body
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
+    MALFORMED,
     STOPPING,
     TIMED_OUT,
     UNAUTHENTICATED,
+    UNSUPPORTED,
     ProblemError,
     invalid,
     problem_of,
@@ -108,7 +110,7 @@ class Call:
         row: its key.
         wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
         idempotency_key: the header of that name.
-        route: method and path, as they were sent.
+        route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
     """
 
@@ -119,6 +121,13 @@ class Call:
     wait_seconds: float | None
     idempotency_key: str | None
     fingerprint: bytes
+
+    async def goes_on(self) -> bool:
+        """Whether its key still opens: what streams ask again and again."""
+        try:
+            return await self.service.keys.goes_on(self.row.key_id)
+        except (StrandlineError, ProblemError):
+            return False  # nobody can say; the client comes back, and is told why
 
 
 def call_of(request: Request) -> Call:
@@ -167,6 +176,7 @@ class ServiceRoute(APIRoute):
         self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = _headers(scope)
+        _check_head(scope)
         row = await service.keys.find(_bearer(headers.get(b"authorization")))
         user = headers.get(USER_HEADER.lower().encode()) if access_rule.takes_user else None
         client = scope.get("client")
@@ -186,7 +196,7 @@ class ServiceRoute(APIRoute):
                 service=service,
                 caller=caller,
                 row=row,
-                route=f"{scope['method']} {scope['path']}",
+                route=_route_of(scope),
                 wait_seconds=_preferred_seconds(headers.get(b"prefer")),
                 idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(IDEMPOTENCY_HEADER.lower().encode())),
                 fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
@@ -290,6 +300,24 @@ def _methods_at(scope: Scope) -> list[str]:
     return sorted(set().union(*at_path))
 
 
+def _route_of(scope: Scope) -> str:
+    """Method and path, whose parts are encoded in one way."""
+    parts = (quote(unquote_to_bytes(part), safe="") for part in scope["path"].split("/"))
+    return f"{scope['method']} {'/'.join(parts)}"
+
+
+def _check_head(scope: Scope) -> None:
+    """Raise a problem for a head that leaves open what it means, or announces a body that cannot be read."""
+    names = [name for name, _ in scope["headers"]]
+    if names.count(b"authorization") > 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if scope.get("http_version") == "1.1" and names.count(b"host") != 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise ProblemError(UNSUPPORTED, headers=CLOSE)
+
+
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     return dict(scope["headers"])
 
@@ -326,7 +354,7 @@ def _preferred_seconds(prefer: bytes | None) -> float | None:
 
 
 def _fingerprint(scope: Scope, body: bytes) -> bytes:
-    route = f"{scope['method']} {scope['path']}?".encode() + scope["query_string"]
+    route = f"{_route_of(scope)}?".encode() + scope["query_string"]
     return sha256(sha256(route).digest() + body).digest()
 
 

@@ -9,7 +9,7 @@ from starlette.types import Message, Receive, Scope
 from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
 
 # What is left of it is not read: the connection ends with the response.
-_CLOSE = {"Connection": "close"}
+CLOSE = {"Connection": "close"}
 
 
 class ClientGone(Exception):
@@ -24,12 +24,12 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: 
         ClientGone: the client closed the connection.
     """
     if _announced_bytes(scope) > max_bytes:
-        raise ProblemError(TOO_LARGE, headers=_CLOSE)
+        raise ProblemError(TOO_LARGE, headers=CLOSE)
     try:
         async with asyncio.timeout(seconds):
             return await _read(receive, max_bytes)
     except TimeoutError:
-        raise ProblemError(SLOW_BODY, headers=_CLOSE) from None
+        raise ProblemError(SLOW_BODY, headers=CLOSE) from None
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:
@@ -37,13 +37,13 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
     if message["type"] == "http.request" and not message.get("more_body"):
         body: bytes = message.get("body", b"")  # as most come
         if len(body) > max_bytes:
-            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+            raise ProblemError(TOO_LARGE, headers=CLOSE)
         return body
     parts = bytearray()
     while message["type"] == "http.request":
         parts += message.get("body", b"")
         if len(parts) > max_bytes:
-            raise ProblemError(TOO_LARGE, headers=_CLOSE)
+            raise ProblemError(TOO_LARGE, headers=CLOSE)
         if not message.get("more_body"):
             return bytes(parts)
         message = await receive()
@@ -54,7 +54,7 @@ def _announced_bytes(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:
-                raise ProblemError(MALFORMED, headers=_CLOSE)
+                raise ProblemError(MALFORMED, headers=CLOSE)
             return int(value)
     return 0
 

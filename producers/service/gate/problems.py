@@ -91,6 +91,9 @@ OTHER_REVISION = Kind(
     "other-revision", 412, "It was changed meanwhile", "Get it again, and repeat with its new ETag."
 )
 TOO_LARGE = Kind("too-large", 413, "The body is too large", "Send less at once.")
+UNSUPPORTED = Kind(
+    "unsupported-encoding", 415, "The body is encoded", "Send it plain, without Content-Encoding."
+)
 INVALID = Kind("invalid", 422, "A value cannot be used", "`errors` says where.")
 KEY_REUSED = Kind(
     "idempotency-key-reused",
@@ -160,7 +163,7 @@ INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of
 
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
-    ERASED,
+    ERASED, UNSUPPORTED,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
     UNREDACTED,

@@ -70,7 +70,7 @@ async def _events_of(call: Call, listener: Listener, last: str | None) -> AsyncI
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
     said_at = monotonic()
     async for item in call.service.events.listen(listener, last):
-        if call.service.state.is_stopping:
+        if call.service.state.is_stopping or not await call.goes_on():
             return
         if item is not None:
             event_id, event = item

@@ -17,6 +17,7 @@ import pytest
 
 from strandline import Memory
 from strandline.producers.service import events
+from strandline.producers.service.gate.keys import revoke_key
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
@@ -195,6 +196,24 @@ def test_who_comes_back_hears_the_end_of_what_was_not_at_its_end(
             last = stream.events[-1][0]
         with listening(client, "/v1/events", last) as again:
             wait_until(lambda: again.of("open"), timeout=20, what="the flush, which has not ended")
+
+
+def test_a_stream_ends_when_its_key_does(running: RunningService, namespace: str) -> None:
+    revoked, ending, other = (
+        running.make_key(namespace, expires_in_seconds=seconds) for seconds in (None, 3.0, None)
+    )
+    with (
+        running.client(revoked) as one,
+        running.client(ending) as two,
+        running.client(other) as three,
+        listening(three, "/v1/events"),
+        listening(one, "/v1/events"),
+        listening(two, "/v1/events"),
+    ):
+        wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
+        running.database.run(revoke_key(revoked.key_id))
+        wait_until(lambda: running.service.events.listeners == 1, timeout=10, what="the end of two")
+        assert running.service.admission("streams").at_work == 1
 
 
 def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKey) -> None:
