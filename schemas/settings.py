@@ -178,6 +178,9 @@ class Settings(BaseSettings):
     service_writes_at_once: int = Field(256, ge=1, le=10_000)
     service_others_at_once: int = Field(16, ge=1, le=10_000)
     service_streams_at_once: int = Field(256, ge=0, le=10_000)
+    service_key_share: float = Field(
+        0.5, gt=0, le=1, description="share of each of these that one key may have"
+    )
     service_queue_length: int = Field(128, ge=0, le=100_000, description="requests of a class that may wait")
     service_queue_seconds: Positive = Field(1.0, description="longest wait of a request for its turn")
     service_drain_seconds: NotNegative = Field(
