@@ -22,7 +22,7 @@ from starlette.types import Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
-from strandline.producers.service.gate.bodies import CLOSE, ClientGone, given_again, read_body
+from strandline.producers.service.gate.bodies import CLOSE, ClientGone, given_again, is_long, read_body
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
@@ -159,7 +159,9 @@ class ServiceRoute(APIRoute):
             raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
         service: Service = scope["app"].state.service
         sending = Sending(
-            send, seconds=service.settings.service_body_seconds, closes=service.state.is_stopping
+            send,
+            seconds=service.settings.service_body_seconds,
+            closes=service.state.is_stopping or is_long(scope),
         )
         try:
             self._check_query(scope)
@@ -192,6 +194,7 @@ class ServiceRoute(APIRoute):
                 max_bytes=settings.service_max_body_bytes,
                 seconds=settings.service_body_seconds,
             )
+            send.closes = service.state.is_stopping
             scope[_CALL] = Call(
                 service=service,
                 caller=caller,

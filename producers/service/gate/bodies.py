@@ -12,6 +12,10 @@ from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO
 CLOSE = {"Connection": "close"}
 
 
+# A body whose length has more digits than this is not read away after a refusal.
+MAX_DISCARDED_DIGITS = 5
+
+
 class ClientGone(Exception):
     """The client closed the connection before its request was complete: nobody waits for an answer."""
 
@@ -57,6 +61,16 @@ def _announced_bytes(scope: Scope) -> int:
                 raise ProblemError(MALFORMED, headers=CLOSE)
             return int(value)
     return 0
+
+
+def is_long(scope: Scope) -> bool:
+    """Whether a request has a body that costs more to read away than a new connection."""
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding":
+            return True
+        if name == b"content-length":
+            return len(value) > MAX_DISCARDED_DIGITS
+    return False
 
 
 def given_again(body: bytes, receive: Receive) -> Receive:

@@ -82,7 +82,7 @@ class Admission:
         if queue is not None and len(queue) >= self._limits.waiting_per_key:
             raise ProblemError(TOO_MANY)
         if self._waiting >= self._limits.waiting:
-            raise ProblemError(BUSY)
+            raise ProblemError(BUSY if self._has_share(key_id) else TOO_MANY)
         if queue is None:
             queue = self._queues[key_id] = deque()
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()

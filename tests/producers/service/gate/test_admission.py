@@ -204,6 +204,16 @@ def test_a_body_of_a_gigabyte_is_refused_by_its_header(narrow: RunningService) -
     assert answer.startswith(b"HTTP/1.1 413") and b"connection: close" in answer.lower()
 
 
+@pytest.mark.parametrize("body", ["Content-Length: 100000000", "Transfer-Encoding: chunked"])
+def test_who_is_refused_by_the_head_is_not_waited_for(narrow: RunningService, body: str) -> None:
+    with connect(narrow) as connection:
+        start = head(narrow, "sl_none", 0).replace(b"Content-Length: 0", body.encode())
+        connection.sendall(start)
+        answer = received(connection)
+        assert answer.startswith(b"HTTP/1.1 401") and b"connection: close" in answer.lower()
+        assert connection.recv(1) == b""
+
+
 def test_a_body_without_end_is_refused_after_what_a_body_may_have(narrow: RunningService) -> None:
     key = narrow.make_key().key
     sent = 0
