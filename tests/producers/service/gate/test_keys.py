@@ -235,10 +235,9 @@ def test_invented_ids_take_nothing_from_keys_that_are_known(monkeypatch: pytest.
     text = make_text("0" * 16)
     digest = parse_key(text)
     assert digest is not None
-    known = FindServiceKeyRow(
-        **dict.fromkeys(FindServiceKeyRow._fields)
-        | {"key_id": digest[0], "secret_digest": digest[1], "scopes": ["read"], "seconds_left": None}
-    )
+    fields: dict[str, Any] = dict.fromkeys(FindServiceKeyRow._fields)
+    fields |= {"key_id": digest[0], "secret_digest": digest[1], "scopes": ["read"]}
+    known = FindServiceKeyRow(**fields)
     gate = asyncio.Event()
 
     async def look_up(query: FindServiceKey) -> list[FindServiceKeyRow]:
