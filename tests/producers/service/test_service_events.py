@@ -185,7 +185,7 @@ def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
     assert [of_ana.of(session).count(("flushed", None)) for session in burst] == [1] * 5
 
 
-def test_who_comes_back_hears_the_end_of_what_was_not_at_its_end(
+def test_who_comes_back_hears_again_of_a_flush_that_has_not_ended(
     running: RunningService, tenant: NewKey, namespace: str
 ) -> None:
     with running.client(tenant, user="ana") as client:
