@@ -190,12 +190,15 @@ class Settings(BaseSettings):
     service_writes_at_once: int = Field(256, ge=1, le=10_000)
     service_others_at_once: int = Field(16, ge=1, le=10_000)
     service_streams_at_once: int = Field(256, ge=0, le=10_000)
+    service_key_share: float = Field(
+        0.5, gt=0, le=1, description="share of each of these that one key may have"
+    )
     service_queue_length: int = Field(128, ge=0, le=100_000, description="requests of a class that may wait")
     service_queue_seconds: Positive = Field(1.0, description="longest wait of a request for its turn")
     service_drain_seconds: NotNegative = Field(
         2.0, description="after a signal: how long it answers, and says that it is not ready"
     )
-    service_shutdown_seconds: Positive = Field(20.0, description="after that, for requests in hand")
+    service_shutdown_seconds: Positive = Field(35.0, description="after that, for requests in hand")
 
     # Workers.
     worker_concurrency: int = Field(16, ge=1, le=1000)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from functools import cached_property
 from urllib.parse import quote as percent_encoded
@@ -14,7 +14,6 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.routing import BaseRoute
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
@@ -80,7 +79,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
     )
     app.state.service = service
     for router in ROUTERS:
-        app.serve(router.routes)
+        app.router.routes.extend(router.routes)
     _handle_errors(app)
     describe(app)
     return app
@@ -93,16 +92,9 @@ class ServiceApp(FastAPI):
     framework puts around an endpoint, costs as much as refusing a request.
     """
 
-    def serve(self, routes: Iterable[BaseRoute]) -> None:
-        """Add routes."""
-        for route in routes:
-            self.router.routes.append(route)
-            if isinstance(route, ServiceRoute) and route.is_direct:
-                self._direct.append(route)
-
     @cached_property
     def _direct(self) -> list[ServiceRoute]:
-        return []
+        return [route for route in self.router.routes if isinstance(route, ServiceRoute) and route.is_direct]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "http":

@@ -41,6 +41,9 @@ MAX_RESUMED_SECONDS = 86_400.0
 # A listener that is behind by so many loses its stream, and comes back with its last id.
 MAX_WAITING = 1_000
 
+_EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
+_LAST_UUID = UUID(int=2**128 - 1)
+
 Told = tuple[str, EventOut]
 
 
@@ -107,7 +110,8 @@ class EventHub:
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll())
             if since is not None:
-                await self._catch_up(listener, since)
+                async for told in self._catch_up(listener, since):
+                    yield told
             while not listener.is_behind:
                 while listener.waiting:
                     yield listener.waiting.popleft()
@@ -152,41 +156,37 @@ class EventHub:
             self._through = clock.at
         await self._tell_generations(database, clock.at)
         namespaces = sorted({listener.namespace for listener in self._listeners})
-        rows = await database.fetch(
-            RecentFlushes(
-                namespaces=namespaces,
-                session_key=None,
-                since=self._through - timedelta(seconds=LATE_SECONDS),
-                limit=FLUSHES_PER_POLL,
-            )
-        )
-        begun_before = self._through
-        for row in rows:
-            if row.event_id not in self._seen:
-                self._seen[row.event_id] = row.created_at
-                if row.created_at > begun_before - timedelta(seconds=LATE_SECONDS):
-                    self._tell_flushed(row)
-        self._through = clock.at if len(rows) < FLUSHES_PER_POLL else rows[-1].created_at
+        since = self._through - timedelta(seconds=LATE_SECONDS)
+        async for rows in _pages(database, namespaces, None, since, until=clock.at):
+            self._tell_flushed([row for row in rows if row.event_id not in self._seen])
+        self._through = clock.at
         await self._tell_outcomes(database, clock.at)
         self._forget(clock.at)
 
-    def _tell_flushed(self, row: RecentFlushesRow) -> None:
-        self._open[row.event_id] = _Open(row)
-        self._tell(row, _flush_event(row))
+    def _tell_flushed(self, rows: list[RecentFlushesRow]) -> None:
+        for row in rows:
+            self._seen[row.event_id] = row.created_at
+            self._open[row.event_id] = _Open(row)
+        position = self._position()
+        for row in rows:
+            self._tell(row, position, _flush_event(row))
 
     async def _tell_outcomes(self, database: AsyncDatabase, now: datetime) -> None:
-        rows = [one.row for one in self._open.values()]
-        for pipeline, outcome, row in await _outcomes(database, rows):
-            known = self._open.get(row.event_id)
-            if known is not None and outcome != "due" and pipeline not in known.pipelines_told:
-                known.pipelines_told.add(pipeline)
-                self._tell(row, _end_event(row, pipeline, outcome, now))
-        await asyncio.sleep(0)
+        position = self._position()
+        rows_open = [one.row for one in self._open.values()]
+        for start in range(0, len(rows_open), FLUSHES_PER_POLL):
+            rows = rows_open[start : start + FLUSHES_PER_POLL]
+            for pipeline, outcome, row in await _outcomes(database, rows):
+                known = self._open.get(row.event_id)
+                if known is not None and outcome != "due" and pipeline not in known.pipelines_told:
+                    known.pipelines_told.add(pipeline)
+                    self._tell(row, position, _end_event(row, pipeline, outcome, now))
 
     async def _tell_generations(self, database: AsyncDatabase, now: datetime) -> None:
         rows = await database.fetch(GenerationStates())
         states = {row.generation_id: row.state for row in rows}
         if self._generations is not None and states != self._generations:
+            position = self._position()
             for row in rows:
                 if self._generations.get(row.generation_id) != row.state:
                     event = EventOut(
@@ -197,19 +197,21 @@ class EventHub:
                         state=row.state,
                     )
                     for listener in self._listeners:
-                        listener.tell(self._position(), event)
+                        listener.tell(position, event)
         self._generations = states
 
-    def _tell(self, row: RecentFlushesRow, event: EventOut) -> None:
+    def _tell(self, row: RecentFlushesRow, position: str, event: EventOut) -> None:
         for listener in self._listeners:
             if listener.hears(row):
-                listener.tell(self._position(), event)
+                listener.tell(position, event)
 
     def _position(self) -> str:
-        """The time up to which all that happened was told."""
-        pending = [one.row.created_at for one in self._open.values()]
-        through = self._through or datetime.now(UTC)
-        return _id_of(min([through - timedelta(seconds=LATE_SECONDS), *pending]))
+        """The time up to which all that happened was told, as the id of what is told next.
+
+        It is found once for many events, since it asks all that are open.
+        """
+        surely = (self._through or datetime.now(UTC)) - timedelta(seconds=LATE_SECONDS)
+        return _id_of(min([surely, *(_before(one.row) for one in self._open.values())]))
 
     def _forget(self, now: datetime) -> None:
         pipelines = MAX_OPEN_SECONDS
@@ -223,31 +225,56 @@ class EventHub:
             if at < old and event_id not in self._open:
                 del self._seen[event_id]
 
-    async def _catch_up(self, listener: Listener, since: datetime) -> None:
-        """Tell a listener that comes back what happened since."""
+    async def _catch_up(self, listener: Listener, since: datetime) -> AsyncIterator[Told]:
+        """What happened since, for a listener that comes back; what has not ended yet is followed on."""
         database = await self._resources.async_database()
         (clock,) = await database.fetch(Now())
         since = max(since, clock.at - timedelta(seconds=MAX_RESUMED_SECONDS))
-        while True:
-            rows = await database.fetch(
-                RecentFlushes(
-                    namespaces=[listener.namespace],
-                    session_key=listener.session_key,
-                    since=since,
-                    limit=FLUSHES_PER_POLL,
-                )
-            )
+        surely = clock.at - timedelta(seconds=LATE_SECONDS)
+        async for rows in _pages(database, [listener.namespace], listener.session_key, since, until=clock.at):
             heard = [row for row in rows if listener.hears(row)]
-            ends = await _outcomes(database, heard)
+            ends: dict[UUID, dict[str, str]] = {row.event_id: {} for row in heard}
+            for pipeline, outcome, row in await _outcomes(database, heard):
+                ends[row.event_id][pipeline] = outcome
             for row in heard:
-                listener.waiting.append((_id_of(row.created_at), _flush_event(row)))
-            for pipeline, outcome, row in ends:
-                if outcome != "due":
-                    ended = _end_event(row, pipeline, outcome, clock.at)
-                    listener.waiting.append((_id_of(row.created_at), ended))
-            if len(rows) < FLUSHES_PER_POLL:
-                return
-            since = rows[-1].created_at
+                ended = {pipeline: how for pipeline, how in ends[row.event_id].items() if how != "due"}
+                if len(ended) < len(ends[row.event_id]):
+                    surely = min(surely, _before(row))
+                    if len(self._open) < MAX_OPEN:
+                        self._open.setdefault(row.event_id, _Open(row, set(ended)))
+                event_id = _id_of(min(row.created_at, surely))
+                yield event_id, _flush_event(row)
+                for pipeline, how in ended.items():
+                    yield event_id, _end_event(row, pipeline, how, clock.at)
+
+
+async def _pages(
+    database: AsyncDatabase,
+    namespaces: list[str],
+    session_key: UUID | None,
+    since: datetime,
+    *,
+    until: datetime,
+) -> AsyncIterator[list[RecentFlushesRow]]:
+    """Flush events since a time, page by page, at least as far as those of ``until``.
+
+    What is written meanwhile bears a later time, so the pages come to an end however much that is.
+    """
+    after = _LAST_UUID
+    while True:
+        rows = await database.fetch(
+            RecentFlushes(
+                namespaces=namespaces,
+                session_key=session_key,
+                since=since,
+                after=after,
+                limit=FLUSHES_PER_POLL,
+            )
+        )
+        yield rows
+        if len(rows) < FLUSHES_PER_POLL or rows[-1].created_at > until:
+            return
+        since, after = rows[-1].created_at, rows[-1].event_id
 
 
 async def _outcomes(
@@ -292,11 +319,21 @@ def _end_event(row: RecentFlushesRow, pipeline: str, outcome: str, at: datetime)
     )
 
 
+def _before(row: RecentFlushesRow) -> datetime:
+    """The time from which on a flush event is told again."""
+    return row.created_at - timedelta(microseconds=1)
+
+
 def _id_of(at: datetime) -> str:
-    return str(int(at.timestamp() * 1_000_000))
+    return str((at - _EPOCH) // timedelta(microseconds=1))
 
 
 def _time_of(event_id: str) -> datetime:
-    if not event_id.isdigit() or len(event_id) > 17:
+    if not is_event_id(event_id):
         raise ValueError("not the id of an event")
-    return datetime.fromtimestamp(int(event_id) / 1_000_000, UTC)
+    return _EPOCH + timedelta(microseconds=int(event_id))
+
+
+def is_event_id(text: str) -> bool:
+    """Whether a text has the form of an event's id."""
+    return text.isascii() and text.isdigit() and len(text) <= 17

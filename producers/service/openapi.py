@@ -266,6 +266,7 @@ _WITH_KEY = frozenset(
     {
         "unauthenticated", "forbidden", "slow-body", "too-large", "too-many-requests", "busy", "stopping",
         "unavailable", "timed-out", "outcome-unknown", "refused", "sealed",
+        "unsupported-encoding",
     }
 )  # fmt: skip
 # What each change may meet, and what those of someone's memory may.

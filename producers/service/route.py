@@ -13,7 +13,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from hashlib import sha256
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -28,13 +28,15 @@ from strandline.producers.service.gate.authentication import (
     caller_of,
     check_scope,
 )
-from strandline.producers.service.gate.bodies import ClientGone, given_again, read_body
+from strandline.producers.service.gate.bodies import CLOSE, ClientGone, given_again, is_long, read_body
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
+    MALFORMED,
     STOPPING,
     TIMED_OUT,
     UNAUTHENTICATED,
+    UNSUPPORTED,
     ProblemError,
     invalid,
     problem_of,
@@ -139,7 +141,7 @@ class Call:
         row: its key.
         wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
         idempotency_key: the header of that name.
-        route: method and path, as they were sent.
+        route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
     """
 
@@ -150,6 +152,13 @@ class Call:
     wait_seconds: float | None
     idempotency_key: str | None
     fingerprint: bytes
+
+    async def goes_on(self) -> bool:
+        """Whether its key still opens: what streams ask again and again."""
+        try:
+            return await self.service.keys.goes_on(self.row.key_id)
+        except (StrandlineError, ProblemError):
+            return False  # nobody can say; the client comes back, and is told why
 
 
 def call_of(request: Request) -> Call:
@@ -182,7 +191,9 @@ class ServiceRoute(APIRoute):
             raise HTTPException(405, headers={"Allow": ", ".join(_methods_at(scope))})
         service: Service = scope["app"].state.service
         sending = Sending(
-            send, seconds=service.settings.service_body_seconds, closes=service.state.is_stopping
+            send,
+            seconds=service.settings.service_body_seconds,
+            closes=service.state.is_stopping or is_long(scope),
         )
         try:
             self._check_query(scope)
@@ -199,6 +210,7 @@ class ServiceRoute(APIRoute):
         self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
         headers = _headers(scope)
+        _check_head(scope)
         row = await service.keys.find(_bearer(headers.get(b"authorization")))
         user = None
         if access_rule.takes_user:
@@ -218,11 +230,12 @@ class ServiceRoute(APIRoute):
                 max_bytes=settings.service_max_body_bytes,
                 seconds=settings.service_body_seconds,
             )
+            send.closes = service.state.is_stopping
             scope[_CALL] = Call(
                 service=service,
                 caller=caller,
                 row=row,
-                route=f"{scope['method']} {scope['path']}",
+                route=_route_of(scope),
                 wait_seconds=_preferred_seconds(headers.get(b"prefer")),
                 idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
@@ -326,6 +339,24 @@ def _methods_at(scope: Scope) -> list[str]:
     return sorted(set().union(*at_path))
 
 
+def _route_of(scope: Scope) -> str:
+    """Method and path, whose parts are encoded in one way."""
+    parts = (quote(unquote_to_bytes(part), safe="") for part in scope["path"].split("/"))
+    return f"{scope['method']} {'/'.join(parts)}"
+
+
+def _check_head(scope: Scope) -> None:
+    """Raise a problem for a head that leaves open what it means, or announces a body that cannot be read."""
+    names = [name for name, _ in scope["headers"]]
+    if names.count(b"authorization") > 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if scope.get("http_version") == "1.1" and names.count(b"host") != 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    for name, value in scope["headers"]:
+        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
+            raise ProblemError(UNSUPPORTED, headers=CLOSE)
+
+
 def _headers(scope: Scope) -> dict[bytes, bytes]:
     """The headers by name; raises a problem if one that decides something comes twice.
 
@@ -371,7 +402,7 @@ def _preferred_seconds(prefer: bytes | None) -> float | None:
 
 
 def _fingerprint(scope: Scope, body: bytes) -> bytes:
-    route = f"{scope['method']} {scope['path']}?".encode() + scope["query_string"]
+    route = f"{_route_of(scope)}?".encode() + scope["query_string"]
     return sha256(sha256(route).digest() + body).digest()
 
 

@@ -82,6 +82,7 @@ def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
             waiting=0 if queue == "streams" else waiting,
             waiting_per_key=0 if queue == "streams" else max(1, waiting // 2),
             wait_seconds=settings.service_queue_seconds,
+            at_once_per_key=max(1, int(number * settings.service_key_share)),
         )
         for queue, number in at_once.items()
     }

@@ -114,8 +114,9 @@ WHERE r.shard_key = p.shard_key AND r.request_key = p.request_key
 RETURNING r.shard_key
 
 -- name: recent_flushes
--- Flush events of namespaces since a time, oldest first, for those who listen; only of one session, if it is named.
--- params: namespaces text[], session_key uuid?, since timestamptz, limit bigint
+-- Flush events of namespaces behind a time and an id, oldest first, for those who listen; only of one session, if it
+-- is named.  Many events may bear the same time, so a page ends at an id.
+-- params: namespaces text[], session_key uuid?, since timestamptz, after uuid, limit bigint
 -- row: shard_key uuid, session_key uuid, namespace text, session_id text, user_id text?, event_id uuid, from_seq bigint,
 --     through_seq bigint, cause text, created_at timestamptz
 -- repeatable
@@ -123,10 +124,10 @@ SELECT e.shard_key, e.session_key, s.namespace, s.session_id, s.user_id, e.event
     e.cause, e.created_at
 FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-WHERE e.created_at > %(since)s AND s.namespace = ANY (%(namespaces)s::text[])
+WHERE (e.created_at, e.event_id) > (%(since)s, %(after)s) AND s.namespace = ANY (%(namespaces)s::text[])
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
     AND e.cause NOT IN ('source', 'instruction')
-ORDER BY e.created_at LIMIT %(limit)s
+ORDER BY e.created_at, e.event_id LIMIT %(limit)s
 
 -- name: flush_outcomes
 -- How each pipeline of their sessions stands with flush events: due, dead, or covered.

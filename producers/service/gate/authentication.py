@@ -118,7 +118,12 @@ class _Remembered:
         """Whether a secret of this digest opens it now."""
         stored = _NO_DIGEST if self.row is None else self.row.secret_digest
         same = hmac.compare_digest(stored, digest)
-        if self.row is None or not same:
+        return same and self.has_not_ended
+
+    @property
+    def has_not_ended(self) -> bool:
+        """Whether there is such a key, and it goes on."""
+        if self.row is None:
             return False
         left = self.row.seconds_left
         return left is None or left > monotonic() - self.found_at
@@ -128,61 +133,88 @@ Lookup = Callable[[FindServiceKey], Awaitable[list[FindServiceKeyRow]]]
 
 
 class KeyRing:
-    """The keys that this process has seen; for one event loop."""
+    """The keys that this process has seen; for one event loop.
+
+    Ids that exist and ids that do not are kept and looked up apart: whoever sends invented ones neither
+    pushes out a key that is known here nor makes it wait.
+    """
 
     def __init__(self, look_up: Lookup) -> None:
         self._look_up = look_up
-        self._keys: OrderedDict[str, _Remembered] = OrderedDict()
+        self._known: OrderedDict[str, _Remembered] = OrderedDict()
+        self._unknown: OrderedDict[str, _Remembered] = OrderedDict()
+        self._renewing: dict[str, asyncio.Task[_Remembered]] = {}
         self._finding: dict[str, asyncio.Task[_Remembered]] = {}
-        self._permits = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        self._renewals = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        self._lookups = asyncio.Semaphore(LOOKUPS_AT_ONCE)
 
     async def find(self, text: str) -> FindServiceKeyRow:
         """The key that a client sent.
 
         Raises:
-            ProblemError: it is not a key, is unknown or has ended; or too many unknown ones are looked up.
+            ProblemError: it is not a key, is unknown or has ended; or too many that are not known here are
+                looked up.
             DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
         """
         parsed = parse_key(text)
         if parsed is None:
             raise ProblemError(UNAUTHENTICATED)
         key_id, digest = parsed
-        known = self._keys.get(key_id)
-        age = TRUSTED_SECONDS if known is None else monotonic() - known.found_at
-        if known is None or age >= TRUSTED_SECONDS:
-            known = await asyncio.shield(self._begin(key_id))
-        elif age >= RENEWED_AFTER_SECONDS and not known.is_renewed:
-            known.is_renewed = True
-            self._begin(key_id)
-        if not known.opens(digest) or known.row is None:
+        found = await self._remembered(key_id)
+        if not found.opens(digest) or found.row is None:
             raise ProblemError(UNAUTHENTICATED)
-        return known.row
+        return found.row
+
+    async def goes_on(self, key_id: str) -> bool:
+        """Whether a key that was found is neither revoked nor at its end, as fresh as for a request.
+
+        Raises:
+            DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
+        """
+        return (await self._remembered(key_id)).has_not_ended
+
+    async def _remembered(self, key_id: str) -> _Remembered:
+        """What is known of an id, not older than it may be."""
+        found = self._known.get(key_id) or self._unknown.get(key_id)
+        age = TRUSTED_SECONDS if found is None else monotonic() - found.found_at
+        if found is None or age >= TRUSTED_SECONDS:
+            return await asyncio.shield(self._begin(key_id))
+        if age >= RENEWED_AFTER_SECONDS and not found.is_renewed and found.row is not None:
+            found.is_renewed = True
+            self._begin(key_id)
+        return found
 
     def _begin(self, key_id: str) -> asyncio.Task[_Remembered]:
         """Look a key up, once at a time however many requests wait for it."""
-        task = self._finding.get(key_id)
+        is_known = key_id in self._known
+        tasks = self._renewing if is_known else self._finding
+        task = tasks.get(key_id)
         if task is None:
-            if len(self._finding) >= MAX_LOOKUPS_WAITING:
+            if not is_known and len(tasks) >= MAX_LOOKUPS_WAITING:
                 raise ProblemError(BUSY)
-            task = self._finding[key_id] = asyncio.create_task(self._find(key_id))
-            task.add_done_callback(lambda done: self._end(key_id, done))
+            permits = self._renewals if is_known else self._lookups
+            task = tasks[key_id] = asyncio.create_task(self._find(key_id, permits))
+            task.add_done_callback(lambda done: _end(tasks, key_id, done))
         return task
 
-    def _end(self, key_id: str, done: asyncio.Task[_Remembered]) -> None:
-        del self._finding[key_id]
-        if not done.cancelled():
-            done.exception()  # whoever waited has it; a renewal that failed is tried by the next request
-
-    async def _find(self, key_id: str) -> _Remembered:
-        async with self._permits:
+    async def _find(self, key_id: str, permits: asyncio.Semaphore) -> _Remembered:
+        async with permits:
             found_at = monotonic()  # before the look: what it says was true then or later
             rows = await self._look_up(FindServiceKey(key_id=key_id))
-        known = _Remembered(rows[0] if rows else None, found_at)
-        self._keys[key_id] = known
-        self._keys.move_to_end(key_id)
-        if len(self._keys) > MAX_REMEMBERED:
-            self._keys.popitem(last=False)
-        return known
+        found = _Remembered(rows[0] if rows else None, found_at)
+        kept, other = (self._known, self._unknown) if rows else (self._unknown, self._known)
+        other.pop(key_id, None)
+        kept[key_id] = found
+        kept.move_to_end(key_id)
+        if len(kept) > MAX_REMEMBERED:
+            kept.popitem(last=False)
+        return found
+
+
+def _end(tasks: dict[str, asyncio.Task[_Remembered]], key_id: str, done: asyncio.Task[_Remembered]) -> None:
+    del tasks[key_id]
+    if not done.cancelled():
+        done.exception()  # whoever waited has it; a renewal that failed is tried by the next request
 
 
 def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | None) -> Caller:

@@ -9,7 +9,11 @@ from starlette.types import Message, Receive, Scope
 from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
 
 # What is left of it is not read: the connection ends with the response.
-_CLOSE = {"Connection": "close"}
+CLOSE = {"Connection": "close"}
+
+
+# A body whose length has more digits than this is not read away after a refusal.
+MAX_DISCARDED_DIGITS = 5
 
 
 class ClientGone(Exception):
@@ -29,7 +33,7 @@ async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: 
         async with asyncio.timeout(seconds):
             return await _read(receive, max_bytes)
     except TimeoutError:
-        raise ProblemError(SLOW_BODY, headers=_CLOSE) from None
+        raise ProblemError(SLOW_BODY, headers=CLOSE) from None
 
 
 async def _read(receive: Receive, max_bytes: int) -> bytes:
@@ -52,16 +56,26 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
 
 def _too_large(max_bytes: int) -> ProblemError:
     detail = f"A body has at most {max_bytes:,} bytes here; send less at once."
-    return ProblemError(TOO_LARGE, detail=detail, headers=_CLOSE)
+    return ProblemError(TOO_LARGE, detail=detail, headers=CLOSE)
 
 
 def _announced_bytes(scope: Scope) -> int:
     for name, value in scope["headers"]:
         if name == b"content-length":
             if not value.isdigit() or len(value) > 18:
-                raise ProblemError(MALFORMED, headers=_CLOSE)
+                raise ProblemError(MALFORMED, headers=CLOSE)
             return int(value)
     return 0
+
+
+def is_long(scope: Scope) -> bool:
+    """Whether a request has a body that costs more to read away than a new connection."""
+    for name, value in scope["headers"]:
+        if name == b"transfer-encoding":
+            return True
+        if name == b"content-length":
+            return len(value) > MAX_DISCARDED_DIGITS
+    return False
 
 
 def given_again(body: bytes, receive: Receive) -> Receive:

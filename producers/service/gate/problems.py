@@ -92,6 +92,9 @@ OTHER_REVISION = Kind(
 TOO_LARGE = Kind(
     "too-large", 413, "The body is too large", "A body has at most 1,048,576 bytes here; send less at once."
 )
+UNSUPPORTED = Kind(
+    "unsupported-encoding", 415, "The body is encoded", "Send it plain, without Content-Encoding."
+)
 INVALID = Kind("invalid", 422, "A value cannot be used", "`errors` says where.")
 NO_PLACE = "A value of the request does not go with the others, or with what is stored; nothing was changed."
 KEY_REUSED = Kind(
@@ -162,7 +165,7 @@ INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of
 
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
-    ERASED,
+    ERASED, UNSUPPORTED,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
     UNREDACTED,

@@ -20,19 +20,19 @@ class Sending:
         closes: have the client close its connection after this response.
     """
 
-    __slots__ = ("_closes", "_seconds", "_send", "has_begun")
+    __slots__ = ("_seconds", "_send", "closes", "has_begun")
 
     def __init__(self, send: Send, *, seconds: float, closes: bool) -> None:
         self._send = send
         self._seconds = seconds
-        self._closes = closes
+        self.closes = closes
         self.has_begun = False
 
     async def __call__(self, message: Message) -> None:
         """Send a message; raises ClientGone if the client does not take what was sent before."""
         if message["type"] == "http.response.start":
             self.has_begun = True
-            if self._closes:
+            if self.closes:
                 message = {**message, "headers": [*message.get("headers", ()), (b"connection", b"close")]}
         sending: Any = self._send(message)
         steps = sending.__await__()

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
-from strandline.producers.service.events import Listener
+from strandline.producers.service.events import Listener, is_event_id
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, make_router
 from strandline.producers.service.route import Call, access, call_of
@@ -64,7 +64,7 @@ async def session_events(request: Request, session_id: SessionId) -> EventStream
 
 def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
     last = request.headers.get("last-event-id")
-    if last is not None and (not last.isdigit() or len(last) > 17):
+    if last is not None and not is_event_id(last):
         raise invalid("/header/Last-Event-ID", "It must be the id of an event that this service sent.")
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
     return EventStream(_events_of(call, listener, last), headers=headers)
@@ -75,7 +75,7 @@ async def _events_of(call: Call, listener: Listener, last: str | None) -> AsyncI
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
     said_at = monotonic()
     async for item in call.service.events.listen(listener, last):
-        if call.service.state.is_stopping:
+        if call.service.state.is_stopping or not await call.goes_on():
             return
         if item is not None:
             event_id, event = item

@@ -72,14 +72,16 @@ async def _stream(call: Call, target: ExportTarget, session_id: str | None) -> E
         raise ProblemError(BUSY)
     parts = _parts(call, aexport_lines(call.service.runner, target, session_id))
     first = await anext(parts)
-    return ExportStream(_all_parts(first, parts), headers={"Cache-Control": "no-store"})
+    return ExportStream(_all_parts(call, first, parts), headers={"Cache-Control": "no-store"})
 
 
-async def _all_parts(first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
-    """All parts; at an error the connection ends, without the last line."""
+async def _all_parts(call: Call, first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+    """All parts; at an error, or when the key has ended, the connection ends without the last line."""
     yield first
     try:
         async for part in parts:
+            if not await call.goes_on():
+                raise ClientGone
             yield part
     except StrandlineError as error:
         reason = type(error).__name__

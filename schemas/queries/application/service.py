@@ -270,8 +270,8 @@ class RecentFlushesRow(NamedTuple):
 
 
 class RecentFlushes(Query[RecentFlushesRow]):
-    """Flush events of namespaces since a time, oldest first, for those who listen; only of one session, if it
-    is named.
+    """Flush events of namespaces behind a time and an id, oldest first, for those who listen; only of one
+    session, if it is named.  Many events may bear the same time, so a page ends at an id.
     """
 
     __slots__ = ()
@@ -280,9 +280,9 @@ class RecentFlushes(Query[RecentFlushesRow]):
     row = RecentFlushesRow
 
     def __init__(
-        self, *, since: datetime, namespaces: list[str], session_key: UUID | None, limit: int
+        self, *, since: datetime, after: UUID, namespaces: list[str], session_key: UUID | None, limit: int
     ) -> None:
-        self.values = (since, namespaces, session_key, limit)
+        self.values = (since, after, namespaces, session_key, limit)
 
 
 class FlushOutcomesRow(NamedTuple):

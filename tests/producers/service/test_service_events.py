@@ -16,6 +16,8 @@ import httpx2
 import pytest
 
 from strandline import Memory
+from strandline.producers.service import events
+from strandline.producers.service.gate.keys import revoke_key
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
@@ -158,6 +160,62 @@ def test_who_comes_back_hears_what_was_said_meanwhile(running: RunningService, t
         assert narrow.of("first") == []
 
 
+def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
+    running: RunningService, tenant: NewKey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(events, "FLUSHES_PER_POLL", 2)
+    other = running.make_key(uuid4().hex)
+    burst = [f"burst-{number}" for number in range(5)]
+    with (
+        running.client(tenant, user="ana") as ana,
+        running.client(other, user="bo") as bo,
+        listening(ana, "/v1/events") as of_ana,
+        listening(bo, "/v1/events") as of_bo,
+    ):
+        polled(running)
+        before = of_ana.events[-1][0] if of_ana.events else None
+        for session in burst:
+            say(ana, session)
+        say(bo, "behind")
+        wait_until(lambda: of_bo.of("behind"), timeout=9, what="the event behind the burst")
+        wait_until(lambda: all(map(of_ana.of, burst)), timeout=9, what="the whole burst")
+        last = before or str(int(of_ana.events[0][0]) - 1)
+        with listening(ana, "/v1/events", last) as again:
+            wait_until(lambda: all(map(again.of, burst)), timeout=20, what="the burst once more")
+    assert [of_ana.of(session).count(("flushed", None)) for session in burst] == [1] * 5
+
+
+def test_who_comes_back_hears_again_of_a_flush_that_has_not_ended(
+    running: RunningService, tenant: NewKey, namespace: str
+) -> None:
+    with running.client(tenant, user="ana") as client:
+        say(client, "open")
+        wait_until(lambda: running.service.events._poller is None, timeout=20, what="the end of the poller")
+        with listening(client, "/v1/events", "1") as stream:
+            wait_until(lambda: stream.of("open"), timeout=20, what="the flush")
+            last = stream.events[-1][0]
+        with listening(client, "/v1/events", last) as again:
+            wait_until(lambda: again.of("open"), timeout=20, what="the flush, which has not ended")
+
+
+def test_a_stream_ends_when_its_key_does(running: RunningService, namespace: str) -> None:
+    revoked, ending, other = (
+        running.make_key(namespace, expires_in_seconds=seconds) for seconds in (None, 3.0, None)
+    )
+    with (
+        running.client(revoked) as one,
+        running.client(ending) as two,
+        running.client(other) as three,
+        listening(three, "/v1/events"),
+        listening(one, "/v1/events"),
+        listening(two, "/v1/events"),
+    ):
+        wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
+        running.database.run(revoke_key(revoked.key_id))
+        wait_until(lambda: running.service.events.listeners == 1, timeout=10, what="the end of two")
+        assert running.service.admission("streams").at_work == 1
+
+
 def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKey) -> None:
     with running.client(tenant) as client, listening(client, "/v1/events"):
         polled(running)
@@ -168,7 +226,7 @@ def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKe
     assert running.service.admission("streams").at_work == 0
 
 
-@pytest.mark.parametrize("last", ["x", "-1", "9" * 30, "1 2"])
+@pytest.mark.parametrize("last", ["x", "-1", "9" * 30, "1 2", "²"])
 def test_an_id_of_no_event_is_refused(running: RunningService, tenant: NewKey, last: str) -> None:
     with running.client(tenant) as client:
-        assert client.get("/v1/events", headers={"Last-Event-ID": last}).status_code == 422
+        assert client.get("/v1/events", headers={b"Last-Event-ID": last.encode("latin-1")}).status_code == 422

@@ -11,8 +11,9 @@ import pytest
 from psycopg import pq
 
 from strandline.schemas.postgres.statements import compile_statements
-from tests.project.test_contracts import ALL, name_of, tree_of
+from tests.project.test_contracts import ALL, name_of
 from tests.support.sql.declared_nulls import wrong_columns
+from tests.support.syntax_trees import tree_of
 from tools.queries.headers import Field, read_all, read_headers
 from tools.queries.modules import QUERIES, ROOMS, TYPES, class_name, write_modules
 

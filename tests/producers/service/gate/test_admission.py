@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import socket
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import httpx2
@@ -84,6 +85,24 @@ def test_too_many_of_a_key_and_too_many_in_all_are_told_apart() -> None:
     run(scenario())
 
 
+def test_a_key_has_its_share_and_leaves_the_rest_to_others() -> None:
+    async def scenario() -> None:
+        requests = Requests(Admission(ClassLimits(3, 8, 8, wait_seconds=60, at_once_per_key=2)))
+        for name in ("a1", "a2", "a3", "a4", "b1", "c1"):
+            await requests.begin(name)
+        assert requests.order == ["a1", "a2", "b1"]
+        await requests.end("b1")
+        assert requests.order[3:] == ["c1"]  # a came before, and has its share
+        await requests.end("c1")
+        assert requests.order[4:] == []
+        await requests.end("a1")
+        await requests.end("a2")
+        assert requests.order[4:] == ["a3", "a4"]
+        assert requests.refused == []
+
+    run(scenario())
+
+
 def test_nobody_waits_longer_than_the_bound() -> None:
     async def scenario() -> None:
         admission = Admission(ClassLimits(1, 4, 4, wait_seconds=0.05))
@@ -97,10 +116,13 @@ def test_nobody_waits_longer_than_the_bound() -> None:
 
 
 @settings(max_examples=80)
-@given(st.lists(st.tuples(st.sampled_from(["begin", "end", "cancel"]), st.integers(0, 30)), max_size=60))
-def test_no_permit_is_lost_or_given_twice(steps: list[tuple[str, int]]) -> None:
+@given(
+    st.sampled_from([None, 1]),
+    st.lists(st.tuples(st.sampled_from(["begin", "end", "cancel"]), st.integers(0, 30)), max_size=60),
+)
+def test_no_permit_is_lost_or_given_twice(share: int | None, steps: list[tuple[str, int]]) -> None:
     async def scenario() -> None:
-        admission = Admission(LIMITS)
+        admission = Admission(replace(LIMITS, at_once_per_key=share))
         requests = Requests(admission)
         for number, (act, which) in enumerate(steps):
             names = [name for name, task in requests.tasks.items() if not task.done()]
@@ -180,6 +202,16 @@ def test_a_body_of_a_gigabyte_is_refused_by_its_header(narrow: RunningService) -
         connection.sendall(head(narrow, key, 2**30))
         answer = received(connection)
     assert answer.startswith(b"HTTP/1.1 413") and b"connection: close" in answer.lower()
+
+
+@pytest.mark.parametrize("body", ["Content-Length: 100000000", "Transfer-Encoding: chunked"])
+def test_who_is_refused_by_the_head_is_not_waited_for(narrow: RunningService, body: str) -> None:
+    with connect(narrow) as connection:
+        start = head(narrow, "sl_none", 0).replace(b"Content-Length: 0", body.encode())
+        connection.sendall(start)
+        answer = received(connection)
+        assert answer.startswith(b"HTTP/1.1 401") and b"connection: close" in answer.lower()
+        assert connection.recv(1) == b""
 
 
 def test_a_body_without_end_is_refused_after_what_a_body_may_have(narrow: RunningService) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
+import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
@@ -13,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.producers.service.gate import authentication
 from strandline.producers.service.gate.authentication import RENEWED_AFTER_SECONDS, TRUSTED_SECONDS, KeyRing
 from strandline.producers.service.gate.keys import (
     KeySpec,
@@ -24,8 +27,10 @@ from strandline.producers.service.gate.keys import (
     revoke_key,
     rotate_key,
 )
+from strandline.producers.service.gate.problems import ProblemError
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.service_server import RunningService
@@ -223,3 +228,57 @@ def test_a_database_without_keys_has_none(database: Database) -> None:
     assert database.run(any_key()) is True
     database.run(revoke_key(made.key_id))
     assert database.run(any_key()) is False
+
+
+def test_invented_ids_take_nothing_from_keys_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication, "MAX_LOOKUPS_WAITING", 3)
+    monkeypatch.setattr(authentication, "MAX_REMEMBERED", 3)
+    text = make_text("0" * 16)
+    digest = parse_key(text)
+    assert digest is not None
+    fields: dict[str, Any] = dict.fromkeys(FindServiceKeyRow._fields)
+    fields |= {"key_id": digest[0], "secret_digest": digest[1], "scopes": ["read"]}
+    known = FindServiceKeyRow(**fields)
+    gate = asyncio.Event()
+
+    async def look_up(query: FindServiceKey) -> list[FindServiceKeyRow]:
+        if query.values[0] == known.key_id:
+            return [known]
+        await gate.wait()
+        return []
+
+    async def scenario() -> None:
+        ring = KeyRing(look_up)
+        assert await ring.find(text) is known
+        for trusted in (4.0, -1.0):  # then as if it were looked up again each time
+            monkeypatch.setattr(authentication, "TRUSTED_SECONDS", trusted)
+            gate.clear()
+            invented = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 20)]
+            await asyncio.sleep(0)
+            assert await ring.find(text) is known
+            gate.set()
+            refusals = await asyncio.gather(*invented, return_exceptions=True)
+            kinds = {one.kind.name for one in refusals if isinstance(one, ProblemError)}
+            assert kinds == {"busy", "unauthenticated"}
+            assert len(ring._unknown) == 3
+            assert await ring.find(text) is known
+
+    asyncio.run(scenario())
+
+
+def make_text(key_id: str) -> str:
+    return f"sl_{key_id}_{'0' * 64}"
+
+
+def test_a_head_that_says_two_things_is_refused(running: RunningService, key: NewKey) -> None:
+    authorization = f"Authorization: Bearer {key.key}"
+    for status, fields in (
+        (400, [authorization]),
+        (400, ["Host: x", authorization, authorization]),
+        (415, ["Host: x", authorization, "Content-Encoding: gzip"]),
+        (200, ["Host: x", authorization]),
+    ):
+        with socket.create_connection(("127.0.0.1", running.port), timeout=30) as connection:
+            request = "\r\n".join(["GET /v1/whoami HTTP/1.1", *fields, "", ""])
+            connection.sendall(request.encode())
+            assert connection.recv(12) == f"HTTP/1.1 {status}".encode()
