@@ -26,6 +26,7 @@ from tests.support.processes.pool_work import put_nowhere
 OF_THE_SECOND_ENVIRONMENT = ("strandline.adapters.agno_v1", "strandline.adapters.tframex")
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": st.text(),
+    "str | None": st.none() | st.text(),
     "int": st.integers(1),
     "int | None": st.none() | st.integers(1),
     "float": st.floats(0, 1e6),
