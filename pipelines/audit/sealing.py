@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 from functools import partial
 from itertools import groupby
@@ -41,10 +41,14 @@ MAX_NAMESPACES_PER_PASS = 500
 
 @dataclass(frozen=True, slots=True)
 class SealingPass:
-    """What one pass has done: how many entries it took, and the new ends of the chains."""
+    """What one pass has done: how many entries it took, and the new ends of the chains.
+
+    ``is_full``: it took as many entries, or of as many namespaces, as it may, so there are likely to be more.
+    """
 
     entries: int
     anchors: tuple[Anchor, ...]
+    is_full: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,7 +83,8 @@ def seal_once(
     chain_keys = [audit_chain_key(namespace) for namespace in namespaces]
     yield from fetch(OpenChains(shard_keys=chain_keys, namespaces=namespaces))
     sealed: SealingPass = yield Atomic(partial(_seal, keys, chain_keys, limit, now or datetime.now(UTC)))
-    return sealed
+    is_full = sealed.entries >= limit or len(rows) >= MAX_NAMESPACES_PER_PASS
+    return replace(sealed, is_full=sealed.entries > 0 and is_full)
 
 
 def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> Operation[SealingPass]:

@@ -99,10 +99,17 @@ class Sealing:
         self._anchoring = Anchoring(list(_exports(settings)), settings.audit_anchor_seconds)
 
     def tick(self) -> None:
-        """Seal what is visible and not sealed, and hand anchors over if it is time."""
+        """Seal what is visible and not sealed, and hand anchors over if it is time.
+
+        What comes meanwhile is left to the next tick: a pass costs much the same however little it takes, and
+        passes for as long as something comes would take a processor from the puts that bring it.
+        """
         try:
-            while (done := self._database.run(seal_once(self._keys))).entries:
+            while True:
+                done = self._database.run(seal_once(self._keys))
                 self._anchoring.add(done.anchors)
+                if not done.is_full:
+                    break
         finally:
             self._anchoring.hand_over()
 

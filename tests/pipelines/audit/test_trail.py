@@ -66,6 +66,14 @@ def test_an_untouched_trail_is_sound(database: Database, sealed: list[list[UUID]
     assert (result.seals, result.entries, result.unsealed, result.unkeyed_seals) == (3, 12, 0, 0)
 
 
+def test_a_pass_says_that_there_is_more_only_if_it_was_full(database: Database) -> None:
+    """Else the sealer would go on for as long as puts come, and take a processor from them."""
+    for seq in range(5):
+        database.run(append_act(ANN, Act.here("pop", actor="ben", seq=seq)))
+    passes = [database.run(seal_once(KEYS, limit=2)) for _ in range(4)]
+    assert [(one.entries, one.is_full) for one in passes] == [(2, True), (2, True), (1, False), (0, False)]
+
+
 def test_nothing_is_sealed_twice_or_left(
     database: Database, database_url: str, sealed: list[list[UUID]]
 ) -> None:
