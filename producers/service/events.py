@@ -110,8 +110,8 @@ class EventHub:
             if self._poller is None:
                 self._poller = asyncio.create_task(self._poll())
             if since is not None:
-                async for told in self._catch_up(listener, since):
-                    yield told
+                async for event in self._catch_up(listener, since):
+                    yield event
             while not listener.is_behind:
                 while listener.waiting:
                     yield listener.waiting.popleft()

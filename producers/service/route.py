@@ -11,9 +11,8 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from hashlib import sha256
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl, quote, unquote_to_bytes
+from urllib.parse import parse_qsl
 
 from fastapi.routing import APIRoute
 from starlette.exceptions import HTTPException
@@ -28,15 +27,20 @@ from strandline.producers.service.gate.authentication import (
     caller_of,
     check_scope,
 )
-from strandline.producers.service.gate.bodies import CLOSE, ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.heads import (
+    bearer_in,
+    fingerprint_of,
+    headers_of,
+    preferred_seconds,
+    route_of,
+    text_in,
+)
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
-    MALFORMED,
     STOPPING,
     TIMED_OUT,
-    UNAUTHENTICATED,
-    UNSUPPORTED,
     ProblemError,
     invalid,
     problem_of,
@@ -58,7 +62,6 @@ _ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
-_ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "Authorization", "If-Match", "Last-Event-ID")
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
@@ -209,12 +212,11 @@ class ServiceRoute(APIRoute):
     async def _answer(
         self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
     ) -> None:
-        headers = _headers(scope)
-        _check_head(scope)
-        row = await service.keys.find(_bearer(headers.get(b"authorization")))
+        headers = headers_of(scope)
+        row = await service.keys.find(bearer_in(headers.get(b"authorization")))
         user = None
         if access_rule.takes_user:
-            user = _text(USER_HEADER, headers.get(_USER), MAX_NAME_BYTES)
+            user = text_in(USER_HEADER, headers.get(_USER), MAX_NAME_BYTES)
         client = scope.get("client")
         caller = caller_of(row, user, client[0] if client else None)
         check_scope(caller, access_rule.scope, access_rule.holder)
@@ -235,10 +237,10 @@ class ServiceRoute(APIRoute):
                 service=service,
                 caller=caller,
                 row=row,
-                route=_route_of(scope),
-                wait_seconds=_preferred_seconds(headers.get(b"prefer")),
-                idempotency_key=_text(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
-                fingerprint=_fingerprint(scope, body) if access_rule.keeps_response else b"",
+                route=route_of(scope),
+                wait_seconds=preferred_seconds(headers.get(b"prefer")),
+                idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
+                fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
             )
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
@@ -337,73 +339,6 @@ def _methods_at(scope: Scope) -> list[str]:
         if isinstance(route, APIRoute) and route.path_regex.match(scope["path"])
     )
     return sorted(set().union(*at_path))
-
-
-def _route_of(scope: Scope) -> str:
-    """Method and path, whose parts are encoded in one way."""
-    parts = (quote(unquote_to_bytes(part), safe="") for part in scope["path"].split("/"))
-    return f"{scope['method']} {'/'.join(parts)}"
-
-
-def _check_head(scope: Scope) -> None:
-    """Raise a problem for a head that leaves open what it means, or announces a body that cannot be read."""
-    names = [name for name, _ in scope["headers"]]
-    if names.count(b"authorization") > 1:
-        raise ProblemError(MALFORMED, headers=CLOSE)
-    if scope.get("http_version") == "1.1" and names.count(b"host") != 1:
-        raise ProblemError(MALFORMED, headers=CLOSE)
-    for name, value in scope["headers"]:
-        if name == b"content-encoding" and value.strip().lower() not in (b"", b"identity"):
-            raise ProblemError(UNSUPPORTED, headers=CLOSE)
-
-
-def _headers(scope: Scope) -> dict[bytes, bytes]:
-    """The headers by name; raises a problem if one that decides something comes twice.
-
-    A proxy may append one to what a client sent, and whose memory it is must not hang on the order.
-    """
-    headers = dict(scope["headers"])
-    if len(headers) < len(scope["headers"]):
-        names = [name for name, _ in scope["headers"]]
-        for name in _ONCE:
-            if names.count(name.lower().encode()) > 1:
-                raise invalid(f"/header/{name}", "It is given more than once.")
-    return headers
-
-
-def _bearer(value: bytes | None) -> str:
-    kind, _, token = (value or b"").partition(b" ")
-    if kind.lower() != b"bearer":
-        raise ProblemError(UNAUTHENTICATED)
-    return token.strip().decode("latin-1")
-
-
-def _text(name: str, value: bytes | None, most: int) -> str | None:
-    """A header that holds text in UTF-8; raises a problem if it does not, or is too long."""
-    if value is None:
-        return None
-    if not value:
-        raise invalid(f"/header/{name}", "It is empty; leave it out, or give it a value.")
-    if len(value) > most:
-        raise invalid(f"/header/{name}", f"It is longer than {most} bytes; make it shorter.")
-    try:
-        return value.decode()
-    except UnicodeDecodeError:
-        raise invalid(f"/header/{name}", "It must be text in UTF-8.") from None
-
-
-def _preferred_seconds(prefer: bytes | None) -> float | None:
-    """The seconds of ``Prefer: wait=5`` (RFC 7240); what cannot be read is no preference."""
-    for preference in (prefer or b"").split(b","):
-        name, _, value = preference.partition(b";")[0].partition(b"=")
-        if name.strip().lower() == b"wait" and value.strip().isdigit() and len(value) < 10:
-            return float(value)
-    return None
-
-
-def _fingerprint(scope: Scope, body: bytes) -> bytes:
-    route = f"{_route_of(scope)}?".encode() + scope["query_string"]
-    return sha256(sha256(route).digest() + body).digest()
 
 
 def _is_list(annotation: Any) -> bool:

@@ -46,6 +46,7 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
     "idempotency-key-reused": ConflictError,
     "erased": lambda _sentence: ErasedError(None),
     "other-revision": VersionError,
+    "unsupported-encoding": ServiceError,
     "too-large": lambda sentence: InvalidMessageError("body", sentence),
     "invalid": ConfigurationError,
     "model-failed": ModelError,

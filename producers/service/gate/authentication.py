@@ -160,10 +160,10 @@ class KeyRing:
         if parsed is None:
             raise ProblemError(UNAUTHENTICATED)
         key_id, digest = parsed
-        found = await self._remembered(key_id)
-        if not found.opens(digest) or found.row is None:
+        key = await self._recall(key_id)
+        if not key.opens(digest) or key.row is None:
             raise ProblemError(UNAUTHENTICATED)
-        return found.row
+        return key.row
 
     async def goes_on(self, key_id: str) -> bool:
         """Whether a key that was found is neither revoked nor at its end, as fresh as for a request.
@@ -171,18 +171,18 @@ class KeyRing:
         Raises:
             DatabaseUnavailableError: it is not remembered, and Postgres cannot be asked.
         """
-        return (await self._remembered(key_id)).has_not_ended
+        return (await self._recall(key_id)).has_not_ended
 
-    async def _remembered(self, key_id: str) -> _Remembered:
+    async def _recall(self, key_id: str) -> _Remembered:
         """What is known of an id, not older than it may be."""
-        found = self._known.get(key_id) or self._unknown.get(key_id)
-        age = TRUSTED_SECONDS if found is None else monotonic() - found.found_at
-        if found is None or age >= TRUSTED_SECONDS:
+        key = self._known.get(key_id) or self._unknown.get(key_id)
+        age = TRUSTED_SECONDS if key is None else monotonic() - key.found_at
+        if key is None or age >= TRUSTED_SECONDS:
             return await asyncio.shield(self._begin(key_id))
-        if age >= RENEWED_AFTER_SECONDS and not found.is_renewed and found.row is not None:
-            found.is_renewed = True
+        if age >= RENEWED_AFTER_SECONDS and not key.is_renewed and key.row is not None:
+            key.is_renewed = True
             self._begin(key_id)
-        return found
+        return key
 
     def _begin(self, key_id: str) -> asyncio.Task[_Remembered]:
         """Look a key up, once at a time however many requests wait for it."""
@@ -201,14 +201,14 @@ class KeyRing:
         async with permits:
             found_at = monotonic()  # before the look: what it says was true then or later
             rows = await self._look_up(FindServiceKey(key_id=key_id))
-        found = _Remembered(rows[0] if rows else None, found_at)
+        key = _Remembered(rows[0] if rows else None, found_at)
         kept, other = (self._known, self._unknown) if rows else (self._unknown, self._known)
         other.pop(key_id, None)
-        kept[key_id] = found
+        kept[key_id] = key
         kept.move_to_end(key_id)
         if len(kept) > MAX_REMEMBERED:
             kept.popitem(last=False)
-        return found
+        return key
 
 
 def _end(tasks: dict[str, asyncio.Task[_Remembered]], key_id: str, done: asyncio.Task[_Remembered]) -> None:

@@ -32,7 +32,7 @@ _TOLD = re.compile(
     r"|is not what a page gave .*|is not the id of a source; .*"
 )
 _TOLD_BEGINNINGS = re.compile(r"holds a (NUL character|lone surrogate) at position \d+")
-_TOO_MANY = re.compile(r"[\d,]+ in one put, over the limit of ([\d,]+);.*")
+_TOO_MANY = re.compile(r"(?<![\d,])[\d,]+ in one put, over the limit of ([\d,]+);.*")
 
 
 def place_of_invalid(error: InvalidMessageError) -> ProblemPlace | None:

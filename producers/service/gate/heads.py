@@ -1,0 +1,85 @@
+"""What the head of a request says: its headers, one at a time, and the route that it names."""
+
+from __future__ import annotations
+
+from hashlib import sha256
+from urllib.parse import quote, unquote_to_bytes
+
+from starlette.types import Scope
+
+from strandline.producers.service.gate.bodies import CLOSE
+from strandline.producers.service.gate.problems import (
+    MALFORMED,
+    UNAUTHENTICATED,
+    UNSUPPORTED,
+    ProblemError,
+    invalid,
+)
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
+
+_ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "If-Match", "Last-Event-ID", "Content-Encoding")
+
+
+def route_of(scope: Scope) -> str:
+    """Method and path, whose parts are encoded in one way."""
+    parts = (quote(unquote_to_bytes(part), safe="") for part in scope["path"].split("/"))
+    return f"{scope['method']} {'/'.join(parts)}"
+
+
+def headers_of(scope: Scope) -> dict[bytes, bytes]:
+    """The headers by name.
+
+    A proxy may append one to what a client sent, and whose memory it is must not hang on the order.
+
+    Raises:
+        ProblemError: one that decides something comes twice, the host is missing, or the body is encoded in a
+            way that is not undone here.
+    """
+    headers = dict(scope["headers"])
+    names = [name for name, _ in scope["headers"]]
+    if names.count(b"authorization") > 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if scope.get("http_version") == "1.1" and names.count(b"host") != 1:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if headers.get(b"content-encoding", b"").strip().lower() not in (b"", b"identity"):
+        raise ProblemError(UNSUPPORTED, headers=CLOSE)
+    if len(headers) < len(names):
+        for name in _ONCE:
+            if names.count(name.lower().encode()) > 1:
+                raise invalid(f"/header/{name}", "It is given more than once.")
+    return headers
+
+
+def bearer_in(value: bytes | None) -> str:
+    kind, _, token = (value or b"").partition(b" ")
+    if kind.lower() != b"bearer":
+        raise ProblemError(UNAUTHENTICATED)
+    return token.strip().decode("latin-1")
+
+
+def text_in(name: str, value: bytes | None, most: int) -> str | None:
+    """A header that holds text in UTF-8; raises a problem if it does not, or is too long."""
+    if value is None:
+        return None
+    if not value:
+        raise invalid(f"/header/{name}", "It is empty; leave it out, or give it a value.")
+    if len(value) > most:
+        raise invalid(f"/header/{name}", f"It is longer than {most} bytes; make it shorter.")
+    try:
+        return value.decode()
+    except UnicodeDecodeError:
+        raise invalid(f"/header/{name}", "It must be text in UTF-8.") from None
+
+
+def preferred_seconds(prefer: bytes | None) -> float | None:
+    """The seconds of ``Prefer: wait=5`` (RFC 7240); what cannot be read is no preference."""
+    for preference in (prefer or b"").split(b","):
+        name, _, value = preference.partition(b";")[0].partition(b"=")
+        if name.strip().lower() == b"wait" and value.strip().isdigit() and len(value) < 10:
+            return float(value)
+    return None
+
+
+def fingerprint_of(scope: Scope, body: bytes) -> bytes:
+    route = f"{route_of(scope)}?".encode() + scope["query_string"]
+    return sha256(sha256(route).digest() + body).digest()
