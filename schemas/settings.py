@@ -184,7 +184,9 @@ class Settings(BaseSettings):
     )
     service_mcp_origins: str = Field("", description="web pages that may ask /mcp; empty: none")
     service_max_body_bytes: int = Field(1_048_576, ge=1024)
-    service_body_seconds: Positive = Field(10.0, description="longest time for a body to arrive, or be taken")
+    service_body_seconds: Positive = Field(
+        10.0, description="longest time for a head to arrive, for a body, or for an answer to be taken"
+    )
     service_request_seconds: Positive = Field(30.0, description="longest time of a request's work")
     service_reads_at_once: int = Field(32, ge=1, le=10_000)
     service_writes_at_once: int = Field(256, ge=1, le=10_000)

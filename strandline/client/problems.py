@@ -40,6 +40,8 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
     "not-found": NotFoundError,
     "method-not-allowed": ServiceError,
     "slow-body": ServiceUnavailableError,
+    "slow-head": ServiceUnavailableError,
+    "head-too-large": ServiceError,
     "conflict": ConflictError,
     "delivered": DeliveredError,
     "unknown-pipeline": UnknownPipelineError,

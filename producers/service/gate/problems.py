@@ -161,11 +161,15 @@ OUTCOME_UNKNOWN = Kind(
     "It may have taken effect. A read, or a write with an Idempotency-Key, may be repeated.",
 )
 SLOW_BODY = Kind("slow-body", 408, "The body did not arrive in time", "Send it at once.")
+SLOW_HEAD = Kind("slow-head", 408, "The head of the request did not arrive in time", "Send it at once.")
+HEAD_TOO_LARGE = Kind(
+    "head-too-large", 431, "The head of the request is too large", "Send fewer headers, or shorter ones."
+)
 INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of the service has it.")
 
 KINDS = (
-    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_BODY, CONFLICT, DELIVERED,
-    ERASED, UNSUPPORTED,
+    MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_HEAD, SLOW_BODY, CONFLICT,
+    DELIVERED, ERASED, UNSUPPORTED, HEAD_TOO_LARGE,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
     UNREDACTED,

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import uvicorn
 
+from strandline.cli.serve.heads import bounded_by
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 
@@ -18,8 +19,6 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_SECONDS = 75
 BACKLOG = 2_048
-# Of headers alone a client may send so much.
-MAX_HEADER_BYTES = 65_536
 
 
 class DrainingServer(uvicorn.Server):
@@ -95,6 +94,7 @@ def make_server(app: FastAPI, settings: Settings) -> DrainingServer:
     proxies = settings.service_trusted_proxies
     config = uvicorn.Config(
         app,
+        http=bounded_by(settings.service_body_seconds),
         access_log=False,
         log_config=None,
         server_header=False,
@@ -105,6 +105,5 @@ def make_server(app: FastAPI, settings: Settings) -> DrainingServer:
         forwarded_allow_ips=proxies or None,
         timeout_keep_alive=KEEP_ALIVE_SECONDS,
         timeout_graceful_shutdown=int(settings.service_shutdown_seconds),
-        h11_max_incomplete_event_size=MAX_HEADER_BYTES,
     )
     return DrainingServer(config, begin_stopping=begin_stopping, drain_seconds=settings.service_drain_seconds)

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import asyncio
+import select
 import socket
 from collections.abc import Coroutine
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any
 
@@ -291,3 +293,61 @@ def test_a_client_that_leaves_ends_its_wait(narrow: RunningService) -> None:
         wait_until(lambda: admission.at_work == 1, timeout=5, what="its permit")
     wait_until(lambda: admission.at_work == 0, timeout=5, what="its end")
     assert httpx2.get(f"{narrow.url}/healthz/live").json() == {"status": "ok", "reason": None}
+
+
+@pytest.mark.parametrize(
+    "start",
+    [
+        b"GET /healthz/live HTTP/1.1\r\nHost: x\r\nX-Long: ",
+        b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n" + b"X-Short: 1\r\n" * 100,
+        b"GET /healthz/live?",
+    ],
+)
+def test_a_head_without_end_is_refused(narrow: RunningService, start: bytes) -> None:
+    with connect(narrow) as connection:
+        connection.settimeout(30)
+        sent = 0
+        with suppress(ConnectionError):
+            connection.sendall(start)
+            while sent < 2**23 and not select.select([connection], [], [], 0)[0]:
+                sent += connection.send(b"X-Short: 1\r\n" * 500 if b"X-Short" in start else b"a" * 6_000)
+        assert sent < 2**23, "it was taken for as long as it came"
+        with suppress(ConnectionError):  # what was on its way as the connection closed resets it
+            assert connection.recv(12) == b"HTTP/1.1 431"
+
+
+def test_what_follows_a_chunked_body_is_bounded_as_well(narrow: RunningService) -> None:
+    key = narrow.make_key().key
+    start = head(narrow, key, 0).replace(b"Content-Length: 0", b"Transfer-Encoding: chunked")
+    with connect(narrow) as connection:
+        connection.settimeout(30)
+        sent = 0
+        with suppress(ConnectionError):
+            connection.sendall(start + b"2\r\n{}\r\n0\r\n")
+            while sent < 2**23:
+                sent += connection.send(b"X-Trailer: " + b"a" * 6_000 + b"\r\n")
+        assert sent < 2**23, "it was taken for as long as it came"
+
+
+def test_a_head_that_does_not_come_to_its_end_is_refused_in_time(narrow: RunningService) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(b"GET /healthz/live HTTP/1.1\r\nHost: x\r\n")
+        answer = received(connection)
+    assert answer.startswith(b"HTTP/1.1 408") and b"slow-head" in answer
+    assert b"application/problem+json" in answer
+
+
+def test_what_is_no_http_gets_a_problem(narrow: RunningService) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(b"\x16\x03\x01 what a client of TLS says\r\n\r\n")
+        answer = received(connection)
+    assert answer.startswith(b"HTTP/1.1 400") and b"application/problem+json" in answer
+
+
+def test_requests_one_behind_the_other_have_the_whole_bound_each(narrow: RunningService) -> None:
+    """A head of 60,000 bytes is allowed, however many come on one connection."""
+    long = b"GET /healthz/live HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 60_000 + b"\r\n\r\n"
+    with connect(narrow) as connection:
+        for _ in range(4):
+            connection.sendall(long)
+            assert received(connection).startswith(b"HTTP/1.1 200")
