@@ -30,12 +30,15 @@ ROUTES = (
     "post /v1/sessions/{session_id}/flush",
     "post /v1/sessions/{session_id}/reset",
     "post /v1/sessions/{session_id}/fork",
+    "patch /v1/sessions/{session_id}/policy",
     "get /v1/sessions",
     "get /v1/users/{user}/facts",
     "post /v1/users/{user}/facts",
     "patch /v1/users/{user}/facts/{fact_id}",
     "delete /v1/users/{user}/facts/{fact_id}",
     "post /v1/users/{user}/facts/search",
+    "post /v1/users/{user}/erasures",
+    "get /v1/erasures/{number}",
     "get /v1/whoami",
 )
 
@@ -86,6 +89,7 @@ def _call(document: Json, route: str, typed: bool) -> str:
             "query" if "query" in names else "{}",
             "body" if "body" in names else "undefined",
             _headers(names),
+            json.dumps(_is_safe(method, path, operation)),
         ]
     )
     summary = operation["description"].split("\n\n")[0].replace("\n", " ")
@@ -99,12 +103,27 @@ def _header_arguments(operation: Json) -> Iterator[Argument]:
         yield Argument("idempotencyKey", "string", "crypto.randomUUID()")
     if "If-Match" in headers:
         yield Argument("version", "string | null", "null")
+    if "Prefer" in headers:
+        yield Argument("waitSeconds", "number | null", "null")
 
 
 def _headers(names: set[str]) -> str:
+    parts = []
     if "idempotencyKey" in names:
-        return '{ "Idempotency-Key": idempotencyKey }'
-    return 'version === null ? {} : { "If-Match": `"${version}"` }' if "version" in names else "{}"
+        parts.append('"Idempotency-Key": idempotencyKey')
+    if "version" in names:
+        parts.append('...(version === null ? {} : { "If-Match": `"${version}"` })')
+    if "waitSeconds" in names:
+        parts.append("...(waitSeconds === null ? {} : { Prefer: `wait=${waitSeconds}` })")
+    return f"{{ {', '.join(parts)} }}" if parts else "{}"
+
+
+def _is_safe(method: str, path: str, operation: Json) -> bool:
+    """Whether a request that may have been done can be sent again, as the reference says of *repeating*."""
+    headers = {one["name"] for one in operation["parameters"] if one["in"] == "header"}
+    reads = method == "get" or str(operation.get("x-strandline-scope", "")).startswith("read")
+    replaces = method in ("put", "delete") and not path.endswith("/last") and "If-Match" not in headers
+    return reads or replaces or "Idempotency-Key" in headers
 
 
 def _shown(argument: Argument, typed: bool) -> str:
@@ -194,7 +213,7 @@ def _untyped(text: str, typed: bool) -> str:
 
 _HEADER = """\
 // Written by `python -m tools.typescript` from the OpenAPI document of the service; do not edit.
-// Needs `fetch` and `crypto.randomUUID`: Node 20 or newer, Deno, Bun, or a worker.
+// Needs `fetch`, `crypto.randomUUID` and `AbortSignal.any`: Node 20.3 or newer, Deno, Bun, or a worker.
 
 """
 
@@ -212,41 +231,155 @@ export class StrandlineError extends Error {
   }
 }
 
-/** A service with a key; `user` is for a key that is not one user's. */
+«/** How long one attempt and all attempts of a request may take, and what ends them. */
+export interface Patience {
+  /** Of one attempt, until its answer is whole; what the service is asked to wait comes on top. */
+  requestSeconds?: number;
+  /** No attempt begins later than this after the first; 0: nothing is sent again. */
+  totalSeconds?: number;
+  signal?: AbortSignal;
+}
+
+/** An event of a stream; `data` is an `EventOut` of the reference. */
+export interface StreamEvent {
+  id: string | null;
+  event: string;
+  data: Record<string, unknown>;
+}
+
+»/** A service with a key; `user` is for a key that is not one user's. */
 export class Strandline {
   #url«: string»;
   #key«: string»;
   #user«: string | undefined»;
+  #patience«: Patience»;
 
-  constructor(url«: string», key«: string», user«?: string») {
+  constructor(url«: string», key«: string», user«?: string», patience«: Patience» = {}) {
     this.#url = url.replace(/\\/+$/, "");
     this.#key = key;
     this.#user = user;
+    this.#patience = patience;
   }
 
   // CALLS
 
+  /**
+   * A session's events from now on, or behind an id.  A stream that is cut is resumed: an event may come
+   * twice, and none is missing.  Leave the loop, or abort the signal, to end it.
+   */
+  async *events(sessionId«: string», lastEventId«: string | null» = null)«: AsyncGenerator<StreamEvent>» {
+    const path = `/v1/sessions/${encode(sessionId)}/events`;
+    let last = lastEventId;
+    for (let failures = 0; ; ) {
+      try {
+        const headers = this.#headers(path, last === null ? {} : { "Last-Event-ID": last });
+        const { signal } = this.#patience;
+        const response = await fetch(this.#url + path, { headers, redirect: "error", signal });
+        if (!response.ok || response.body === null) throw await refusal(response);
+        for await (const event of eventsIn(response.body)) {
+          failures = 0;
+          last = event.id ?? last;
+          yield event;
+        }
+        await sleep(Math.random());
+      } catch (error) {
+        failures += 1;
+        const wait = waitSeconds(error, failures, true);
+        if (wait === null || this.#patience.signal?.aborted) throw error;
+        await sleep(wait);
+      }
+    }
+  }
+
+  #headers(path«: string», more«: Record<string, string>»)«: Record<string, string>» {
+    const headers«: Record<string, string>» = { Authorization: `Bearer ${this.#key}`, ...more };
+    if (this.#user !== undefined && path.startsWith("/v1/sessions")) {
+      // A header holds bytes: text in UTF-8, byte by byte.
+      headers["Strandline-User"] = String.fromCharCode(...new TextEncoder().encode(this.#user));
+    }
+    return headers;
+  }
+
+  /** Sends a request, again if nothing was done, or if it `isSafe` and may have been done. */
   async #send«<T>»(
     method«: string»,
     path«: string»,
     query«: Record<string, unknown>»,
     body«: unknown»,
     more«: Record<string, string>»,
+    isSafe«: boolean»,
   )«: Promise<T>» {
-    const headers«: Record<string, string>» = { Authorization: `Bearer ${this.#key}`, ...more };
-    if (this.#user !== undefined && path.startsWith("/v1/sessions")) {
-      // A header holds bytes: text in UTF-8, byte by byte.
-      headers["Strandline-User"] = String.fromCharCode(...new TextEncoder().encode(this.#user));
-    }
+    const headers = this.#headers(path, more);
     if (body !== undefined) headers["Content-Type"] = "application/json";
-    const response = await fetch(this.#url + path + encodeQuery(query), {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      redirect: "error",
-    });
-    if (!response.ok) throw await refusal(response);
-    return (response.status === 204 ? undefined : await response.json())« as T»;
+    const { requestSeconds = 35, totalSeconds = 30, signal } = this.#patience;
+    const asked = Number.parseFloat(more["Prefer"]?.slice("wait=".length) ?? "0");
+    const began = Date.now();
+    for (let attempt = 1; ; attempt += 1) {
+      try {
+        const late = AbortSignal.timeout(1000 * (requestSeconds + asked));
+        const response = await fetch(this.#url + path + encodeQuery(query), {
+          method,
+          headers,
+          body: body === undefined ? undefined : JSON.stringify(body),
+          redirect: "error",
+          signal: signal === undefined ? late : AbortSignal.any([late, signal]),
+        });
+        if (!response.ok) throw await refusal(response);
+        return (response.status === 204 ? undefined : await response.json())« as T»;
+      } catch (error) {
+        const wait = waitSeconds(error, attempt, isSafe);
+        const spent = (Date.now() - began) / 1000;
+        if (wait === null || signal?.aborted || spent + wait > totalSeconds) throw error;
+        await sleep(wait);
+      }
+    }
+  }
+}
+
+/** A message as OpenAI's chat API takes it, without what it refuses. */
+export function toOpenAI(message«: MessageOut»)«: Record<string, unknown>» {
+  const { role, content, name, tool_calls, tool_call_id, extra } = message;
+  const fields = Object.entries({ name, tool_calls, tool_call_id, ...extra });
+  const there = fields.filter(([, value]) => value !== null && value !== undefined);
+  return { role, content, ...Object.fromEntries(there) };
+}
+
+/** Before the next attempt: a random part of a time that doubles, and `Retry-After`; null: there is none. */
+function waitSeconds(error«: unknown», attempt«: number», isSafe«: boolean»)«: number | null» {
+  const wait = Math.random() * Math.min(5, 0.1 * 2 ** (attempt - 1));
+  if (!(error instanceof StrandlineError)) return isSafe ? wait : null; // no answer, or half of one
+  const { status, type } = error.problem;
+  if (nothingDone.includes(type)) return wait + (error.retryAfterSeconds ?? 0);
+  const isUnknown = unknown.includes(type) || (type === "about:blank" && [502, 503, 504].includes(status));
+  return isUnknown && isSafe ? wait : null;
+}
+
+const problems = "urn:strandline:problem:";
+const nothingDone = ["busy", "stopping", "too-many-requests", "unavailable"].map((kind) => problems + kind);
+const unknown = ["outcome-unknown", "timed-out"].map((kind) => problems + kind);
+
+function sleep(seconds«: number»)«: Promise<void>» {
+  return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
+}
+
+async function* eventsIn(body«: ReadableStream<Uint8Array>»)«: AsyncGenerator<StreamEvent>» {
+  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
+  try {
+    for (let rest = ""; ; ) {
+      const { value, done } = await reader.read();
+      if (done) return;
+      const blocks = (rest + value).split("\\n\\n");
+      rest = blocks.pop() ?? "";
+      for (const block of blocks) {
+        const lines = block.split("\\n");
+        const pairs = lines.map((line) => [line.split(":")[0], line.slice(line.indexOf(":") + 2)]);
+        const { id = null, event = "message", data } = Object.fromEntries(pairs);
+        // A comment keeps the connection open, and has no data.
+        if (data !== undefined) yield { id, event, data: JSON.parse(data) };
+      }
+    }
+  } finally {
+    await reader.cancel();
   }
 }
 

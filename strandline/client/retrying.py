@@ -23,13 +23,14 @@ class Retries:
     """How often and how long a request is sent again.
 
     Attributes:
-        attempts: how often it is sent at most, the first time included; 1: never again.
+        attempts: how often it is sent at most, the first time included; 1: never again.  By default the time
+            is what ends them: a service that is away for half a minute, as while it is restarted, is waited for.
         total_seconds: no attempt begins later than this after the first.
         base_seconds: the first wait is a random time up to this; the range doubles each time.
         longest_seconds: up to this, if the service asks for no longer one.
     """
 
-    attempts: int = 6
+    attempts: int = 30
     total_seconds: float = 30.0
     base_seconds: float = 0.1
     longest_seconds: float = 5.0

@@ -115,6 +115,8 @@ def answering(answers: Answers) -> Iterator[str]:
             self.rfile.read(int(self.headers["Content-Length"]))
             self.do_GET()
 
+        do_PATCH = do_POST
+
         def do_GET(self) -> None:
             status, headers, body = answers.answers[min(answers.asked, len(answers.answers) - 1)]
             answers.asked += 1
