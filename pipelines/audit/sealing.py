@@ -160,9 +160,9 @@ def _make_seal(
 
 def _origin_digest(row: ReadUnsealedRow, salts: Mapping[UUID, bytes]) -> bytes | None:
     """The digest of the origin; None where there is none, or the user was erased since."""
-    if row.origin is None or (row.subject is not None and row.subject not in salts):
+    salt = b"" if row.subject is None else salts.get(row.subject)
+    if row.origin is None or salt is None:
         return None
-    salt = b"" if row.subject is None else salts[row.subject]
     return origin_digest(salt, row.entry_id, row.origin)
 
 
