@@ -44,9 +44,10 @@ class Service:
         self.records = SessionRecords(resources)
         self.state = ServiceState()
         # Reads never have so many of the pool's connections that a put waits for them.
-        self.turns = Turns(max(1, self.settings.pool_max_size // 2))
-        self.mcp = McpEndpoint(make_tools)
         self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
+        writes = self._admissions["writes"]
+        self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work > 0)
+        self.mcp = McpEndpoint(make_tools)
 
     @property
     def settings(self) -> Settings:

@@ -3,16 +3,24 @@
 A read is milliseconds of work between its statements, a put some microseconds.  A loop takes up all that is
 ready before it looks at its sockets again: on a process with many reads in hand a put would wait, at each of
 its steps, for a step of every read, and for the connections of the pool, which these hold meanwhile.
+
+A put is some hops from task to task, each of which is a round of the loop.  So while there are any, the loop
+comes round a few times between two steps of reads: then a put waits for one of them at each answer of the
+database, and not at each hop.  The number is bounded, so puts that never end do not stop the reads.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Coroutine, Generator
+from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
 T = TypeVar("T")
+
+# Rounds of the loop between two steps of reads while there are writes: as many as a put takes between two
+# answers.  Each costs some microseconds.
+ROUNDS = 8
 
 
 class Turns:
@@ -20,9 +28,11 @@ class Turns:
 
     Args:
         at_once: how many are begun at the same time; the others have not asked the database for anything yet.
+        has_writes: whether there is just now what is to pass between two steps.
     """
 
-    def __init__(self, at_once: int) -> None:
+    def __init__(self, at_once: int, has_writes: Callable[[], bool] = lambda: False) -> None:
+        self._has_writes = has_writes
         self._places = asyncio.Semaphore(at_once)
         self._in_hand = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -52,8 +62,11 @@ class Turns:
             loop.call_soon(self._give)
         yield from turn
 
-    def _give(self) -> None:
-        """Give the next turn; the one after it is given when the loop comes round again."""
+    def _give(self, rounds: int = 0) -> None:
+        """Give the next turn; the one after it is given when the loop comes round again, or some times."""
+        if rounds < ROUNDS and self._has_writes():
+            asyncio.get_running_loop().call_soon(self._give, rounds + 1)
+            return
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():  # else its task was cancelled

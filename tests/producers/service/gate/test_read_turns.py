@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from strandline.producers.service.gate.turns import Turns
+from strandline.producers.service.gate.turns import ROUNDS, Turns
 
 
 async def steps(count: int, note: Callable[[], None]) -> int:
@@ -114,3 +114,25 @@ def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> Non
 
     asyncio.run(run())
     assert len(cleaned) <= 2
+
+
+def test_between_two_steps_of_reads_writes_have_some_rounds_of_the_loop() -> None:
+    """And reads go on where writes never end."""
+
+    async def scenario() -> None:
+        turns = Turns(at_once=8, has_writes=lambda: True)
+        seen: list[str] = []
+
+        async def write() -> None:
+            while len(seen) < 10_000:
+                seen.append("write")
+                await asyncio.sleep(0)
+
+        writing = asyncio.create_task(write())
+        await asyncio.gather(*(turns.take(steps(5, lambda: seen.append("read"))) for _ in range(4)))
+        writing.cancel()
+        assert seen.count("read") == 20
+        between = "".join(one[0] for one in seen).strip("w").split("r")[1:-1]
+        assert min(map(len, between)) >= ROUNDS
+
+    asyncio.run(scenario())
