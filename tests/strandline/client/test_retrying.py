@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import socket
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
@@ -74,6 +75,26 @@ def test_waits_are_spread_and_bounded(
         "if_not_done", failure, attempt=attempt, spent_seconds=spent, retry_after=after, random=lambda: random
     )
     assert again == (None if failure == "unknown" else wait)
+
+
+def reach(policy: Retries, random: Callable[[], float]) -> float:
+    """When the last attempt begins, in seconds after the first, if none takes any time."""
+    spent, attempt = 0.0, 1
+    while True:
+        wait = policy.wait_seconds(
+            "always", "not_sent", attempt=attempt, spent_seconds=spent, retry_after=None, random=random
+        )
+        if wait is None:
+            return spent
+        spent, attempt = spent + wait, attempt + 1
+
+
+@given(st.integers(0, 2**64))
+def test_the_defaults_bridge_a_restart_whatever_the_jitter(seed: int) -> None:
+    drawn = Random(seed)
+    assert 25 < reach(Retries(), drawn.random) <= 30
+    assert 290 < reach(Retries().of_streams(), drawn.random) <= 300
+    assert reach(Retries(attempts=1).of_streams(), drawn.random) == 0
 
 
 def test_every_problem_of_the_service_is_an_exception() -> None:
@@ -232,12 +253,25 @@ def test_a_stream_that_is_cut_goes_on_behind_its_last_event() -> None:
 def test_a_stream_that_is_refused_says_so() -> None:
     for name, status, error in (("not-found", 404, NotFoundError), ("busy", 503, ServiceUnavailableError)):
         answers = Answers(problem(name, status))
-        quick = Retries(attempts=2, base_seconds=0.001)
+        quick = Retries(stream_seconds=0)
         with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
             stream = RemoteMemory.from_defaults("a", service=service).events()
             with pytest.raises(error):
                 next(stream)
-        assert answers.asked == (1 if status == 404 else 2)
+        assert answers.asked == 1
+
+
+def test_a_put_and_a_stream_wait_for_a_service_that_restarts() -> None:
+    """More refusals in a row than six attempts of each; a service that stops and begins again gives them."""
+    away = [problem("stopping", 503, **{"Retry-After": "0"})] * 20
+    quick = Retries(base_seconds=0.001, longest_seconds=0.002)
+    for answers in (Answers(*away, DONE), Answers(event(5), *away, event(6))):
+        with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
+            memory = RemoteMemory.from_defaults("a", service=service)
+            if answers.answers[-1] is DONE:
+                assert memory.put(HELLO) == 7
+            else:
+                assert [one.id for one in islice(memory.events(), 2)] == ["5", "6"]
 
 
 def test_a_service_that_is_away_is_told_with_its_url() -> None:
@@ -298,6 +332,7 @@ def test_numbers_that_cannot_be_waited_for_are_refused() -> None:
         {"attempts": True},
         {"total_seconds": -1},
         {"base_seconds": "1"},
+        {"stream_seconds": -1},
     ]
     for wrong in wrongs:
         with pytest.raises(ConfigurationError):
