@@ -1,7 +1,8 @@
 """``python -m tools.typescript``: write ``docs/strandline.ts``, typed calls made from the OpenAPI document.
 
-The document is the snapshot that the tests hold against the service.  The same text without its types is
-JavaScript, which the tests run.
+The document is the snapshot that the tests hold against the service.  What is sent again,
+streams and time-outs are written by hand, in ``core.txt``: TypeScript whose types stand between « and ».
+The same text without its types is JavaScript, which the tests run.
 """
 
 from __future__ import annotations
@@ -13,7 +14,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-ROOT = Path(__file__).resolve().parent.parent
+from strandline.client.retrying import NOT_DONE, UNKNOWN
+
+ROOT = Path(__file__).resolve().parent.parent.parent
+CORE = Path(__file__).parent / "core.txt"
 DOCUMENT = ROOT / "tests" / "producers" / "service" / "openapi.json"
 CLIENT = ROOT / "docs" / "strandline.ts"
 
@@ -31,13 +35,39 @@ ROUTES = (
     "post /v1/sessions/{session_id}/reset",
     "post /v1/sessions/{session_id}/fork",
     "get /v1/sessions",
+    "get /v1/sessions/{session_id}",
+    "delete /v1/sessions/{session_id}",
+    "patch /v1/sessions/{session_id}/policy",
+    "post /v1/sessions/{session_id}/import",
+    "get /v1/sessions/{session_id}/events",
+    "get /v1/events",
     "get /v1/users/{user}/facts",
     "post /v1/users/{user}/facts",
     "patch /v1/users/{user}/facts/{fact_id}",
     "delete /v1/users/{user}/facts/{fact_id}",
     "post /v1/users/{user}/facts/search",
+    "get /v1/users/{user}/facts/{fact_id}",
+    "get /v1/users/{user}/facts/{fact_id}/history",
+    "post /v1/users/{user}/facts/from-messages",
+    "post /v1/users/{user}/facts/import",
+    "get /v1/users/{user}/erasures/plan",
+    "post /v1/users/{user}/erasures",
+    "post /v1/sessions/{session_id}/erasures",
+    "get /v1/erasures/{number}",
+    "get /v1/erasures/{number}/receipt",
+    "get /v1/users/{user}/export",
+    "get /v1/sessions/{session_id}/export",
     "get /v1/whoami",
 )
+
+# A receipt is a signed line: it is given as it was sent.
+_AS_TEXT = frozenset({"get_receipt"})
+# What is known by its ids changes nothing more the second time.
+_REPEATABLE = frozenset({"import_messages", "import_facts"})
+_STREAMS = {
+    "text/event-stream": ("#events", "ServiceEvent"),
+    "application/jsonl": ("#lines", "Record<string, unknown>"),
+}
 
 Json = Mapping[str, Any]
 
@@ -55,7 +85,10 @@ def client(document: Json, *, typed: bool = True) -> str:
     """The module; without types it is JavaScript."""
     calls = [_call(document, route, typed) for route in ROUTES]
     interfaces = "\n\n".join(_interfaces(document)) + "\n\n" if typed else ""
-    return _HEADER + interfaces + _untyped(_CLASS, typed).replace("  // CALLS\n", "\n\n".join(calls) + "\n")
+    core = _untyped(CORE.read_text(encoding="utf-8"), typed)
+    for name, kinds in (("NOT_DONE", NOT_DONE), ("UNKNOWN", UNKNOWN)):
+        core = core.replace(f"/* {name} */", json.dumps(sorted(kinds)))
+    return _HEADER + interfaces + core.replace("  // CALLS\n", "\n\n".join(calls) + "\n")
 
 
 def _call(document: Json, route: str, typed: bool) -> str:
@@ -69,42 +102,62 @@ def _call(document: Json, route: str, typed: bool) -> str:
     ]
     body = operation.get("requestBody")
     if body is not None:
-        arguments.append(Argument("body", _type(body["content"]["application/json"]["schema"])))
+        default = "" if body.get("required") else "{}"
+        arguments.append(Argument("body", _type(body["content"]["application/json"]["schema"]), default))
     queries = [one for one in operation["parameters"] if one["in"] == "query"]
     if queries:
         fields = "; ".join(f"{one['name']}?: {_type(one['schema'])}" for one in queries)
         arguments.append(Argument("query", f"{{ {fields} }}", "{}"))
-    arguments += _header_arguments(operation)
-    names = {argument.name for argument in arguments}
+    arguments.append(Argument("options", _options(operation), "{}"))
     shown = ", ".join(_shown(argument, typed) for argument in arguments)
-    result = _result(operation)
-    returns = f": Promise<{result}>" if typed else ""
-    given = ", ".join(
-        [
-            f'"{method.upper()}"',
-            "`" + re.sub(r"\{(\w+)\}", lambda m: f"${{encode({_camel(m[1])})}}", path) + "`",
-            "query" if "query" in names else "{}",
-            "body" if "body" in names else "undefined",
-            _headers(names),
-        ]
-    )
+    located = "`" + re.sub(r"\{(\w+)\}", lambda m: f"${{encode({_camel(m[1])})}}", path) + "`"
+    stream = _STREAMS.get(next(iter(_success(operation).get("content", ())), ""))
+    if stream is not None:
+        returns = f": AsyncGenerator<{stream[1]}>"
+        sends = f"this.{stream[0]}({located}, options)"
+    else:
+        returns = f": Promise<{_result(operation)}>"
+        sent = _sent(method, located, operation, {argument.name for argument in arguments})
+        how = "#text" if operation["operationId"] in _AS_TEXT else "#json"
+        sends = f"this.{how}({{ {', '.join(sent)} }})"
     summary = operation["description"].split("\n\n")[0].replace("\n", " ")
     name = _camel(operation["summary"].lower().replace(" ", "_"))
-    return f"  /** {summary} */\n  {name}({shown}){returns} {{\n    return this.#send({given});\n  }}"
+    return f"  /** {summary} */\n  {name}({shown}){returns if typed else ''} {{\n    return {sends};\n  }}"
 
 
-def _header_arguments(operation: Json) -> Iterator[Argument]:
-    headers = {one["name"] for one in operation["parameters"] if one["in"] == "header"}
+def _sent(method: str, path: str, operation: Json, arguments: set[str]) -> Iterator[str]:
+    """The fields of a call."""
+    headers = _header_names(operation)
+    yield f'method: "{method.upper()}"'
+    yield f"path: {path}"
+    yield from (name for name in ("query", "body") if name in arguments)
     if "Idempotency-Key" in headers:
-        yield Argument("idempotencyKey", "string", "crypto.randomUUID()")
-    if "If-Match" in headers:
-        yield Argument("version", "string | null", "null")
+        yield 'headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }'
+    elif "If-Match" in headers:
+        yield ('headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }')
+    is_read = method == "get" or operation["x-strandline-scope"] == "read"
+    is_safe = is_read or "Idempotency-Key" in headers or operation["operationId"] in _REPEATABLE
+    yield f"isSafe: {json.dumps(is_safe)}"
+    yield f"namesUser: {json.dumps('Strandline-User' in headers)}"
+    yield "options"
 
 
-def _headers(names: set[str]) -> str:
-    if "idempotencyKey" in names:
-        return '{ "Idempotency-Key": idempotencyKey }'
-    return 'version === null ? {} : { "If-Match": `"${version}"` }' if "version" in names else "{}"
+def _options(operation: Json) -> str:
+    """The type of what a call takes beside its parameters and body."""
+    headers = _header_names(operation)
+    if "text/event-stream" in _success(operation).get("content", {}):
+        return "StreamOptions"
+    own = {
+        "Idempotency-Key": "idempotencyKey?: string",
+        "If-Match": "version?: string",
+        "Prefer": "waitSeconds?: number",
+    }
+    fields = [field for header, field in own.items() if header in headers]
+    return "CallOptions" + (f" & {{ {'; '.join(fields)} }}" if fields else "")
+
+
+def _header_names(operation: Json) -> set[str]:
+    return {one["name"] for one in operation["parameters"] if one["in"] == "header"}
 
 
 def _shown(argument: Argument, typed: bool) -> str:
@@ -113,11 +166,17 @@ def _shown(argument: Argument, typed: bool) -> str:
 
 
 def _result(operation: Json) -> str:
-    for status, response in operation["responses"].items():
-        if status.startswith("2"):
-            content = response.get("content")
-            return "void" if content is None else _type(content["application/json"]["schema"])
-    raise ValueError("the route has no response")
+    """The type of what a call gives."""
+    if operation["operationId"] in _AS_TEXT:
+        return "string"
+    content = _success(operation).get("content")
+    return "void" if content is None else _type(content["application/json"]["schema"])
+
+
+def _success(operation: Json) -> Json:
+    """The first response that is a success."""
+    found: Json = _successes(operation)[0]
+    return found
 
 
 def _interfaces(document: Json) -> Iterator[str]:
@@ -125,7 +184,7 @@ def _interfaces(document: Json) -> Iterator[str]:
     schemas = document["components"]["schemas"]
     operations = [document["paths"][path][method] for method, path in (one.split(" ") for one in ROUTES)]
     bodies = [(one.get("requestBody"), _successes(one)) for one in operations]
-    waiting = [*_references(bodies), "Problem"]
+    waiting = [*_references(bodies), "Problem", "EventOut"]
     found: set[str] = set()
     while waiting:
         name = waiting.pop()
@@ -196,81 +255,6 @@ _HEADER = """\
 // Written by `python -m tools.typescript` from the OpenAPI document of the service; do not edit.
 // Needs `fetch` and `crypto.randomUUID`: Node 20 or newer, Deno, Bun, or a worker.
 
-"""
-
-_CLASS = """\
-/** A refusal of the service; `problem.type` names its kind and never changes. */
-export class StrandlineError extends Error {
-«  readonly problem: Problem;
-  readonly retryAfterSeconds: number | null;
-
-»  constructor(problem«: Problem», retryAfterSeconds«: number | null») {
-    super(`${problem.title}: ${problem.detail}`);
-    this.name = "StrandlineError";
-    this.problem = problem;
-    this.retryAfterSeconds = retryAfterSeconds;
-  }
-}
-
-/** A service with a key; `user` is for a key that is not one user's. */
-export class Strandline {
-  #url«: string»;
-  #key«: string»;
-  #user«: string | undefined»;
-
-  constructor(url«: string», key«: string», user«?: string») {
-    this.#url = url.replace(/\\/+$/, "");
-    this.#key = key;
-    this.#user = user;
-  }
-
-  // CALLS
-
-  async #send«<T>»(
-    method«: string»,
-    path«: string»,
-    query«: Record<string, unknown>»,
-    body«: unknown»,
-    more«: Record<string, string>»,
-  )«: Promise<T>» {
-    const headers«: Record<string, string>» = { Authorization: `Bearer ${this.#key}`, ...more };
-    if (this.#user !== undefined && path.startsWith("/v1/sessions")) {
-      // A header holds bytes: text in UTF-8, byte by byte.
-      headers["Strandline-User"] = String.fromCharCode(...new TextEncoder().encode(this.#user));
-    }
-    if (body !== undefined) headers["Content-Type"] = "application/json";
-    const response = await fetch(this.#url + path + encodeQuery(query), {
-      method,
-      headers,
-      body: body === undefined ? undefined : JSON.stringify(body),
-      redirect: "error",
-    });
-    if (!response.ok) throw await refusal(response);
-    return (response.status === 204 ? undefined : await response.json())« as T»;
-  }
-}
-
-function encode(name«: string | number»)«: string» {
-  return encodeURIComponent(name);
-}
-
-function encodeQuery(query«: Record<string, unknown>»)«: string» {
-  const pairs = Object.entries(query)
-    .flatMap(([name, value]) => (Array.isArray(value) ? value : [value]).map((one) => [name, one]))
-    .filter(([, value]) => value !== undefined && value !== null)
-    .map(([name, value]) => `${encodeURIComponent(String(name))}=${encodeURIComponent(String(value))}`);
-  return pairs.length === 0 ? "" : `?${pairs.join("&")}`;
-}
-
-async function refusal(response«: Response»)«: Promise<StrandlineError>» {
-  const after = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
-  const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json");
-  const { status } = response;
-  const problem«: Problem» = isProblem
-    ? await response.json()
-    : { type: "about:blank", title: "Not Strandline's", status, detail: "Look at what stands between." };
-  return new StrandlineError(problem, Number.isNaN(after) ? null : after);
-}
 """
 
 
