@@ -28,6 +28,18 @@ export interface ContextRequest {
   insert_method?: "system" | "user";
   block_arguments?: Record<string, unknown> | null;
   begun_only?: boolean;
+  form?: "stored" | "openai";
+}
+
+/** A correction of the log; `messages` is how many it took back or replaced. */
+export interface CorrectionNote {
+  number: number;
+  kind: string;
+  from_seq: number;
+  through_seq: number;
+  messages: number;
+  actor: string | null;
+  at: string;
 }
 
 /** A correction: its number in the session, and the messages that it took back or replaced. */
@@ -38,6 +50,15 @@ export interface CorrectionOut {
   through_seq: number;
   seqs: number[];
   created_at: string;
+}
+
+/** How far a pipeline is with the session's flushes. */
+export interface CoverageOut {
+  pipeline: string;
+  generation: number | null;
+  covered_through: number | null;
+  due: number;
+  dead: number;
 }
 
 /** The name of the person who asks for it, and items to erase as well. */
@@ -64,6 +85,37 @@ export interface ErasureOut {
   receipt: ReceiptReport | null;
   is_running: boolean;
   failed?: string | null;
+}
+
+/** What happened: messages were flushed, a pipeline covers them or gave up, a generation changed. */
+export interface EventOut {
+  kind: "flushed" | "covered" | "dead" | "generation";
+  at: string;
+  session_id?: string | null;
+  user_id?: string | null;
+  event_id?: string | null;
+  from_seq?: number | null;
+  through_seq?: number | null;
+  cause?: string | null;
+  pipeline?: string | null;
+  generation?: number | null;
+  state?: string | null;
+}
+
+/** What came of messages or an instruction, as far as workers are with it. */
+export interface FactChangesOut {
+  source_id: string;
+  is_complete: boolean;
+  added: FactOut[];
+  updated: FactOut[];
+  deleted: string[];
+  failure?: string | null;
+}
+
+/** A fact with its revisions, oldest first. */
+export interface FactHistoryOut {
+  fact: FactOut;
+  revisions: RevisionOut[];
 }
 
 /** A fact to add by hand. */
@@ -118,6 +170,12 @@ export interface FactSearch {
   team_id?: string | null;
 }
 
+/** Messages that are in no chat, to make facts of; `key` makes it repeatable. */
+export interface FactsFrom {
+  messages: MessageIn[];
+  key?: string | null;
+}
+
 /** A page of facts, and how many there are in all. */
 export interface FactsOut {
   items: FactOut[];
@@ -128,6 +186,17 @@ export interface FactsOut {
 /** Flush events that were recorded; none if there was nothing to deliver. */
 export interface FlushEvents {
   events: string[];
+}
+
+/** One flush event. */
+export interface FlushOut {
+  event_id: string;
+  cause: string;
+  from_seq: number;
+  through_seq: number;
+  messages: number;
+  tokens: number;
+  at: string;
 }
 
 /** Deliver all but the last turn, or with `all` everything; `keep`: leave the window as it is. */
@@ -215,6 +284,16 @@ export interface Hits {
   items: HitOut[];
 }
 
+/** A dead letter: an event that a pipeline went past. */
+export interface HoleOut {
+  id: string;
+  generation: number;
+  from_seq: number;
+  through_seq: number;
+  at: string;
+  reason: string;
+}
+
 /** Who a request is, by its key. */
 export interface Identity {
   key_id: string;
@@ -224,6 +303,42 @@ export interface Identity {
   shared_scopes: string[];
   label: string;
   expires_at: string | null;
+}
+
+/** Facts of another system, each added once. */
+export interface ImportFactsIn {
+  facts: ImportedFactIn[];
+}
+
+/** How many facts were added, and how many were there already. */
+export interface ImportFactsOut {
+  added: number;
+  known: number;
+}
+
+/** Messages that were said elsewhere, each with an `id` of its own, so that repeating adds nothing. */
+export interface ImportIn {
+  messages: MessageIn[];
+}
+
+/** How many messages were added, how many were there already, and the flush events. */
+export interface ImportOut {
+  added: number;
+  known: number;
+  events: number;
+}
+
+/** A fact of another system, with its times there. */
+export interface ImportedFactIn {
+  id: string;
+  text: string;
+  topics?: string[];
+  created_at?: string | null;
+  updated_at?: string | null;
+  input?: string | null;
+  agent_id?: string | null;
+  team_id?: string | null;
+  feedback?: string | null;
 }
 
 /** One chat message in OpenAI's form. */
@@ -284,6 +399,12 @@ export interface OmissionOut {
   through_seq?: number | null;
 }
 
+/** What an erasure would delete now: rows by table; `erased_by`: the erasure whose fence stands. */
+export interface PlannedErasureOut {
+  rows: Record<string, number>;
+  erased_by: number | null;
+}
+
 /** A change of a session's policy; fields that are left out stay as they are. */
 export interface PolicyChangeIn {
   token_limit?: number | null;
@@ -297,6 +418,16 @@ export interface PolicyChangeIn {
   blocks?: string[] | null;
   max_facts?: number | null;
   actor?: string | null;
+}
+
+/** A change of the policy: only what changed, and who changed it. */
+export interface PolicyChangeOut {
+  number: number;
+  at: string;
+  actor: string | null;
+  flushed_through: number;
+  before: Record<string, unknown>;
+  after: Record<string, unknown>;
 }
 
 /** Limits and pipelines of a session, stored by the put that begins it; later puts leave them as they are. */
@@ -401,6 +532,20 @@ export interface ResetRequest {
   derived?: boolean;
 }
 
+/** One change of a fact, and where it comes from. */
+export interface RevisionOut {
+  operation: string;
+  text: string;
+  event_id: string | null;
+  message_ids: string[];
+  seqs: number[];
+  model: string | null;
+  prompt_hash: string | null;
+  fact_event: number | null;
+  actor: string | null;
+  created_at: string;
+}
+
 /** Take back every message from `from_seq` on. */
 export interface RewindRequest {
   from_seq: number;
@@ -441,278 +586,553 @@ export interface SessionPage {
   next_cursor?: string | null;
 }
 
+/** A session in one snapshot, with its newest flushes. */
+export interface SessionPictureOut {
+  session: SessionOut;
+  coverage: CoverageOut[];
+  flushes: number;
+  latest_flushes: FlushOut[];
+  dead_letters: HoleOut[];
+  policy_changes: PolicyChangeOut[];
+  corrections: CorrectionNote[];
+}
+
 /** Messages of one session that something comes from. */
 export interface SourceOut {
   session_id: string;
   seqs: number[];
 }
 
+/** What every call takes: a signal that ends it, and how long one attempt may take. */
+export interface CallOptions {
+  signal?: AbortSignal;
+  timeoutMs?: number;
+}
+
+/** What a stream takes: a signal that ends it, and the `id` of the last event that was seen. */
+export interface StreamOptions {
+  signal?: AbortSignal;
+  lastEventId?: string;
+}
+
+/** Times in milliseconds; `0` as `retryMs` repeats nothing. */
+export interface Times {
+  /** Of one attempt; what the service is asked to wait comes on top.  Default: 35,000. */
+  timeoutMs?: number;
+  /** No attempt begins later than this after the first.  Default: 30,000. */
+  retryMs?: number;
+  /** How long a stream that was cut is asked for again.  Default: 300,000. */
+  streamMs?: number;
+  /** The first wait is a random time up to this; the range doubles each time.  Default: 100. */
+  baseMs?: number;
+  /** Up to this, if the service asks for no longer one.  Default: 2,000. */
+  longestMs?: number;
+}
+
+/** An event, and the `id` behind which a later stream goes on; one may come twice, and none is missing. */
+export type ServiceEvent = EventOut & { id: string };
+
+interface Call {
+  method: string;
+  path: string;
+  query?: Record<string, unknown>;
+  body?: unknown;
+  headers?: Record<string, string | undefined>;
+  isSafe: boolean;
+  namesUser: boolean;
+  options: CallOptions & { waitSeconds?: number };
+}
+
+interface Failure {
+  error: StrandlineError | NoAnswerError;
+  repeat: "always" | "if safe" | "never";
+}
+
 /** A refusal of the service; `problem.type` names its kind and never changes. */
 export class StrandlineError extends Error {
   readonly problem: Problem;
   readonly retryAfterSeconds: number | null;
+  /** An earlier attempt was not answered, or this says so: look whether the change was made. */
+  mayBeDone: boolean;
 
   constructor(problem: Problem, retryAfterSeconds: number | null) {
     super(`${problem.title}: ${problem.detail}`);
     this.name = "StrandlineError";
     this.problem = problem;
     this.retryAfterSeconds = retryAfterSeconds;
+    this.mayBeDone = false;
   }
 }
 
-/** How long one attempt and all attempts of a request may take, and what ends them. */
-export interface Patience {
-  /** Of one attempt, until its answer is whole; what the service is asked to wait comes on top. */
-  requestSeconds?: number;
-  /** No attempt begins later than this after the first; 0: nothing is sent again. */
-  totalSeconds?: number;
-  signal?: AbortSignal;
+/** No answer came, or half of one; `mayBeDone`: look whether the change was made before you repeat it. */
+export class NoAnswerError extends Error {
+  mayBeDone: boolean;
+
+  constructor(message: string, cause: unknown, mayBeDone: boolean) {
+    super(message, { cause });
+    this.name = "NoAnswerError";
+    this.mayBeDone = mayBeDone;
+  }
 }
 
-/** An event of a stream; `data` is an `EventOut` of the reference. */
-export interface StreamEvent {
-  id: string | null;
-  event: string;
-  data: Record<string, unknown>;
-}
+// Kinds of problems that say that nothing was done, and those that do not know it.
+const NOT_DONE = new Set(["busy", "stopping", "too-many-requests", "unavailable"]);
+const UNKNOWN = new Set(["outcome-unknown", "timed-out"]);
+// What fails before a request is sent, as Node and Bun name it.
+const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT", "ConnectionRefused"]);
+// A stream says something every 15 seconds; after this long its connection is dead.
+const SILENT_MS = 45_000;
 
-/** A service with a key; `user` is for a key that is not one user's. */
+/**
+ * A service with a key; `user` is for a key that is not one user's, `-` for sessions without a user.
+ *
+ * What is safe is sent again after a lost answer; what the service refused undone always is, when
+ * `Retry-After` says.  Each call that changes something once has an `Idempotency-Key`, the same for all
+ * its attempts; give your own as `idempotencyKey` to repeat it from another process.
+ */
 export class Strandline {
   #url: string;
   #key: string;
   #user: string | undefined;
-  #patience: Patience;
+  #times: Required<Times>;
 
-  constructor(url: string, key: string, user?: string, patience: Patience = {}) {
+  constructor(url: string, key: string, user?: string, times: Times = {}) {
     this.#url = url.replace(/\/+$/, "");
     this.#key = key;
     this.#user = user;
-    this.#patience = patience;
+    this.#times = { timeoutMs: 35_000, retryMs: 30_000, streamMs: 300_000, baseMs: 100, longestMs: 2_000, ...times };
   }
 
   /** Append messages to a session; it begins with its first put. */
-  putMessages(sessionId: string, body: PutMessages, idempotencyKey: string = crypto.randomUUID()): Promise<MessagesPut> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/messages`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
+  putMessages(sessionId: string, body: PutMessages, options: CallOptions & { idempotencyKey?: string } = {}): Promise<MessagesPut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/messages`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** The whole log in order, flushed messages included, page by page. */
-  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null } = {}): Promise<MessagePage> {
-    return this.#send("GET", `/v1/sessions/${encode(sessionId)}/messages`, query, undefined, {}, true);
+  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null } = {}, options: CallOptions = {}): Promise<MessagePage> {
+    return this.#json({ method: "GET", path: `/v1/sessions/${encode(sessionId)}/messages`, query, isSafe: true, namesUser: true, options });
   }
 
   /** The memory for the next prompt: pinned head, memory, what is not derived from yet, and the window. */
-  readContext(sessionId: string, body: ContextRequest, waitSeconds: number | null = null): Promise<ContextOut> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/context`, {}, body, { ...(waitSeconds === null ? {} : { Prefer: `wait=${waitSeconds}` }) }, true);
+  readContext(sessionId: string, body: ContextRequest = {}, options: CallOptions & { waitSeconds?: number } = {}): Promise<ContextOut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/context`, body, isSafe: true, namesUser: true, options });
   }
 
   /** Search messages, and facts if asked for, best first. */
-  search(sessionId: string, body: SearchRequest): Promise<Hits> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/search`, {}, body, {}, true);
+  search(sessionId: string, body: SearchRequest, options: CallOptions = {}): Promise<Hits> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/search`, body, isSafe: true, namesUser: true, options });
   }
 
   /** The newest messages that pass all filters, in order; `offset` leaves out so many of the newest. */
-  history(sessionId: string, body: HistoryRequest): Promise<MessagePage> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/history`, {}, body, {}, true);
+  history(sessionId: string, body: HistoryRequest, options: CallOptions = {}): Promise<MessagePage> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/history`, body, isSafe: true, namesUser: true, options });
   }
 
   /** Remove the newest message and give it back; null if none is left.  Its number is not used again. */
-  popMessage(sessionId: string, idempotencyKey: string = crypto.randomUUID()): Promise<PopOut> {
-    return this.#send("DELETE", `/v1/sessions/${encode(sessionId)}/messages/last`, {}, undefined, { "Idempotency-Key": idempotencyKey }, true);
+  popMessage(sessionId: string, options: CallOptions & { idempotencyKey?: string } = {}): Promise<PopOut> {
+    return this.#json({ method: "DELETE", path: `/v1/sessions/${encode(sessionId)}/messages/last`, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** Take back every message from a number on, with what was derived from them; no copy is kept. */
-  rewindSession(sessionId: string, body: RewindRequest, idempotencyKey: string = crypto.randomUUID()): Promise<CorrectionOut> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/rewind`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
+  rewindSession(sessionId: string, body: RewindRequest, options: CallOptions & { idempotencyKey?: string } = {}): Promise<CorrectionOut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/rewind`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** Give a message other content at the same place; what was derived from the old is derived again. */
-  replaceContent(sessionId: string, seq: number, body: ReplaceMessage, idempotencyKey: string = crypto.randomUUID()): Promise<CorrectionOut> {
-    return this.#send("PUT", `/v1/sessions/${encode(sessionId)}/messages/${encode(seq)}/content`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
+  replaceContent(sessionId: string, seq: number, body: ReplaceMessage, options: CallOptions & { idempotencyKey?: string } = {}): Promise<CorrectionOut> {
+    return this.#json({ method: "PUT", path: `/v1/sessions/${encode(sessionId)}/messages/${encode(seq)}/content`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** Deliver to the pipelines now: all but the last turn, or with `all` everything. */
-  flushSession(sessionId: string, body: FlushRequest, idempotencyKey: string = crypto.randomUUID()): Promise<FlushEvents> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/flush`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
+  flushSession(sessionId: string, body: FlushRequest = {}, options: CallOptions & { idempotencyKey?: string } = {}): Promise<FlushEvents> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/flush`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** Begin the history over; with `derived`, also forget what was derived from it. */
-  resetSession(sessionId: string, body: ResetRequest, idempotencyKey: string = crypto.randomUUID()): Promise<ResetDone> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/reset`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
+  resetSession(sessionId: string, body: ResetRequest = {}, options: CallOptions & { idempotencyKey?: string } = {}): Promise<ResetDone> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/reset`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** Begin another session of the same user as a copy of this one; nothing is extracted again. */
-  forkSession(sessionId: string, body: ForkRequest, idempotencyKey: string = crypto.randomUUID()): Promise<ForkOut> {
-    return this.#send("POST", `/v1/sessions/${encode(sessionId)}/fork`, {}, body, { "Idempotency-Key": idempotencyKey }, true);
-  }
-
-  /** Change limits or pipelines of a session, from its next put and flush on; the change is recorded. */
-  changePolicy(sessionId: string, body: PolicyChangeIn): Promise<PolicyOut> {
-    return this.#send("PATCH", `/v1/sessions/${encode(sessionId)}/policy`, {}, body, {}, false);
+  forkSession(sessionId: string, body: ForkRequest = {}, options: CallOptions & { idempotencyKey?: string } = {}): Promise<ForkOut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/fork`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** The sessions by name: of the user, or of the whole namespace if the request names none. */
-  getSessions(query: { limit?: number; cursor?: string | null } = {}): Promise<SessionPage> {
-    return this.#send("GET", `/v1/sessions`, query, undefined, {}, true);
+  getSessions(query: { limit?: number; cursor?: string | null } = {}, options: CallOptions = {}): Promise<SessionPage> {
+    return this.#json({ method: "GET", path: `/v1/sessions`, query, isSafe: true, namesUser: true, options });
+  }
+
+  /** The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections. */
+  getSession(sessionId: string, options: CallOptions = {}): Promise<SessionPictureOut> {
+    return this.#json({ method: "GET", path: `/v1/sessions/${encode(sessionId)}`, isSafe: true, namesUser: true, options });
+  }
+
+  /** Delete the messages of a session and what was derived from them; its name stays with its owner. */
+  deleteSession(sessionId: string, options: CallOptions & { idempotencyKey?: string } = {}): Promise<ResetDone> {
+    return this.#json({ method: "DELETE", path: `/v1/sessions/${encode(sessionId)}`, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
+  }
+
+  /** Change limits or pipelines of a session, from its next put and flush on; the change is recorded. */
+  changePolicy(sessionId: string, body: PolicyChangeIn, options: CallOptions = {}): Promise<PolicyOut> {
+    return this.#json({ method: "PATCH", path: `/v1/sessions/${encode(sessionId)}/policy`, body, isSafe: false, namesUser: true, options });
+  }
+
+  /** Take messages over that were said elsewhere, and flush what does not fit the window. */
+  importMessages(sessionId: string, body: ImportIn, options: CallOptions = {}): Promise<ImportOut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/import`, body, isSafe: true, namesUser: true, options });
+  }
+
+  /** What happens to one session; `Last-Event-ID` resumes. */
+  sessionEvents(sessionId: string, options: StreamOptions = {}): AsyncGenerator<ServiceEvent> {
+    return this.#events(`/v1/sessions/${encode(sessionId)}/events`, options);
+  }
+
+  /** What happens in the namespace, or to one of its users. */
+  namespaceEvents(options: StreamOptions = {}): AsyncGenerator<ServiceEvent> {
+    return this.#events(`/v1/events`, options);
   }
 
   /** A page of the live facts, and how many there are. */
-  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean } = {}): Promise<FactsOut> {
-    return this.#send("GET", `/v1/users/${encode(user)}/facts`, query, undefined, {}, true);
+  listFacts(user: string, query: { limit?: number; cursor?: string | null; sort?: "newest" | "oldest" | "updated"; contains?: string | null; topic?: string[] | null; agent_id?: string | null; team_id?: string | null; with_invalidated?: boolean } = {}, options: CallOptions = {}): Promise<FactsOut> {
+    return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts`, query, isSafe: true, namesUser: false, options });
   }
 
   /** Add a fact by hand; a live fact in the same words is given instead. */
-  addFact(user: string, body: FactIn): Promise<FactOut> {
-    return this.#send("POST", `/v1/users/${encode(user)}/facts`, {}, body, {}, false);
+  addFact(user: string, body: FactIn, options: CallOptions = {}): Promise<FactOut> {
+    return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts`, body, isSafe: false, namesUser: false, options });
   }
 
   /** Give a live fact other words; with `If-Match` only if it is still as that ETag says. */
-  replaceFact(user: string, factId: string, body: FactPatch, version: string | null = null): Promise<FactOut> {
-    return this.#send("PATCH", `/v1/users/${encode(user)}/facts/${encode(factId)}`, {}, body, { ...(version === null ? {} : { "If-Match": `"${version}"` }) }, false);
+  replaceFact(user: string, factId: string, body: FactPatch, options: CallOptions & { version?: string } = {}): Promise<FactOut> {
+    return this.#json({ method: "PATCH", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, body, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
   }
 
   /** Delete a fact and its history for good; it does not come back from earlier messages. */
-  deleteFact(user: string, factId: string, version: string | null = null): Promise<void> {
-    return this.#send("DELETE", `/v1/users/${encode(user)}/facts/${encode(factId)}`, {}, undefined, { ...(version === null ? {} : { "If-Match": `"${version}"` }) }, false);
+  deleteFact(user: string, factId: string, options: CallOptions & { version?: string } = {}): Promise<void> {
+    return this.#json({ method: "DELETE", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
   }
 
   /** The live facts that match best, best first. */
-  searchFacts(user: string, body: FactSearch): Promise<FoundFacts> {
-    return this.#send("POST", `/v1/users/${encode(user)}/facts/search`, {}, body, {}, true);
+  searchFacts(user: string, body: FactSearch, options: CallOptions = {}): Promise<FoundFacts> {
+    return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/search`, body, isSafe: true, namesUser: false, options });
+  }
+
+  /** One fact, even if it ended; its ETag names it as it is. */
+  getFact(user: string, factId: string, options: CallOptions = {}): Promise<FactOut> {
+    return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, isSafe: true, namesUser: false, options });
+  }
+
+  /** A fact with its revisions, each with the messages, flush and model, or the person, that made it. */
+  factHistory(user: string, factId: string, options: CallOptions = {}): Promise<FactHistoryOut> {
+    return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/facts/${encode(factId)}/history`, isSafe: true, namesUser: false, options });
+  }
+
+  /** Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long. */
+  factsFromMessages(user: string, body: FactsFrom, options: CallOptions & { idempotencyKey?: string; waitSeconds?: number } = {}): Promise<FactChangesOut> {
+    return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/from-messages`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: false, options });
+  }
+
+  /** Take facts over that another system kept, each once; one that was changed or deleted since stays so. */
+  importFacts(user: string, body: ImportFactsIn, options: CallOptions = {}): Promise<ImportFactsOut> {
+    return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/import`, body, isSafe: true, namesUser: false, options });
+  }
+
+  /** Count what an erasure of the user would delete now, by table; nothing is changed. */
+  planUser(user: string, options: CallOptions = {}): Promise<PlannedErasureOut> {
+    return this.#json({ method: "GET", path: `/v1/users/${encode(user)}/erasures/plan`, isSafe: true, namesUser: false, options });
   }
 
   /** Erase a user for good; from the answer on nothing can be written for them any more. */
-  eraseUser(user: string, body: ErasureIn, idempotencyKey: string = crypto.randomUUID(), waitSeconds: number | null = null): Promise<ErasureOut> {
-    return this.#send("POST", `/v1/users/${encode(user)}/erasures`, {}, body, { "Idempotency-Key": idempotencyKey, ...(waitSeconds === null ? {} : { Prefer: `wait=${waitSeconds}` }) }, true);
+  eraseUser(user: string, body: ErasureIn = {}, options: CallOptions & { idempotencyKey?: string; waitSeconds?: number } = {}): Promise<ErasureOut> {
+    return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/erasures`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: false, options });
+  }
+
+  /** Erase one session for good, and of its user what only this session gave; as for a user. */
+  eraseSession(sessionId: string, body: ErasureIn = {}, options: CallOptions & { idempotencyKey?: string; waitSeconds?: number } = {}): Promise<ErasureOut> {
+    return this.#json({ method: "POST", path: `/v1/sessions/${encode(sessionId)}/erasures`, body, headers: { "Idempotency-Key": options.idempotencyKey ?? crypto.randomUUID() }, isSafe: true, namesUser: true, options });
   }
 
   /** One erasure: how far it is, and its receipt when it is done. */
-  getErasure(number: number): Promise<ErasureOut> {
-    return this.#send("GET", `/v1/erasures/${encode(number)}`, {}, undefined, {}, true);
+  getErasure(number: number, options: CallOptions = {}): Promise<ErasureOut> {
+    return this.#json({ method: "GET", path: `/v1/erasures/${encode(number)}`, isSafe: true, namesUser: false, options });
+  }
+
+  /** The receipt as it is stored: a line for the file that is kept outside; 404 until it is there. */
+  getReceipt(number: number, options: CallOptions = {}): Promise<string> {
+    return this.#text({ method: "GET", path: `/v1/erasures/${encode(number)}/receipt`, isSafe: true, namesUser: false, options });
+  }
+
+  /** Everything that is kept about a user: messages, facts with histories, states, answers, calls. */
+  exportUser(user: string, options: CallOptions = {}): AsyncGenerator<Record<string, unknown>> {
+    return this.#lines(`/v1/users/${encode(user)}/export`, options);
+  }
+
+  /** Everything that is kept about one session, in the same form. */
+  exportSession(sessionId: string, options: CallOptions = {}): AsyncGenerator<Record<string, unknown>> {
+    return this.#lines(`/v1/sessions/${encode(sessionId)}/export`, options);
   }
 
   /** Whose the key is, and what it may do. */
-  whoami(): Promise<Identity> {
-    return this.#send("GET", `/v1/whoami`, {}, undefined, {}, true);
+  whoami(options: CallOptions = {}): Promise<Identity> {
+    return this.#json({ method: "GET", path: `/v1/whoami`, isSafe: true, namesUser: true, options });
   }
 
-  /**
-   * A session's events from now on, or behind an id.  A stream that is cut is resumed: an event may come
-   * twice, and none is missing.  Leave the loop, or abort the signal, to end it.
-   */
-  async *events(sessionId: string, lastEventId: string | null = null): AsyncGenerator<StreamEvent> {
-    const path = `/v1/sessions/${encode(sessionId)}/events`;
-    let last = lastEventId;
-    for (let failures = 0; ; ) {
-      try {
-        const headers = this.#headers(path, last === null ? {} : { "Last-Event-ID": last });
-        const { signal } = this.#patience;
-        const response = await fetch(this.#url + path, { headers, redirect: "error", signal });
-        if (!response.ok || response.body === null) throw await refusal(response);
-        for await (const event of eventsIn(response.body)) {
-          failures = 0;
-          last = event.id ?? last;
-          yield event;
-        }
-        await sleep(Math.random());
-      } catch (error) {
-        failures += 1;
-        const wait = waitSeconds(error, failures, true);
-        if (wait === null || this.#patience.signal?.aborted) throw error;
-        await sleep(wait);
-      }
-    }
+  #request(call: Call, signal: AbortSignal): Request {
+    const headers = new Headers({ Authorization: `Bearer ${this.#key}` });
+    for (const [name, value] of Object.entries(call.headers ?? {})) if (value !== undefined) headers.set(name, value);
+    if (this.#user !== undefined && call.namesUser) headers.set("Strandline-User", bytes(this.#user));
+    if (call.options.waitSeconds !== undefined) headers.set("Prefer", `wait=${Math.ceil(call.options.waitSeconds)}`);
+    if (call.body !== undefined) headers.set("Content-Type", "application/json");
+    return new Request(this.#url + call.path + encodeQuery(call.query ?? {}), {
+      method: call.method,
+      headers,
+      body: call.body === undefined ? undefined : JSON.stringify(call.body),
+      redirect: "manual", // elsewhere the key does not belong
+      signal,
+    });
   }
 
-  #headers(path: string, more: Record<string, string>): Record<string, string> {
-    const headers: Record<string, string> = { Authorization: `Bearer ${this.#key}`, ...more };
-    if (this.#user !== undefined && path.startsWith("/v1/sessions")) {
-      // A header holds bytes: text in UTF-8, byte by byte.
-      headers["Strandline-User"] = String.fromCharCode(...new TextEncoder().encode(this.#user));
-    }
-    return headers;
+  #json<T>(call: Call): Promise<T> {
+    return this.#send(call, async (response) => (response.status === 204 ? undefined : await response.json()) as T);
   }
 
-  /** Sends a request, again if nothing was done, or if it `isSafe` and may have been done. */
-  async #send<T>(
-    method: string,
-    path: string,
-    query: Record<string, unknown>,
-    body: unknown,
-    more: Record<string, string>,
-    isSafe: boolean,
-  ): Promise<T> {
-    const headers = this.#headers(path, more);
-    if (body !== undefined) headers["Content-Type"] = "application/json";
-    const { requestSeconds = 35, totalSeconds = 30, signal } = this.#patience;
-    const asked = Number.parseFloat(more["Prefer"]?.slice("wait=".length) ?? "0");
+  #text(call: Call): Promise<string> {
+    return this.#send(call, (response) => response.text());
+  }
+
+  async #send<T>(call: Call, read: (response: Response) => Promise<T>): Promise<T> {
+    const { signal, timeoutMs = this.#times.timeoutMs, waitSeconds = 0 } = call.options;
     const began = Date.now();
-    for (let attempt = 1; ; attempt += 1) {
+    let mayBeDone = false;
+    for (let attempt = 0; ; attempt++) {
+      const limit = new Limit(timeoutMs + waitSeconds * 1000, signal);
+      let failure: Failure;
       try {
-        const late = AbortSignal.timeout(1000 * (requestSeconds + asked));
-        const response = await fetch(this.#url + path + encodeQuery(query), {
-          method,
-          headers,
-          body: body === undefined ? undefined : JSON.stringify(body),
-          redirect: "error",
-          signal: signal === undefined ? late : AbortSignal.any([late, signal]),
-        });
-        if (!response.ok) throw await refusal(response);
-        return (response.status === 204 ? undefined : await response.json()) as T;
+        const answer = await this.#attempt(call, limit, read);
+        if ("value" in answer) return answer.value;
+        failure = answer.failure;
+      } finally {
+        limit.end();
+      }
+      mayBeDone ||= failure.error.mayBeDone && call.method !== "GET";
+      const wait = this.#wait(attempt, failure);
+      if (!isRepeated(failure, call.isSafe) || Date.now() - began + wait > this.#times.retryMs) {
+        failure.error.mayBeDone = mayBeDone;
+        throw failure.error;
+      }
+      await pause(wait, signal);
+    }
+  }
+
+  async #attempt<T>(call: Call, limit: Limit, read: (response: Response) => Promise<T>): Promise<{ value: T } | { failure: Failure }> {
+    const request = this.#request(call, limit.signal);
+    try {
+      const response = await fetch(request);
+      return response.ok ? { value: await read(response) } : { failure: await refusal(response) };
+    } catch (error) {
+      call.options.signal?.throwIfAborted();
+      if (error instanceof SyntaxError) throw error; // an answer, and not JSON
+      return { failure: unanswered(error) };
+    }
+  }
+
+  #wait(attempt: number, failure: Failure): number {
+    const { baseMs, longestMs } = this.#times;
+    const after = failure.error instanceof StrandlineError ? (failure.error.retryAfterSeconds ?? 0) : 0;
+    return Math.random() * Math.min(longestMs, baseMs * 2 ** attempt) + after * 1000;
+  }
+
+  /** The lines of a stream that is not resumed; its last line has to be the trailer. */
+  async *#lines(path: string, options: CallOptions): AsyncGenerator<Record<string, unknown>> {
+    const limit = new Limit(SILENT_MS, options.signal);
+    const namesUser = path.startsWith("/v1/sessions");
+    const call = { method: "GET", path, isSafe: true, namesUser, options: { ...options, signal: limit.signal } };
+    try {
+      const response = await this.#opened(call, limit);
+      let last: Record<string, unknown> = {};
+      for await (const line of linesOf(response, limit)) {
+        if (line === "") continue;
+        last = JSON.parse(line);
+        yield last;
+      }
+      if (last.kind !== "trailer") throw new Error("its last line is not the trailer");
+    } catch (error) {
+      options.signal?.throwIfAborted();
+      if (error instanceof StrandlineError || error instanceof NoAnswerError) throw error;
+      throw new NoAnswerError("The export broke off; begin it again.", error, false);
+    } finally {
+      limit.end();
+    }
+  }
+
+  /** A response whose body is read later, until `limit` ends. */
+  async #opened(call: Call, limit: Limit): Promise<Response> {
+    const began = Date.now();
+    for (let attempt = 0; ; attempt++) {
+      limit.extend();
+      const answer = await this.#attempt(call, limit, async (response) => response);
+      if ("value" in answer) return answer.value;
+      const wait = this.#wait(attempt, answer.failure);
+      if (!isRepeated(answer.failure, true) || Date.now() - began + wait > this.#times.retryMs) throw answer.failure.error;
+      await pause(wait, call.options.signal);
+    }
+  }
+
+  async *#events(path: string, options: StreamOptions): AsyncGenerator<ServiceEvent> {
+    const { signal } = options;
+    let lastId = options.lastEventId;
+    let attempt = 0;
+    let failingSince = Date.now();
+    for (;;) {
+      const limit = new Limit(SILENT_MS, signal);
+      const headers = { Accept: "text/event-stream", "Last-Event-ID": lastId };
+      const call = { method: "GET", path, headers, isSafe: true, namesUser: true, options: { signal } };
+      const began = Date.now();
+      let failure: Failure = unanswered(new Error("the stream ended"));
+      try {
+        const answer = await this.#attempt(call, limit, async (response) => response);
+        if ("failure" in answer) failure = answer.failure;
+        else {
+          for await (const sent of eventsOf(answer.value, limit)) {
+            [attempt, failingSince] = [0, Date.now()];
+            if (sent.data === "") continue;
+            lastId = sent.id ?? lastId;
+            yield { ...JSON.parse(sent.data), id: lastId ?? "" };
+          }
+        }
       } catch (error) {
-        const wait = waitSeconds(error, attempt, isSafe);
-        const spent = (Date.now() - began) / 1000;
-        if (wait === null || signal?.aborted || spent + wait > totalSeconds) throw error;
-        await sleep(wait);
+        signal?.throwIfAborted();
+        if (error instanceof SyntaxError) throw error;
+        failure = unanswered(error);
+      } finally {
+        limit.end();
       }
+      // One that told nothing but held was none of the failures in a row; one that ends at once is.
+      if (failure.error instanceof NoAnswerError && Date.now() - began > this.#times.longestMs && limit.wasAlive) {
+        [attempt, failingSince] = [0, Date.now()];
+      }
+      const wait = this.#wait(attempt++, failure);
+      if (!isRepeated(failure, true) || Date.now() - failingSince + wait > this.#times.streamMs) throw failure.error;
+      await pause(wait, signal);
     }
   }
 }
 
-/** A message as OpenAI's chat API takes it, without what it refuses. */
-export function toOpenAI(message: MessageOut): Record<string, unknown> {
-  const { role, content, name, tool_calls, tool_call_id, extra } = message;
-  const fields = Object.entries({ name, tool_calls, tool_call_id, ...extra });
-  const there = fields.filter(([, value]) => value !== null && value !== undefined);
-  return { role, content, ...Object.fromEntries(there) };
-}
+/** Aborts when nothing happens for so long, or the caller does. */
+class Limit {
+  #controller = new AbortController();
+  #timer: ReturnType<typeof setTimeout> | undefined;
+  #milliseconds: number;
+  #outer: AbortSignal | undefined;
+  /** Whether something came. */
+  wasAlive = false;
 
-/** Before the next attempt: a random part of a time that doubles, and `Retry-After`; null: there is none. */
-function waitSeconds(error: unknown, attempt: number, isSafe: boolean): number | null {
-  const wait = Math.random() * Math.min(5, 0.1 * 2 ** (attempt - 1));
-  if (!(error instanceof StrandlineError)) return isSafe ? wait : null; // no answer, or half of one
-  const { status, type } = error.problem;
-  if (nothingDone.includes(type)) return wait + (error.retryAfterSeconds ?? 0);
-  const isUnknown = unknown.includes(type) || (type === "about:blank" && [502, 503, 504].includes(status));
-  return isUnknown && isSafe ? wait : null;
-}
-
-const problems = "urn:strandline:problem:";
-const nothingDone = ["busy", "stopping", "too-many-requests", "unavailable"].map((kind) => problems + kind);
-const unknown = ["outcome-unknown", "timed-out"].map((kind) => problems + kind);
-
-function sleep(seconds: number): Promise<void> {
-  return new Promise((resolve) => setTimeout(resolve, 1000 * seconds));
-}
-
-async function* eventsIn(body: ReadableStream<Uint8Array>): AsyncGenerator<StreamEvent> {
-  const reader = body.pipeThrough(new TextDecoderStream()).getReader();
-  try {
-    for (let rest = ""; ; ) {
-      const { value, done } = await reader.read();
-      if (done) return;
-      const blocks = (rest + value).split("\n\n");
-      rest = blocks.pop() ?? "";
-      for (const block of blocks) {
-        const lines = block.split("\n");
-        const pairs = lines.map((line) => [line.split(":")[0], line.slice(line.indexOf(":") + 2)]);
-        const { id = null, event = "message", data } = Object.fromEntries(pairs);
-        // A comment keeps the connection open, and has no data.
-        if (data !== undefined) yield { id, event, data: JSON.parse(data) };
-      }
-    }
-  } finally {
-    await reader.cancel();
+  constructor(milliseconds: number, outer?: AbortSignal) {
+    outer?.throwIfAborted();
+    this.#milliseconds = milliseconds;
+    this.#outer = outer;
+    outer?.addEventListener("abort", this.#abort);
+    this.extend();
   }
+
+  #abort = () => this.#controller.abort(this.#outer?.reason);
+
+  get signal(): AbortSignal {
+    return this.#controller.signal;
+  }
+
+  extend(): void {
+    clearTimeout(this.#timer);
+    const late = () => this.#controller.abort(new DOMException("Nothing came in time.", "TimeoutError"));
+    this.#timer = setTimeout(late, this.#milliseconds);
+  }
+
+  end(): void {
+    clearTimeout(this.#timer);
+    this.#outer?.removeEventListener("abort", this.#abort);
+    this.#controller.abort();
+  }
+}
+
+/** The lines that came whole. */
+async function* linesOf(response: Response, limit: Limit): AsyncGenerator<string> {
+  const decoder = new TextDecoder();
+  const reader = response.body!.getReader();
+  let rest = "";
+  for (;;) {
+    const { done, value } = await reader.read();
+    if (done) break;
+    limit.extend();
+    limit.wasAlive = true;
+    const lines = (rest + decoder.decode(value, { stream: true })).split("\n");
+    rest = lines.pop()!;
+    for (const line of lines) yield line.endsWith("\r") ? line.slice(0, -1) : line;
+  }
+}
+
+/** The events of a stream; half of one at its end is none. */
+async function* eventsOf(response: Response, limit: Limit): AsyncGenerator<{ id?: string; data: string }> {
+  let id: string | undefined;
+  let data: string[] = [];
+  for await (const line of linesOf(response, limit)) {
+    const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line) as RegExpExecArray;
+    if (line === "") {
+      if (data.length > 0) yield { id, data: data.join("\n") };
+      data = [];
+    } else if (name === "id") id = value;
+    else if (name === "data") data.push(value);
+  }
+}
+
+function isRepeated(failure: Failure, isSafe: boolean): boolean {
+  return failure.repeat === "always" || (failure.repeat === "if safe" && isSafe);
+}
+
+function unanswered(error: unknown): Failure {
+  const cause: any = (error as any)?.cause ?? error;
+  const wasSent = !NOT_SENT.has(cause?.code ?? "");
+  const why = cause?.message || cause?.code || String(error);
+  return {
+    error: new NoAnswerError(`The service gave no answer: ${why}`, error, wasSent),
+    repeat: wasSent ? "if safe" : "always",
+  };
+}
+
+async function refusal(response: Response): Promise<Failure> {
+  const after = response.headers.get("Retry-After")?.trim() ?? "";
+  const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json") ?? false;
+  const { status } = response;
+  const problem: Problem = isProblem
+    ? await response.json()
+    : { type: "about:blank", title: "Not Strandline's", status, detail: "Look at what stands between." };
+  const error = new StrandlineError(problem, /^\d{1,9}$/.test(after) ? Number(after) : null);
+  const kind = problem.type.split(":").pop()!;
+  if (isProblem && NOT_DONE.has(kind)) return { error, repeat: "always" };
+  if (!(isProblem ? UNKNOWN.has(kind) : [502, 503, 504].includes(status))) return { error, repeat: "never" };
+  error.mayBeDone = true;
+  return { error, repeat: "if safe" };
+}
+
+/** A while; ends with the caller's signal. */
+function pause(milliseconds: number, signal?: AbortSignal): Promise<void> {
+  return new Promise((resolve, reject) => {
+    signal?.throwIfAborted();
+    const stop = () => {
+      clearTimeout(timer);
+      reject(signal?.reason);
+    };
+    const timer = setTimeout(() => {
+      signal?.removeEventListener("abort", stop);
+      resolve();
+    }, milliseconds);
+    signal?.addEventListener("abort", stop, { once: true });
+  });
+}
+
+/** A header holds bytes: text in UTF-8, byte by byte. */
+function bytes(text: string): string {
+  return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
 function encode(name: string | number): string {
@@ -725,14 +1145,4 @@ function encodeQuery(query: Record<string, unknown>): string {
     .filter(([, value]) => value !== undefined && value !== null)
     .map(([name, value]) => `${encodeURIComponent(String(name))}=${encodeURIComponent(String(value))}`);
   return pairs.length === 0 ? "" : `?${pairs.join("&")}`;
-}
-
-async function refusal(response: Response): Promise<StrandlineError> {
-  const after = Number.parseInt(response.headers.get("Retry-After") ?? "", 10);
-  const isProblem = response.headers.get("Content-Type")?.startsWith("application/problem+json");
-  const { status } = response;
-  const problem: Problem = isProblem
-    ? await response.json()
-    : { type: "about:blank", title: "Not Strandline's", status, detail: "Look at what stands between." };
-  return new StrandlineError(problem, Number.isNaN(after) ? null : after);
 }

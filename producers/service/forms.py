@@ -17,6 +17,7 @@ from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import SearchResult
 from strandline.schemas.values.message import Message, plain
 from strandline.schemas.wire.base import CAUGHT_UP_HEADER, COVERED_HEADER
+from strandline.schemas.wire.contexts import MessagesForm
 
 
 def json_response(body: Any, status: int = 200, headers: Mapping[str, str] | None = None) -> Response:
@@ -51,12 +52,12 @@ def message_forms(messages: Iterable[Message]) -> list[dict[str, Any]]:
     return [message_form(message) for message in messages]
 
 
-def context_form(context: MemoryContext) -> dict[str, Any]:
-    """A context as ``ContextOut`` has it."""
+def context_form(context: MemoryContext, messages: MessagesForm = "stored") -> dict[str, Any]:
+    """A context as ``ContextOut`` has it, with its messages in the form that was asked for."""
     memory = context.memory
     return {
         "session_id": context.session_id,
-        "messages": message_forms(context.messages),
+        "messages": context.to_openai() if messages == "openai" else message_forms(context.messages),
         "tokens": context.tokens,
         "token_limit": context.token_limit,
         "over_budget": context.over_budget,

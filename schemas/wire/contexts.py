@@ -13,6 +13,11 @@ from strandline.schemas.wire.facts import FactOut
 from strandline.schemas.wire.messages import MessageIn, MessageOut
 
 Query = Annotated[str, Field(max_length=100_000)]
+MessagesForm = Literal["stored", "openai"]
+ABOUT_FORM = (
+    "Of `messages`: `openai` has what a chat completion takes and nothing else, ready to be sent; `stored`"
+    " also `id`, `seq`, `tokens`, `created_at` and `metadata`, and in `extra` what OpenAI's form has beside."
+)
 
 
 class ContextRequest(Request):
@@ -39,6 +44,7 @@ class ContextRequest(Request):
     insert_method: Literal["system", "user"] = "system"
     block_arguments: Json | None = None
     begun_only: bool = True
+    form: MessagesForm = Field(default="stored", description=ABOUT_FORM)
 
 
 class OmissionOut(Answer):
@@ -117,7 +123,9 @@ class ContextOut(Answer):
     )  # fmt: skip
 
     session_id: str
-    messages: list[MessageOut] = Field(description="In order; memory is in the first, or before the window.")
+    messages: list[MessageOut] = Field(
+        description="In order, as `form` asks; memory is in the first, or before the window."
+    )
     tokens: int = Field(description="Of all messages together, as the session's tokenizer counts.")
     token_limit: int = Field(description="What could be used: the limit without `initial_token_count`.")
     over_budget: bool = Field(description="`tokens` is above `token_limit`.")

@@ -36,8 +36,10 @@ class _Stream:
             raise ConfigurationError("last_event_id must be the id of an event, which is a string.")
         self._service, self._path, self._user_id = service, path, user_id
         self._last_id = last_id
+        self._retries = service.retries.of_streams()
         self._failures = 0
         self._failing_since = 0.0
+        self._connected_at: float | None = None
 
     def request(self) -> dict[str, Any]:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
@@ -49,6 +51,10 @@ class _Stream:
             connect=times.connect, read=SILENT_SECONDS, write=times.write, pool=times.pool
         )
         return sent
+
+    def connected(self) -> None:
+        """A connection stands; whether it holds is seen when it ends."""
+        self._connected_at = time.monotonic()
 
     def read(self, event: httpx2.ServerSentEvent) -> ServiceEvent | None:
         """The event; None for what is none of ours."""
@@ -78,9 +84,13 @@ class _Stream:
                 raise raised
             retry_after = retry_after_of(refusal.headers.get("retry-after"))
         now = time.monotonic()
+        # One that told nothing but held was none of the failures in a row; one that ends at once is.
+        connected_at, self._connected_at = self._connected_at, None
+        if connected_at is not None and now - connected_at > self._retries.longest_seconds:
+            self._failures = 0
         self._failing_since = now if self._failures == 0 else self._failing_since
         self._failures += 1
-        wait = self._service.retries.wait_seconds(
+        wait = self._retries.wait_seconds(
             "always",
             "not_done",
             attempt=self._failures,
@@ -103,6 +113,7 @@ def follow(
         try:
             with service.client().stream(**stream.request()) as response:
                 if response.is_success:
+                    stream.connected()
                     for sent in httpx2.EventSource(response):
                         event = stream.read(sent)
                         if event is not None:
@@ -125,6 +136,7 @@ async def follow_async(
         try:
             async with service.aclient().stream(**stream.request()) as response:
                 if response.is_success:
+                    stream.connected()
                     async for sent in httpx2.EventSource(response):
                         event = stream.read(sent)
                         if event is not None:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal
 
 from strandline.client.operations import Repeat
@@ -22,26 +23,36 @@ UNKNOWN = frozenset({"outcome-unknown", "timed-out"})
 class Retries:
     """How often and how long a request is sent again.
 
+    By default the time is the bound, and not the number: a service that is away for 25 seconds, as for a
+    restart, is waited for.  With few ``attempts`` their random waits may be over much earlier.
+
     Attributes:
         attempts: how often it is sent at most, the first time included; 1: never again.  By default the time
             is what ends them: a service that is away for half a minute, as while it is restarted, is waited for.
         total_seconds: no attempt begins later than this after the first.
         base_seconds: the first wait is a random time up to this; the range doubles each time.
         longest_seconds: up to this, if the service asks for no longer one.
+        stream_seconds: how long a stream that was cut is asked for again, however often.
     """
 
-    attempts: int = 30
+    attempts: int = 60
     total_seconds: float = 30.0
     base_seconds: float = 0.1
-    longest_seconds: float = 5.0
+    longest_seconds: float = 2.0
+    stream_seconds: float = 300.0
 
     def __post_init__(self) -> None:
         if isinstance(self.attempts, bool) or not isinstance(self.attempts, int) or self.attempts < 1:
             raise ConfigurationError("attempts must be a whole number from 1 on.")
-        for name in ("total_seconds", "base_seconds", "longest_seconds"):
+        for name in ("total_seconds", "base_seconds", "longest_seconds", "stream_seconds"):
             value = getattr(self, name)
             if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 <= value < 1e9:
                 raise ConfigurationError(f"{name} must be a number of seconds, 0 or more.")
+
+    def of_streams(self) -> Retries:
+        """The same for the connections of a stream: bounded by their own time alone; 1 attempt stays one."""
+        attempts = 1 if self.attempts == 1 else sys.maxsize
+        return replace(self, attempts=attempts, total_seconds=self.stream_seconds)
 
     def wait_seconds(
         self,

@@ -16,12 +16,14 @@ from strandline.producers.service.params import SessionId, make_router
 from strandline.producers.service.records import default_policy
 from strandline.producers.service.route import Call, access, call_of
 from strandline.schemas.wire.contexts import (
+    ABOUT_FORM,
     ContextOut,
     ContextRequest,
     Hits,
     LatestSummaryOut,
     LatestSummaryRequest,
     LatestSummaryText,
+    MessagesForm,
     SearchRequest,
     SummaryOut,
     SummaryText,
@@ -56,9 +58,12 @@ async def get_context(
     token_limit: Annotated[
         int | None, Query(ge=4, le=2**31 - 1, description="Default: that of the session.")
     ] = None,
+    form: Annotated[MessagesForm, Query(description=ABOUT_FORM)] = "stored",
 ) -> Response:
     """The same, for what fits a query."""
-    return await _read(call_of(request), session_id, ContextRequest(input=input, token_limit=token_limit))
+    return await _read(
+        call_of(request), session_id, ContextRequest(input=input, token_limit=token_limit, form=form)
+    )
 
 
 @router.post("/v1/sessions/{session_id}/search", tags=["contexts"], response_model=Hits)
@@ -120,7 +125,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
         timeout=None if body.wait_for is None else call.wait_seconds,
         block_arguments=body.block_arguments,
     )
-    form = {**context_form(context), "session_id": session_id}
+    form = {**context_form(context, body.form), "session_id": session_id}
     return json_response(form, headers=freshness(context))
 
 

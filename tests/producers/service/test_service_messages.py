@@ -63,6 +63,29 @@ def test_every_field_of_a_message_comes_back(client: httpx2.Client, session: str
     assert (items[3]["tool_call_id"], items[3]["created_at"]) == ("c1", "2026-01-31T11:00:00Z")
 
 
+def test_a_context_is_ready_to_be_sent(client: httpx2.Client, session: str) -> None:
+    call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
+    sent = [
+        {"role": "user", "content": [{"type": "text", "text": "Look."}], "name": "ana"},
+        {"role": "assistant", "content": None, "tool_calls": [call], "refusal": "no"},
+        {"role": "tool", "content": "done", "tool_call_id": "c1"},
+    ]
+    messages = [one | {"id": f"m{n}", "metadata": {"n": n}} for n, one in enumerate(sent)]
+    user, path = {"Strandline-User": session}, f"/v1/sessions/{session}"
+    put = client.post(f"{path}/messages", json={"messages": messages}, headers=user)
+    fact = client.post(f"/v1/users/{session}/facts", json={"text": "Lives in Lisbon."}, headers=user)
+    assert (put.status_code, fact.status_code) == (201, 201)
+    for answer in (
+        client.post(f"{path}/context", json={"form": "openai"}, headers=user),
+        client.get(f"{path}/context", params={"form": "openai"}, headers=user),
+    ):
+        memory, *others = answer.json()["messages"]
+        assert set(memory) == {"role", "content"}
+        assert "Lives in Lisbon." in memory["content"]
+        assert others == sent
+    assert client.post(f"{path}/context", json={"form": "gemini"}, headers=user).status_code == 422
+
+
 def test_a_put_with_a_key_is_done_once_however_often_and_at_once(client: httpx2.Client, session: str) -> None:
     def once(_: int) -> Any:
         answer = put(client, session, "one", "two", **{"Idempotency-Key": "k1"})

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import logging
 import socket
-import threading
-from collections.abc import Iterator
-from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from collections.abc import Callable
 from itertools import islice
+from random import Random
 from typing import Any
 
 import pytest
@@ -31,6 +29,7 @@ from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of
 from strandline.producers.service.gate.problems import KINDS
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.wire.base import Problem
+from tests.support.servers.scripted_server import Answers, answering, event, problem
 
 KEY = "sl_abc_thesecretofthekey"
 retries = st.builds(
@@ -76,6 +75,26 @@ def test_waits_are_spread_and_bounded(
     assert again == (None if failure == "unknown" else wait)
 
 
+def reach(policy: Retries, random: Callable[[], float]) -> float:
+    """When the last attempt begins, in seconds after the first, if none takes any time."""
+    spent, attempt = 0.0, 1
+    while True:
+        wait = policy.wait_seconds(
+            "always", "not_sent", attempt=attempt, spent_seconds=spent, retry_after=None, random=random
+        )
+        if wait is None:
+            return spent
+        spent, attempt = spent + wait, attempt + 1
+
+
+@given(st.integers(0, 2**64))
+def test_the_defaults_bridge_a_restart_whatever_the_jitter(seed: int) -> None:
+    drawn = Random(seed)  # noqa: S311
+    assert 25 < reach(Retries(), drawn.random) <= 30
+    assert 290 < reach(Retries().of_streams(), drawn.random) <= 300
+    assert reach(Retries(attempts=1).of_streams(), drawn.random) == 0
+
+
 def test_every_problem_of_the_service_is_an_exception() -> None:
     names = {kind.name for kind in KINDS}
     assert set(ERRORS) == names
@@ -95,57 +114,6 @@ def test_every_problem_of_the_service_is_an_exception() -> None:
             assert (failure_of(kind.name, kind.status) == "not_done") == (
                 kind.retry_after_seconds is not None
             )
-
-
-class Answers:
-    """A server that gives these answers one after the other, and the last one again and again."""
-
-    def __init__(self, *answers: tuple[int, dict[str, str], bytes]) -> None:
-        self.answers = answers
-        self.asked = 0
-        self.headers: list[dict[str, str]] = []
-
-
-@contextmanager
-def answering(answers: Answers) -> Iterator[str]:
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_POST(self) -> None:
-            self.rfile.read(int(self.headers["Content-Length"]))
-            self.do_GET()
-
-        do_PATCH = do_POST
-
-        def do_GET(self) -> None:
-            status, headers, body = answers.answers[min(answers.asked, len(answers.answers) - 1)]
-            answers.asked += 1
-            answers.headers.append(dict(self.headers))
-            self.send_response(status)
-            for name, value in {**headers, "Content-Length": str(len(body))}.items():
-                self.send_header(name, value)
-            self.end_headers()
-            self.wfile.write(body)
-
-        def log_message(self, *_: object) -> None:
-            pass
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    server.daemon_threads = True
-    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
-    thread.start()
-    try:
-        yield f"http://127.0.0.1:{server.server_port}"
-    finally:
-        server.shutdown()
-        server.server_close()
-        thread.join()
-
-
-def problem(name: str, status: int, **headers: str) -> tuple[int, dict[str, str], bytes]:
-    body = Problem(type=f"urn:strandline:problem:{name}", title="T", status=status, detail="D.")
-    sent = {"Content-Type": "application/problem+json", **headers}
-    return status, sent, body.model_dump_json(exclude_none=True).encode()
 
 
 DONE = (201, {"Content-Type": "application/json"}, b'{"messages": [{"id": "m", "seq": 7}]}')
@@ -213,13 +181,6 @@ def test_what_is_no_answer_is_an_error_that_says_what_to_do(
     assert answers.asked == 1
 
 
-def event(number: int) -> tuple[int, dict[str, str], bytes]:
-    """A stream that tells of one flush, and ends."""
-    data = f'{{"kind": "flushed", "at": "2026-01-31T12:00:00Z", "through_seq": {number}}}'
-    text = f": listening\n\nid: {number}\nevent: flushed\ndata: {data}\n\n"
-    return 200, {"Content-Type": "text/event-stream"}, text.encode()
-
-
 def test_a_stream_that_is_cut_goes_on_behind_its_last_event() -> None:
     answers = Answers(event(5), problem("stopping", 503, **{"Retry-After": "0"}), event(6), event(7))
     quick = Retries(base_seconds=0.001)
@@ -234,12 +195,25 @@ def test_a_stream_that_is_cut_goes_on_behind_its_last_event() -> None:
 def test_a_stream_that_is_refused_says_so() -> None:
     for name, status, error in (("not-found", 404, NotFoundError), ("busy", 503, ServiceUnavailableError)):
         answers = Answers(problem(name, status))
-        quick = Retries(attempts=2, base_seconds=0.001)
+        quick = Retries(stream_seconds=0)
         with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
             stream = RemoteMemory.from_defaults("a", service=service).events()
             with pytest.raises(error):
                 next(stream)
-        assert answers.asked == (1 if status == 404 else 2)
+        assert answers.asked == 1
+
+
+def test_a_put_and_a_stream_wait_for_a_service_that_restarts() -> None:
+    """More refusals in a row than six attempts of each; a service that stops and begins again gives them."""
+    away = [problem("stopping", 503, **{"Retry-After": "0"})] * 8
+    quick = Retries(base_seconds=0.001, longest_seconds=0.002)
+    for answers in (Answers(*away, DONE), Answers(event(5), *away, event(6))):
+        with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
+            memory = RemoteMemory.from_defaults("a", service=service)
+            if answers.answers[-1] is DONE:
+                assert memory.put(HELLO) == 7
+            else:
+                assert [one.id for one in islice(memory.events(), 2)] == ["5", "6"]
 
 
 def test_a_service_that_is_away_is_told_with_its_url() -> None:
@@ -300,6 +274,7 @@ def test_numbers_that_cannot_be_waited_for_are_refused() -> None:
         {"attempts": True},
         {"total_seconds": -1},
         {"base_seconds": "1"},
+        {"stream_seconds": -1},
     ]
     for wrong in wrongs:
         with pytest.raises(ConfigurationError):

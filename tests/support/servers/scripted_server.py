@@ -1,0 +1,66 @@
+"""A server whose answers are written beforehand: refusals in a row, and what comes after them."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+
+from strandline.schemas.wire.base import Problem
+
+
+class Answers:
+    """A server that gives these answers one after the other, and the last one again and again."""
+
+    def __init__(self, *answers: tuple[int, dict[str, str], bytes]) -> None:
+        self.answers = answers
+        self.asked = 0
+        self.headers: list[dict[str, str]] = []
+
+
+@contextmanager
+def answering(answers: Answers) -> Iterator[str]:
+    class Handler(BaseHTTPRequestHandler):
+        protocol_version = "HTTP/1.1"
+
+        def do_POST(self) -> None:
+            self.rfile.read(int(self.headers["Content-Length"]))
+            self.do_GET()
+
+        def do_GET(self) -> None:
+            status, headers, body = answers.answers[min(answers.asked, len(answers.answers) - 1)]
+            answers.asked += 1
+            answers.headers.append(dict(self.headers))
+            self.send_response(status)
+            for name, value in {**headers, "Content-Length": str(len(body))}.items():
+                self.send_header(name, value)
+            self.end_headers()
+            self.wfile.write(body)
+
+        def log_message(self, *_: object) -> None:
+            pass
+
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server.daemon_threads = True
+    thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
+    thread.start()
+    try:
+        yield f"http://127.0.0.1:{server.server_port}"
+    finally:
+        server.shutdown()
+        server.server_close()
+        thread.join()
+
+
+def problem(name: str, status: int, **headers: str) -> tuple[int, dict[str, str], bytes]:
+    body = Problem(type=f"urn:strandline:problem:{name}", title="T", status=status, detail="D.")
+    sent = {"Content-Type": "application/problem+json", **headers}
+    return status, sent, body.model_dump_json(exclude_none=True).encode()
+
+
+def event(number: int) -> tuple[int, dict[str, str], bytes]:
+    """A stream that tells of one flush, and ends."""
+    data = f'{{"kind": "flushed", "at": "2026-01-31T12:00:00Z", "through_seq": {number}}}'
+    text = f": listening\n\nid: {number}\nevent: flushed\ndata: {data}\n\n"
+    return 200, {"Content-Type": "text/event-stream"}, text.encode()

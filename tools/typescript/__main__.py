@@ -1,0 +1,5 @@
+"""``python -m tools.typescript``."""
+
+from tools.typescript import main
+
+main()
