@@ -52,7 +52,7 @@ class _Stream:
         )
         return sent
 
-    def connected(self) -> None:
+    def note_connected(self) -> None:
         """A connection stands; whether it holds is seen when it ends."""
         self._connected_at = time.monotonic()
 
@@ -113,7 +113,7 @@ def follow(
         try:
             with service.client().stream(**stream.request()) as response:
                 if response.is_success:
-                    stream.connected()
+                    stream.note_connected()
                     for sent in httpx2.EventSource(response):
                         event = stream.read(sent)
                         if event is not None:
@@ -136,7 +136,7 @@ async def follow_async(
         try:
             async with service.aclient().stream(**stream.request()) as response:
                 if response.is_success:
-                    stream.connected()
+                    stream.note_connected()
                     async for sent in httpx2.EventSource(response):
                         event = stream.read(sent)
                         if event is not None:

@@ -27,8 +27,7 @@ class Retries:
     restart, is waited for.  With few ``attempts`` their random waits may be over much earlier.
 
     Attributes:
-        attempts: how often it is sent at most, the first time included; 1: never again.  By default the time
-            is what ends them: a service that is away for half a minute, as while it is restarted, is waited for.
+        attempts: how often it is sent at most, the first time included; 1: never again.
         total_seconds: no attempt begins later than this after the first.
         base_seconds: the first wait is a random time up to this; the range doubles each time.
         longest_seconds: up to this, if the service asks for no longer one.

@@ -34,7 +34,6 @@ ROUTES = (
     "post /v1/sessions/{session_id}/flush",
     "post /v1/sessions/{session_id}/reset",
     "post /v1/sessions/{session_id}/fork",
-    "patch /v1/sessions/{session_id}/policy",
     "get /v1/sessions",
     "get /v1/sessions/{session_id}",
     "delete /v1/sessions/{session_id}",
