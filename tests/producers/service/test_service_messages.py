@@ -65,7 +65,7 @@ def test_every_field_of_a_message_comes_back(client: httpx2.Client, session: str
 
 def test_a_context_is_ready_to_be_sent(client: httpx2.Client, session: str) -> None:
     call = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
-    sent = [
+    sent: list[dict[str, Any]] = [
         {"role": "user", "content": [{"type": "text", "text": "Look."}], "name": "ana"},
         {"role": "assistant", "content": None, "tool_calls": [call], "refusal": "no"},
         {"role": "tool", "content": "done", "tool_call_id": "c1"},
