@@ -233,7 +233,7 @@ class ServiceRoute(APIRoute):
                 seconds=settings.service_body_seconds,
             )
             send.closes = service.state.is_stopping
-            scope[_CALL] = Call(
+            call = scope[_CALL] = Call(
                 service=service,
                 caller=caller,
                 row=row,
@@ -245,7 +245,9 @@ class ServiceRoute(APIRoute):
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
                     work = self._work(scope, body, receive, send)
-                    await (service.turns.take(work) if access_rule.queue == "reads" else work)
+                    if access_rule.queue == "reads":
+                        work = service.turns.take(work, waits=call.wait_seconds is not None)
+                    await work
 
     async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
         if self._direct is None:

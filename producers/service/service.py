@@ -18,7 +18,10 @@ from strandline.producers.service.upkeep.carrying import CarriedErasures
 from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
 from strandline.schemas.settings import Settings
 
-Queue = Literal["reads", "writes", "others", "streams"]
+Queue = Literal["reads", "writes", "others", "keys", "streams"]
+
+# Requests about keys, of their own: a key that floods a process can be revoked through it.
+KEYS_AT_ONCE = 4
 
 
 class Service:
@@ -74,6 +77,7 @@ def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
         "reads": settings.service_reads_at_once,
         "writes": settings.service_writes_at_once,
         "others": settings.service_others_at_once,
+        "keys": KEYS_AT_ONCE,
         "streams": settings.service_streams_at_once,
     }
     waiting = settings.service_queue_length

@@ -36,7 +36,7 @@ async def whoami(request: Request) -> Identity:
 
 
 @router.post("/v1/admin/keys", status_code=201, tags=["keys"])
-@access("operate", "others", holder="namespace")
+@access("operate", "keys", holder="namespace")
 async def post_key(request: Request, body: KeyRequest) -> NewKey:
     """Make a key of this namespace; its text is shown this once.
 
@@ -60,7 +60,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
 
 
 @router.get("/v1/admin/keys", tags=["keys"])
-@access("operate", "others", holder="namespace")
+@access("operate", "keys", holder="namespace")
 async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     call = call_of(request)
@@ -74,7 +74,7 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
 
 
 @router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
-@access("operate", "others", holder="namespace")
+@access("operate", "keys", holder="namespace")
 async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
     """Make a key that opens the same; the old one goes on for a while."""
     call = call_of(request)
@@ -84,7 +84,7 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _US
 
 
 @router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
-@access("operate", "others", holder="namespace")
+@access("operate", "keys", holder="namespace")
 async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
     """End a key now; every process refuses it within five seconds."""
     call = call_of(request)

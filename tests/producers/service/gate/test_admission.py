@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.service.gate.limits import Admission, ClassLimits
 from strandline.producers.service.gate.problems import ProblemError
+from strandline.producers.service.service import Queue
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
@@ -351,3 +352,17 @@ def test_requests_one_behind_the_other_have_the_whole_bound_each(narrow: Running
         for _ in range(4):
             connection.sendall(long)
             assert received(connection).startswith(b"HTTP/1.1 200")
+
+
+def test_a_key_is_revoked_while_others_hold_all_else(
+    narrow: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    flooding, operator = narrow.make_key(), narrow.make_key(scopes=("operate",))
+    classes: tuple[Queue, ...] = ("reads", "writes", "others")
+    for queue in classes:
+        monkeypatch.setattr(narrow.service.admission(queue), "_at_work", 10_000)
+    with narrow.client(flooding, user="bo") as client:
+        assert client.get("/v1/sessions/s/context").status_code == 503
+    with narrow.client(operator) as client:
+        assert client.get("/v1/admin/audit").status_code == 503
+        assert client.delete(f"/v1/admin/keys/{flooding.key_id}").is_success
