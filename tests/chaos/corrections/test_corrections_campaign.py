@@ -23,7 +23,7 @@ def test_corrections_beside_workers_and_producers_that_are_killed(
         actors=3,
         readers=1,
         corrections_per_kill=10,
-        kill_percent=15,
+        kill_percent=30,  # of corrections, drawn: that none of thirty is chosen has to be out of the question
         replays=1,
         looks=1,
     )
