@@ -101,12 +101,14 @@ def _pair(database: Database, new_id: int, old_id: int | None) -> tuple[Generati
         raise ReplayError(
             f"Generation {new_id} of {new.pipeline} {why} compared with itself. Name another one of that"
             f" pipeline: strandline generations diff {new_id} --against GENERATION;"
-            " `strandline generations list` lists them."
+            " `strandline generations list` lists them.",
+            for_clients="It would be compared with itself; name another of its pipeline in `against`.",
         )
     if old.pipeline != new.pipeline:
         raise ReplayError(
             f"Generation {new_id} belongs to {new.pipeline}, and {old_id} to {old.pipeline};"
-            " only generations of one pipeline can be compared."
+            " only generations of one pipeline can be compared.",
+            for_clients="The two generations are not of one pipeline, so they cannot be compared.",
         )
     return old, new
 

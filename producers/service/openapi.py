@@ -273,6 +273,8 @@ _WITH_KEY = frozenset(
 _CHANGING = frozenset({"conflict", "redaction-failed"})
 _CHANGING_MEMORY = frozenset({"erased", "unknown-pipeline"})
 _ASKING_MODELS = frozenset({"summarize_last", "choose_facts", "optimize_facts"})
+# What changes nothing, and may still contradict what is stored: a generation is not compared with itself.
+_COMPARING = frozenset({"diff_generation"})
 
 
 def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
@@ -291,6 +293,8 @@ def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
         names |= {"idempotency-key-reused"}
     if rule.matches:
         names |= {"other-revision"}
+    if route.name in _COMPARING:
+        names |= {"conflict"}
     if route.name in _ASKING_MODELS:
         names |= {"model-failed"}
     return [kind for kind in KINDS if kind.name in names]

@@ -98,6 +98,10 @@ def test_a_new_generation_is_held_compared_and_pruned(root: httpx2.Client) -> No
     generations = root.get("/v1/admin/generations", params={"pipeline": "summary"}).json()["generations"]
     assert begun["generation"] in [one["generation"] for one in generations]
     assert root.get(path + "/diff").json()["new"] == begun["generation"]
+    itself = root.get(path + "/diff", params={"against": begun["generation"]})
+    assert itself.status_code == 409 and "compared with itself" in itself.json()["detail"]
+    document = root.get("/openapi.json").json()["paths"]["/v1/admin/generations/{generation}/diff"]
+    assert "409" in document["get"]["responses"]
     assert root.post("/v1/admin/pipelines/summary/rollback").status_code == 409
     if state == "stopped":
         resumed = root.post("/v1/admin/replays", json={"resume": begun["operation_id"]})
