@@ -195,6 +195,9 @@ class Settings(BaseSettings):
     service_key_share: float = Field(
         0.5, gt=0, le=1, description="share of each of these that one key may have"
     )
+    service_namespace_share: float = Field(
+        0.875, gt=0, le=1, description="share that all keys of a namespace may have together"
+    )
     service_queue_length: int = Field(128, ge=0, le=100_000, description="requests of a class that may wait")
     service_queue_seconds: Positive = Field(1.0, description="longest wait of a request for its turn")
     service_drain_seconds: NotNegative = Field(

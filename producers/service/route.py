@@ -36,6 +36,7 @@ from strandline.producers.service.gate.heads import (
     route_of,
     text_in,
 )
+from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
@@ -224,7 +225,7 @@ class ServiceRoute(APIRoute):
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
-        async with service.admission(access_rule.queue).permit(row.key_id):
+        async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
             settings = service.settings
             body = await read_body(
                 scope,

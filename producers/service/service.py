@@ -85,9 +85,15 @@ def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
         queue: ClassLimits(
             at_once=number,
             waiting=0 if queue == "streams" else waiting,
-            waiting_per_key=0 if queue == "streams" else max(1, waiting // 2),
             wait_seconds=settings.service_queue_seconds,
-            at_once_per_key=max(1, int(number * settings.service_key_share)),
+            at_once_per_key=_share(number, settings.service_key_share),
+            waiting_per_key=_share(waiting, settings.service_key_share),
+            at_once_per_namespace=_share(number, settings.service_namespace_share),
+            waiting_per_namespace=_share(waiting, settings.service_namespace_share),
         )
         for queue, number in at_once.items()
     }
+
+
+def _share(number: int, share: float) -> int:
+    return max(1, int(number * share))

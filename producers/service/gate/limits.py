@@ -1,7 +1,8 @@
 """Admission: how many requests of a class are worked on at once, and how many may wait, for how long.
 
 A request that is not admitted costs nothing but its headers: it is refused before its body is read.  Those
-that wait take turns by key, so one client's thousand requests delay another's by one.
+that wait take turns, first by namespace and then by key: a thousand requests of one client, or a hundred keys
+of one tenant, delay another tenant's request by one.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from __future__ import annotations
 import asyncio
 from collections import Counter, OrderedDict, deque
 from dataclasses import dataclass
+from typing import NamedTuple
 
 from strandline.producers.service.gate.problems import BUSY, TOO_MANY, ProblemError
 
@@ -20,16 +22,49 @@ class ClassLimits:
     Attributes:
         at_once: requests that are worked on.
         waiting: requests that may wait for one of these.
-        waiting_per_key: those of one key among them.
         wait_seconds: how long one waits at most.
-        at_once_per_key: of those that are worked on, how many may be of one key; None: all.
+        at_once_per_key, waiting_per_key: those of one key among them; None: all.
+        at_once_per_namespace, waiting_per_namespace: those of all keys of a namespace; None: all.
     """
 
     at_once: int
     waiting: int
-    waiting_per_key: int
     wait_seconds: float
     at_once_per_key: int | None = None
+    waiting_per_key: int | None = None
+    at_once_per_namespace: int | None = None
+    waiting_per_namespace: int | None = None
+
+
+class Asker(NamedTuple):
+    """Who asks for permits: a key, of a namespace or (None) of the whole installation."""
+
+    namespace: str | None
+    key_id: str
+
+
+class _Tally:
+    """How many there are in all, of each key and of each namespace; what nobody has takes no memory."""
+
+    def __init__(self) -> None:
+        self.total = 0
+        self._of: Counter[Asker | str | None] = Counter()
+
+    def change(self, asker: Asker, by: int) -> None:
+        self.total += by
+        for name in (asker, asker.namespace):
+            self._of[name] += by
+            if not self._of[name]:
+                del self._of[name]
+
+    def has_room(self, asker: Asker, per_key: int | None, per_namespace: int | None) -> bool:
+        """Whether neither its key nor its namespace has as many as it may."""
+        return (per_key is None or self._of[asker] < per_key) and (
+            per_namespace is None or self._of[asker.namespace] < per_namespace
+        )
+
+
+_Queue = deque["asyncio.Future[None]"]
 
 
 class Admission:
@@ -37,113 +72,119 @@ class Admission:
 
     def __init__(self, limits: ClassLimits) -> None:
         self._limits = limits
-        self._at_work = 0
-        self._at_work_of: Counter[str] = Counter()
-        # Of each key, in the order in which the keys have their turn.
-        self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        self._waiting = 0
+        self._working = _Tally()
+        self._waiting = _Tally()
+        # Of each namespace, and there of each key, in the order in which they have their turn.
+        self._queues: OrderedDict[str | None, OrderedDict[Asker, _Queue]] = OrderedDict()
 
     @property
     def at_work(self) -> int:
         """Requests that have a permit."""
-        return self._at_work
+        return self._working.total
 
     @property
     def queue_length(self) -> int:
         """Requests that wait for one."""
-        return self._waiting
+        return self._waiting.total
 
-    def permit(self, key_id: str) -> Permit:
+    def permit(self, asker: Asker) -> Permit:
         """Hold a permit within ``async with``.
 
         Raises:
-            ProblemError: too many wait, of this key or in all, or none became free in time.
+            ProblemError: too many wait, of this key, of its namespace or in all, or none became free in time.
         """
-        return Permit(self, key_id)
+        return Permit(self, asker)
 
-    async def take(self, key_id: str) -> None:
+    async def take(self, asker: Asker) -> None:
         """Take a permit, which ``give_back`` ends."""
-        if self._at_work < self._limits.at_once and key_id not in self._queues and self._has_share(key_id):
-            self._begin(key_id)
+        is_first = asker not in self._queues.get(asker.namespace, ())
+        if self.at_work < self._limits.at_once and is_first and self._has_share(asker):
+            self._working.change(asker, 1)
         else:
-            await self._wait(key_id)
+            await self._wait(asker)
 
-    def _has_share(self, key_id: str) -> bool:
-        """Whether one more of a key may be worked on."""
-        most = self._limits.at_once_per_key
-        return most is None or self._at_work_of[key_id] < most
+    def give_back(self, asker: Asker) -> None:
+        """Free a permit, and hand it to the next namespace, and there the next key, that has a share left."""
+        self._working.change(asker, -1)
+        for queues in list(self._queues.values()):
+            for waiting in list(queues):
+                if self._has_share(waiting) and self._hand_to(waiting):
+                    return
 
-    def _begin(self, key_id: str) -> None:
-        self._at_work += 1
-        self._at_work_of[key_id] += 1
+    def _has_share(self, asker: Asker) -> bool:
+        """Whether one more of an asker may be worked on."""
+        limits = self._limits
+        return self._working.has_room(asker, limits.at_once_per_key, limits.at_once_per_namespace)
 
-    async def _wait(self, key_id: str) -> None:
-        queue = self._queues.get(key_id)
-        if queue is not None and len(queue) >= self._limits.waiting_per_key:
+    async def _wait(self, asker: Asker) -> None:
+        limits = self._limits
+        if not self._waiting.has_room(asker, limits.waiting_per_key, limits.waiting_per_namespace):
             raise ProblemError(TOO_MANY)
-        if self._waiting >= self._limits.waiting:
-            raise ProblemError(BUSY if self._has_share(key_id) else TOO_MANY)
-        if queue is None:
-            queue = self._queues[key_id] = deque()
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        queue.append(turn)
-        self._waiting += 1
+        if self.queue_length >= limits.waiting:
+            raise ProblemError(BUSY if self._has_share(asker) else TOO_MANY)
+        turn = self._enter(asker)
         try:
-            async with asyncio.timeout(self._limits.wait_seconds):
+            async with asyncio.timeout(limits.wait_seconds):
                 await turn
         except BaseException as error:
             if turn.done() and not turn.cancelled():
-                self.give_back(key_id)  # it was handed over in this very moment
+                self.give_back(asker)  # it was handed over in this very moment
             else:
-                self._leave(key_id, turn)
+                self._leave(asker, turn)
             if isinstance(error, TimeoutError):
                 raise ProblemError(BUSY) from None
             raise
 
-    def _leave(self, key_id: str, turn: asyncio.Future[None]) -> None:
-        queue = self._queues.get(key_id)
+    def _enter(self, asker: Asker) -> asyncio.Future[None]:
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._queues.setdefault(asker.namespace, OrderedDict()).setdefault(asker, deque()).append(turn)
+        self._waiting.change(asker, 1)
+        return turn
+
+    def _leave(self, asker: Asker, turn: asyncio.Future[None]) -> None:
+        queues = self._queues.get(asker.namespace)
+        queue = None if queues is None else queues.get(asker)
         if queue is not None and turn in queue:
             queue.remove(turn)
-            self._waiting -= 1
-            if not queue:
-                del self._queues[key_id]
+            self._waiting.change(asker, -1)
+            self._drop_if_empty(asker)
 
-    def give_back(self, key_id: str) -> None:
-        """Free a permit, and hand it to the oldest request of the next key that has not its share yet."""
-        self._at_work -= 1
-        self._at_work_of[key_id] -= 1
-        if not self._at_work_of[key_id]:
-            del self._at_work_of[key_id]
-        for waiting in list(self._queues):
-            if self._has_share(waiting) and self._hand_to(waiting):
-                return
-
-    def _hand_to(self, key_id: str) -> bool:
+    def _hand_to(self, asker: Asker) -> bool:
         """Hand a permit to the oldest request of a key; False: all of them have been cancelled."""
-        queue = self._queues.pop(key_id)
-        while queue:
+        queues = self._queues[asker.namespace]
+        queue = queues[asker]
+        is_handed = False
+        while queue and not is_handed:
             turn = queue.popleft()
-            self._waiting -= 1
+            self._waiting.change(asker, -1)
             if not turn.done():  # else it has been cancelled, and its task has not learnt it yet
-                if queue:
-                    self._queues[key_id] = queue  # at the end: the other keys come first
-                self._begin(key_id)
+                is_handed = True
+                self._working.change(asker, 1)
                 turn.set_result(None)
-                return True
-        return False
+                queues.move_to_end(asker)  # the others come first
+                self._queues.move_to_end(asker.namespace)
+        self._drop_if_empty(asker)
+        return is_handed
+
+    def _drop_if_empty(self, asker: Asker) -> None:
+        queues = self._queues[asker.namespace]
+        if not queues[asker]:
+            del queues[asker]
+        if not queues:
+            del self._queues[asker.namespace]
 
 
 class Permit:
     """One permit, held within ``async with``."""
 
-    __slots__ = ("_admission", "_key_id")
+    __slots__ = ("_admission", "_asker")
 
-    def __init__(self, admission: Admission, key_id: str) -> None:
+    def __init__(self, admission: Admission, asker: Asker) -> None:
         self._admission = admission
-        self._key_id = key_id
+        self._asker = asker
 
     async def __aenter__(self) -> None:
-        await self._admission.take(self._key_id)
+        await self._admission.take(self._asker)
 
     async def __aexit__(self, *_: object) -> None:
-        self._admission.give_back(self._key_id)
+        self._admission.give_back(self._asker)

@@ -16,14 +16,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.producers.service.gate.limits import Admission, ClassLimits
+from strandline.producers.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.producers.service.gate.problems import ProblemError
 from strandline.producers.service.service import Queue
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
 
-LIMITS = ClassLimits(at_once=2, waiting=4, waiting_per_key=2, wait_seconds=60)
+LIMITS = ClassLimits(at_once=2, waiting=4, wait_seconds=60, waiting_per_key=2)
 
 
 def run(coroutine: Coroutine[Any, Any, None]) -> None:
@@ -36,7 +36,10 @@ async def settle() -> None:
 
 
 class Requests:
-    """Requests that hold their permits until they are let go."""
+    """Requests that hold their permits until they are let go: ``a1`` is of key a, of a namespace of its own.
+
+    A capital letter names the namespace of the keys behind it: ``Aa1`` and ``Ab1`` are of one.
+    """
 
     def __init__(self, admission: Admission) -> None:
         self.admission = admission
@@ -52,7 +55,7 @@ class Requests:
 
     async def _hold(self, name: str) -> None:
         try:
-            async with self.admission.permit(name[0]):
+            async with self.admission.permit(Asker(name[0], name.rstrip("0123456789"))):
                 self.order.append(name)
                 await self.gates[name].wait()
         except ProblemError as refusal:
@@ -90,7 +93,7 @@ def test_too_many_of_a_key_and_too_many_in_all_are_told_apart() -> None:
 
 def test_a_key_has_its_share_and_leaves_the_rest_to_others() -> None:
     async def scenario() -> None:
-        requests = Requests(Admission(ClassLimits(3, 8, 8, wait_seconds=60, at_once_per_key=2)))
+        requests = Requests(Admission(ClassLimits(3, 8, wait_seconds=60, at_once_per_key=2)))
         for name in ("a1", "a2", "a3", "a4", "b1", "c1"):
             await requests.begin(name)
         assert requests.order == ["a1", "a2", "b1"]
@@ -106,9 +109,37 @@ def test_a_key_has_its_share_and_leaves_the_rest_to_others() -> None:
     run(scenario())
 
 
+def test_namespaces_take_turns_however_many_keys_they_have() -> None:
+    async def scenario() -> None:
+        requests = Requests(Admission(ClassLimits(1, 8, wait_seconds=60)))
+        for name in ("x1", "Aa1", "Ab1", "Ac1", "Aa2", "Bd1", "Bd2"):
+            await requests.begin(name)
+        for name in ("x1", "Aa1", "Bd1", "Ab1", "Bd2", "Ac1"):
+            await requests.end(name)
+        assert requests.order == ["x1", "Aa1", "Bd1", "Ab1", "Bd2", "Ac1", "Aa2"]
+
+    run(scenario())
+
+
+def test_the_keys_of_a_namespace_leave_the_rest_to_others() -> None:
+    async def scenario() -> None:
+        limits = ClassLimits(3, 4, wait_seconds=60, at_once_per_namespace=2, waiting_per_namespace=3)
+        requests = Requests(Admission(limits))
+        for name in ("Aa1", "Ab1", "Ac1", "Ad1", "Ae1", "Af1", "Bg1", "Bg2"):
+            await requests.begin(name)
+        assert requests.order == ["Aa1", "Ab1", "Bg1"]
+        assert requests.refused == [("Af1", "too-many-requests")]
+        await requests.end("Aa1")
+        assert requests.order[3:] == ["Ac1"]
+        await requests.end("Bg1")
+        assert requests.order[4:] == ["Bg2"]
+
+    run(scenario())
+
+
 def test_nobody_waits_longer_than_the_bound() -> None:
     async def scenario() -> None:
-        admission = Admission(ClassLimits(1, 4, 4, wait_seconds=0.05))
+        admission = Admission(ClassLimits(1, 4, wait_seconds=0.05))
         requests = Requests(admission)
         await requests.begin("a1")
         await requests.begin("b1")
@@ -121,16 +152,20 @@ def test_nobody_waits_longer_than_the_bound() -> None:
 @settings(max_examples=80)
 @given(
     st.sampled_from([None, 1]),
+    st.sampled_from([None, 1]),
     st.lists(st.tuples(st.sampled_from(["begin", "end", "cancel"]), st.integers(0, 30)), max_size=60),
 )
-def test_no_permit_is_lost_or_given_twice(share: int | None, steps: list[tuple[str, int]]) -> None:
+def test_no_permit_is_lost_or_given_twice(
+    per_key: int | None, per_namespace: int | None, steps: list[tuple[str, int]]
+) -> None:
     async def scenario() -> None:
-        admission = Admission(replace(LIMITS, at_once_per_key=share))
+        limits = replace(LIMITS, at_once_per_key=per_key, at_once_per_namespace=per_namespace)
+        admission = Admission(limits)
         requests = Requests(admission)
         for number, (act, which) in enumerate(steps):
             names = [name for name, task in requests.tasks.items() if not task.done()]
             if act == "begin":
-                await requests.begin(f"{'abc'[which % 3]}{number}")
+                await requests.begin(f"{('a', 'Bb', 'Bc')[which % 3]}{number}")
             elif names and act == "end":
                 requests.gates[names[which % len(names)]].set()  # and the next step at once
             elif names:
@@ -360,7 +395,7 @@ def test_a_key_is_revoked_while_others_hold_all_else(
     flooding, operator = narrow.make_key(), narrow.make_key(scopes=("operate",))
     classes: tuple[Queue, ...] = ("reads", "writes", "others")
     for queue in classes:
-        monkeypatch.setattr(narrow.service.admission(queue), "_at_work", 10_000)
+        monkeypatch.setattr(narrow.service.admission(queue)._working, "total", 10_000)
     with narrow.client(flooding, user="bo") as client:
         assert client.get("/v1/sessions/s/context").status_code == 503
     with narrow.client(operator) as client:
