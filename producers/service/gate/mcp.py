@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import AbstractAsyncContextManager, asynccontextmanager
-from ipaddress import ip_address
 from typing import Protocol
 
 from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
+from strandline.producers.service.gate.loopback import is_loopback
 from strandline.producers.service.gate.problems import NOT_FOUND, REFUSED, ProblemError
 from strandline.producers.tools.offering import Offer
 
@@ -87,7 +87,7 @@ def check_asker(host: str | None, origin: str | None, *, listens_on: str, hosts:
     if origin is not None and origin not in _names_in(origins):
         raise ProblemError(REFUSED)
     allowed = _names_in(hosts)
-    if not allowed and _is_loopback(listens_on):
+    if not allowed and is_loopback(listens_on):
         allowed = _LOOPBACK_NAMES
     name = (host or "").lower()
     if allowed and name not in allowed and _without_port(name) not in allowed:
@@ -101,10 +101,3 @@ def _names_in(names: str) -> frozenset[str]:
 def _without_port(host: str) -> str:
     name, colon, port = host.rpartition(":")
     return name if colon and port.isdigit() else host
-
-
-def _is_loopback(address: str) -> bool:
-    try:
-        return ip_address(address).is_loopback
-    except ValueError:
-        return address == "localhost"

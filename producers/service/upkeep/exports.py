@@ -75,21 +75,25 @@ async def _stream(call: Call, target: ExportTarget, session_id: str | None) -> E
     return ExportStream(_all_parts(call, first, parts), headers={"Cache-Control": "no-store"})
 
 
-async def _all_parts(call: Call, first: bytes, parts: AsyncIterator[bytes]) -> AsyncIterator[bytes]:
+async def _all_parts(call: Call, first: bytes, parts: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
     """All parts; at an error, or when the key has ended, the connection ends without the last line."""
-    yield first
-    try:
-        async for part in parts:
-            if not await call.goes_on():
-                raise ClientGone
-            yield part
-    except StrandlineError as error:
-        reason = type(error).__name__
-        logger.warning("an export broke off", extra={"action": "export_broke_off", "reason": reason})
-        raise ClientGone from None
+    async with aclosing(parts):  # its place is free at once, however this ends
+        yield first
+        try:
+            async for part in parts:
+                if not await call.goes_on():
+                    raise _broken_off("its key has ended")
+                yield part
+        except StrandlineError as error:
+            raise _broken_off(type(error).__name__) from None
 
 
-async def _parts(call: Call, lines: AsyncGenerator[str, None]) -> AsyncIterator[bytes]:
+def _broken_off(reason: str) -> ClientGone:
+    logger.warning("an export broke off", extra={"action": "export_broke_off", "reason": reason})
+    return ClientGone()
+
+
+async def _parts(call: Call, lines: AsyncGenerator[str, None]) -> AsyncGenerator[bytes, None]:
     service = call.service
     service.exports_in_hand += 1
     try:

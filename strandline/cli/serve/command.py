@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator
-from ipaddress import ip_address
 from typing import Any
 
 import click
@@ -16,6 +15,7 @@ from strandline.cli.servers.targets import Servers, opened_pool, running_servers
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.output import say
 from strandline.producers.service.gate.keys import any_key
+from strandline.producers.service.gate.loopback import is_loopback
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 from strandline.wiring.service import NEEDED, build_service
@@ -65,14 +65,6 @@ def check_address(host: str, *, has_key: bool) -> None:
             f"No key exists in this database, so the service listens on loopback alone, and not on {host}."
             " Make a key first: `strandline keys create --namespace default --scope read --scope write`."
         )
-
-
-def is_loopback(host: str) -> bool:
-    """Whether an address is reached from this machine alone."""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
 
 
 def _with_address(settings: Settings, host: str | None, port: int | None) -> Settings:

@@ -172,6 +172,16 @@ def test_a_repeated_pop_with_a_key_pops_once(client: httpx2.Client, session: str
     assert [text for _, text in log(client, session)] == ["one"]
 
 
+def test_a_repeated_request_is_known_however_its_path_is_encoded(client: httpx2.Client, session: str) -> None:
+    put(client, session, "one", "two")
+    key = {"Idempotency-Key": "e1"}
+    first = client.delete(f"/v1/sessions/{session}/messages/last", headers=key)
+    encoded = "".join(f"%{ord(letter):02x}" for letter in session)
+    again = client.delete(f"/v1/sessions/{encoded}/messages/last", headers=key)
+    assert (again.json(), again.headers["idempotency-replayed"]) == (first.json(), "true")
+    assert [text for _, text in log(client, session)] == ["one"]
+
+
 def test_a_key_is_of_one_request(client: httpx2.Client, session: str) -> None:
     put(client, session, "one", "two")
     path, key = f"/v1/sessions/{session}/reset", {"Idempotency-Key": "x"}

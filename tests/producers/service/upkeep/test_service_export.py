@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
@@ -15,6 +16,8 @@ import pytest
 from strandline.erasure import Erasures
 from strandline.producers.exports import export
 from strandline.producers.exports.pages import ExportTarget, Section, sections
+from strandline.producers.service.gate import authentication
+from strandline.producers.service.gate.keys import revoke_key
 from strandline.producers.service.upkeep import exports
 from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.wire.keys import NewKey
@@ -93,6 +96,35 @@ def test_one_that_breaks_off_has_no_trailer(
     assert "an export broke off" in caplog.messages
     assert "a request failed" not in caplog.messages
     assert "secret" not in caplog.text
+
+
+@pytest.mark.usefixtures("told")
+def test_one_whose_key_is_revoked_has_no_trailer(
+    running: RunningService, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(exports, "CHUNK_BYTES", 1)
+    monkeypatch.setattr(authentication, "TRUSTED_SECONDS", 0.0)
+    key = running.make_key(scopes=["erase"])
+    may_go_on = threading.Event()
+    read = exports._read
+
+    async def read_when_told(lines: AsyncIterator[str]) -> bytes:
+        part = await read(lines)
+        if b'"header"' not in part:
+            await asyncio.to_thread(may_go_on.wait, 30)
+        return part
+
+    monkeypatch.setattr(exports, "_read", read_when_told)
+    with running.client(key) as other, other.stream("GET", "/v1/users/ana/export") as answer:
+        lines = answer.iter_lines()
+        assert json.loads(next(lines))["kind"] == "header"
+        running.database.run(revoke_key(key.key_id))
+        may_go_on.set()
+        with pytest.raises(httpx2.RemoteProtocolError):
+            next(lines)
+    (record,) = (one for one in caplog.records if one.getMessage() == "an export broke off")
+    assert record.__dict__["reason"] == "its key has ended"
+    wait_until(lambda: running.service.exports_in_hand == 0, timeout=20, what="its place")
 
 
 @pytest.mark.usefixtures("told")
