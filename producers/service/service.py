@@ -15,7 +15,7 @@ from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.upkeep.carrying import CarriedErasures
-from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
+from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.settings import Settings
 
 Queue = Literal["reads", "writes", "others", "keys", "streams"]
@@ -60,7 +60,7 @@ class Service:
         """The permits of a class of routes."""
         return self._admissions[queue]
 
-    async def _look_up(self, query: FindServiceKey) -> list[FindServiceKeyRow]:
+    async def _look_up(self, query: FindServiceKeys) -> list[FindServiceKeysRow]:
         database = await self.resources.async_database()
         return await database.fetch(query)
 
