@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator
 from typing import Any
 
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from strandline.producers.service.gate.bodies import ClientGone
 
@@ -45,6 +45,22 @@ class Sending:
                 await _Rest(steps, waits_for)
         except TimeoutError:
             raise ClientGone from None
+
+
+class Kept:
+    """An ASGI ``send`` that keeps a response until it may be sent."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        self._messages.append(message)
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for message in self._messages:
+            await send(message)
 
 
 class _Rest:
