@@ -28,6 +28,8 @@ Queue = Literal["reads", "writes", "others", "keys", "streams"]
 KEYS_AT_ONCE = 4
 # How long an answer about readiness is good for.
 READY_FOR_SECONDS = 0.5
+# Beside the permits of streams.  A client may read slowly, so no tenant has all of them.
+EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2, at_once_per_namespace=3)
 
 
 class Service:
@@ -48,7 +50,7 @@ class Service:
         self.events = EventHub(resources)
         self.runner = OperationRunner(resources)
         self.erasures = CarriedErasures(self.runner, operators)
-        self.exports_in_hand = 0
+        self.exports = Admission(EXPORTS)
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()
