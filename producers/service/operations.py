@@ -11,6 +11,7 @@ import logging
 import threading
 from dataclasses import dataclass, field
 
+from strandline.producers.service.gate.deadlines import in_own_thread
 from strandline.producers.service.operators import Operators
 from strandline.schemas.postgres.database import Database
 
@@ -66,7 +67,7 @@ class Operations:
 
     async def _carry_on(self, database: Database, replay_id: int, stop: threading.Event) -> None:
         try:
-            await asyncio.to_thread(self._operators.carry_on, database, replay_id, stop)
+            await in_own_thread(lambda: self._operators.carry_on(database, replay_id, stop))
         except Exception as error:  # noqa: BLE001  # the outermost edge of a thread's work
             self._note(replay_id, error)
 

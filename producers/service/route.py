@@ -6,7 +6,6 @@ database, one that is not admitted leaves its body unread.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections import Counter
 from collections.abc import Callable
@@ -21,7 +20,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
@@ -32,6 +31,7 @@ from strandline.producers.service.gate.authentication import (
     check_scope,
 )
 from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
     bearer_in,
     check_media_type,
@@ -46,15 +46,17 @@ from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
     MALFORMED,
+    READ_ENDED,
     STOPPING,
-    TIMED_OUT,
+    UNAUTHENTICATED,
     ProblemError,
     invalid,
     refusal_of,
 )
-from strandline.producers.service.gate.sending import Sending
+from strandline.producers.service.gate.sending import Kept, Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
@@ -63,6 +65,7 @@ from strandline.schemas.wire.keys import Scope as KeyScope
 
 logger = logging.getLogger("strandline.service")
 
+T = TypeVar("T")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
@@ -90,6 +93,7 @@ class Access:
         is_direct: whether its endpoint is called without the framework's steps.
         holder: whose key it takes.
         any_user: whether it tells of a session whoever's it is, to a request that names no user.
+        own_turns: of a read: it takes its turns among the reads itself, as one does that waits between them.
     """
 
     scope: KeyScope | None
@@ -101,6 +105,7 @@ class Access:
     is_direct: bool = False
     holder: Holder = "any"
     any_user: bool = False
+    own_turns: bool = False
 
 
 def access(
@@ -114,6 +119,7 @@ def access(
     direct: bool = False,
     holder: Holder = "any",
     any_user: bool = False,
+    own_turns: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Say what an endpoint asks of a request; without this it is open to all."""
 
@@ -121,7 +127,7 @@ def access(
         setattr(
             endpoint,
             _ACCESS,
-            Access(scope, queue, user, keeps, keeps or key, matches, direct, holder, any_user),
+            Access(scope, queue, user, keeps, keeps or key, matches, direct, holder, any_user, own_turns),
         )
         return endpoint
 
@@ -156,7 +162,8 @@ class Call:
         service: what the process shares.
         caller: whose request it is.
         row: its key.
-        wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
+        wait_seconds: how long the client waits at most (``Prefer: wait=5``), which is less than the time of a
+            request; None: it does not say.
         idempotency_key: the header of that name.
         route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
@@ -181,6 +188,31 @@ class Call:
             return await self.service.keys.goes_on(self.row.key_id)
         except (StrandlineError, ProblemError):
             return False  # nobody can say; the client comes back, and is told why
+
+    async def check_key(self) -> None:
+        """Look at its key again, after what may have taken some time.
+
+        Raises:
+            ProblemError: it was revoked, or has ended.
+            DatabaseUnavailableError: nobody can say.
+        """
+        if not await self.service.keys.goes_on(self.row.key_id):
+            raise ProblemError(UNAUTHENTICATED)
+
+    def seconds_to_wait(self, otherwise: float) -> float:
+        """How long to wait for what is being made: as the client says, or ``otherwise``."""
+        seconds = otherwise if self.wait_seconds is None else self.wait_seconds
+        return min(seconds, longest_wait(self.service.settings.service_request_seconds))
+
+    async def block(self, work: Callable[[Database], T]) -> T:
+        """Run what blocks in a thread, on the pool for threads; it ends with the request.
+
+        Let it do all that a request changes: after a result that came at the very end no time is left.
+
+        Raises:
+            ProblemError: the time is over, and it has not come to an end yet.
+        """
+        return await self.service.threads.run(self.service.resources.database(), work)
 
 
 def call_of(request: Request) -> Call:
@@ -255,30 +287,41 @@ class ServiceRoute(APIRoute):
                 seconds=settings.service_body_seconds,
             )
             send.closes = service.state.is_stopping
+            preferred = preferred_seconds(headers.get(b"prefer"))
+            if preferred is not None:
+                preferred = min(preferred, longest_wait(settings.service_request_seconds))
             call = scope[_CALL] = Call(
                 service=service,
                 caller=caller,
                 row=row,
                 route=route_of(scope),
-                wait_seconds=preferred_seconds(headers.get(b"prefer")),
+                wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
             )
+            await call.check_key()  # its body may have taken long
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
-                    work = self._work(scope, body, receive, send)
-                    if access_rule.queue == "reads":
-                        work = service.turns.take(work, waits=call.wait_seconds is not None)
-                    await work
+                    if access_rule.queue == "streams":
+                        await super().handle(scope, given_again(body, receive), send)
+                        return
+                    work = self._work(scope, body, receive)
+                    if access_rule.queue == "reads" and not access_rule.own_turns:
+                        work = service.turns.take(work)
+                    respond = await work
+                    if access_rule.scope == "read" or call.wait_seconds is not None:
+                        await call.check_key()  # what it waited for may have been said since
+                    await respond(scope, receive, send)
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
-        if self._direct is None:
-            if body and self.body_field is not None:
-                _check_json(scope, body)
-            await super().handle(scope, given_again(body, receive), send)
-        else:
-            response = await self._direct(Request(scope), body)
-            await response(scope, receive, send)
+    async def _work(self, scope: Scope, body: bytes, receive: Receive) -> ASGIApp:
+        """What answers a request: the place of a read does not wait for a client to take its answer."""
+        if self._direct is not None:
+            return await self._direct(Request(scope), body)
+        if body and self.body_field is not None:
+            _check_json(scope, body)
+        kept = Kept()
+        await super().handle(scope, given_again(body, receive), kept)
+        return kept.respond
 
     async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
         problem = refusal_of(error, self._body)
@@ -289,7 +332,9 @@ class ServiceRoute(APIRoute):
             await problem.response()(scope, receive, send)
 
     def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
-        return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
+        if access_rule.queue == "streams":
+            return nullcontext()
+        return Deadline(seconds, READ_ENDED if access_rule.scope == "read" else None)
 
     def _check_query(self, scope: Scope) -> None:
         """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
@@ -323,26 +368,6 @@ def _check_json(scope: Scope, body: bytes) -> None:
         from_json(body)
     except ValueError:
         raise ProblemError(MALFORMED) from None
-
-
-class _Deadline:
-    """Ends what is done within it after so many seconds, its statement included, with a problem."""
-
-    __slots__ = ("_timeout",)
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError as raised:
-            if raised is not error and self._timeout.expired():
-                raise ProblemError(TIMED_OUT) from None
-            raise
 
 
 def log_defect(error: Exception, route: str, instance: str | None = None) -> None:

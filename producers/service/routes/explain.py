@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import Query, Request
@@ -30,9 +29,9 @@ async def explain_message(
 ) -> MessageExplanation:
     """Follow a message to the memory derived from it: where it is, and what each stage made of it."""
     call = call_of(request)
-    return await asyncio.to_thread(
-        lambda: explain_message_alone(
-            call.service.resources.database(),
+    return await call.block(
+        lambda database: explain_message_alone(
+            database,
             message_id,
             namespace=call.caller.tenant,
             session_id=session_id,
@@ -46,9 +45,9 @@ async def explain_message(
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
     """Follow a fact back to its messages; of one that people took away only what they did."""
     call = call_of(request)
-    return await asyncio.to_thread(
-        lambda: explain_fact_alone(
-            call.service.resources.database(),
+    return await call.block(
+        lambda database: explain_fact_alone(
+            database,
             str(fact_id),
             namespace=call.caller.tenant,
             user_id=call.caller.user_id,

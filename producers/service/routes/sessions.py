@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from fastapi import Request
@@ -47,14 +46,14 @@ _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest()
 
 
 @router.get("/v1/sessions", tags=["sessions"])
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, own_turns=True)
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
     """The sessions by name: of the user, or of the whole namespace if the request names none."""
     call = call_of(request)
     try:
-        page = await asyncio.to_thread(
-            lambda: list_sessions(
-                call.service.resources.database(),
+        page = await call.block(
+            lambda database: list_sessions(
+                database,
                 namespace=call.caller.tenant,
                 user_id=call.caller.user_id,
                 limit=limit,
@@ -68,16 +67,16 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@access("read", "reads", user=True, any_user=True)
+@access("read", "reads", user=True, any_user=True, own_turns=True)
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
     A request that names no user is told of the session of each user of the namespace, and whose it is.
     """
     call = call_of(request)
-    picture = await asyncio.to_thread(
-        lambda: show_session(
-            call.service.resources.database(),
+    picture = await call.block(
+        lambda database: show_session(
+            database,
             session_id,
             namespace=call.caller.tenant,
             user_id=call.caller.user_id,
