@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
@@ -16,7 +17,18 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
 )
-from strandline.schemas.wire.base import MAX_PAGE, Actor, Answer, Count, Json, Moment, Name, Request, Seq
+from strandline.schemas.wire.base import (
+    MAX_PAGE,
+    Actor,
+    Answer,
+    Count,
+    Json,
+    Moment,
+    Name,
+    Request,
+    Seq,
+    one_of,
+)
 
 RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
 RoleName = Literal["system", "developer", "user", "assistant", "tool"]
@@ -60,7 +72,7 @@ class MessageOut(Answer):
     In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
     """
 
-    role: RoleName
+    role: Annotated[str, one_of(*get_args(RoleName))]
     content: ContentField
     id: str | None = None
     seq: int | None = None
@@ -140,7 +152,7 @@ class MessagesPut(Answer):
 
 
 class HistoryRequest(Request):
-    """The newest messages that pass all filters; ``limit`` null: all of them."""
+    """The newest messages that pass all filters."""
 
     limit: Annotated[int, Field(ge=0, le=MAX_PAGE)] = 100
     offset: Count = 0
@@ -212,4 +224,4 @@ class RunHistoryQuery(Request):
 class FlushEvents(Answer):
     """Flush events that were recorded; none if there was nothing to deliver."""
 
-    events: list[str]
+    events: list[UUID]

@@ -8,13 +8,13 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
-from strandline.pipelines.inspect.explanation import (
+from strandline.producers.service.params import FactId, MessageId, make_router
+from strandline.producers.service.route import access, call_of
+from strandline.schemas.wire.explanations import (
     FactExplanation,
     MessageExplanation,
     RemovedFactExplanation,
 )
-from strandline.producers.service.params import FactId, MessageId, make_router
-from strandline.producers.service.route import access, call_of
 
 router = make_router()
 

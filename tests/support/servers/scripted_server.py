@@ -17,6 +17,7 @@ class Answers:
         self.answers = answers
         self.asked = 0
         self.headers: list[dict[str, str]] = []
+        self.paths: list[str] = []
 
 
 @contextmanager
@@ -32,6 +33,7 @@ def answering(answers: Answers) -> Iterator[str]:
             status, headers, body = answers.answers[min(answers.asked, len(answers.answers) - 1)]
             answers.asked += 1
             answers.headers.append(dict(self.headers))
+            answers.paths.append(self.path.partition("?")[0])
             self.send_response(status)
             for name, value in {**headers, "Content-Length": str(len(body))}.items():
                 self.send_header(name, value)
