@@ -40,7 +40,8 @@ This page is written by `python -m tools.api_reference` from the OpenAPI documen
 The service gives the document itself: `GET /openapi.json`.
 [service.md](service.md) says how to begin, and the [rules](service.md#rules) that hold for all routes.
 
-Within `/v1` answers may get fields, and values where *now* stands; a change that breaks a client gets a new prefix.
+Within `/v1` answers may get fields, and values where *now* stands;
+a change that breaks a client gets a new prefix.
 
 - **scope**: what the key must allow; *any*: each key does.
   *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.

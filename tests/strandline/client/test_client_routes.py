@@ -9,7 +9,14 @@ import pytest
 
 from strandline.client import RemoteAdmin, RemoteMemory, RemoteService
 from strandline.schemas.errors import NotFoundError
-from tests.support.client_operations import ASKED, PATHS, SERVICE, description_of, every_operation, route_of
+from tests.support.remote.client_operations import (
+    ASKED,
+    PATHS,
+    SERVICE,
+    description_of,
+    every_operation,
+    route_of,
+)
 from tests.support.servers.scripted_server import Answers, answering, problem
 
 WITHOUT = {

@@ -15,7 +15,7 @@ from strandline.client.operations import Call, Operation, Reply
 from strandline.schemas.errors import ServiceError
 from strandline.schemas.wire.facts import FactIn
 from strandline.schemas.wire.work import LimitsReport
-from tests.support.client_operations import description_of, every_operation
+from tests.support.remote.client_operations import description_of, every_operation
 from tools.typescript import DOCUMENT
 
 DESCRIBED: dict[str, Any] = json.loads(DOCUMENT.read_text(encoding="utf-8"))
