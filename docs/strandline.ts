@@ -697,6 +697,7 @@ export class Strandline {
   #times: Required<Times>;
 
   constructor(url: string, key: string, user?: string, times: Times = {}) {
+    if (user !== undefined && /^[\t ]|[\t ]$/.test(user)) throw new TypeError("A header would drop the spaces around user.");
     this.#url = url.replace(/\/+$/, "");
     this.#key = key;
     this.#user = user;
@@ -1135,7 +1136,9 @@ function bytes(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
+/** A name in a path; `fetch` would leave out these two, and another route would be asked. */
 function encode(name: string | number): string {
+  if (name === "." || name === "..") throw new TypeError("A name in a path cannot be `.` or `..`.");
   return encodeURIComponent(name);
 }
 

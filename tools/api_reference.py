@@ -249,7 +249,7 @@ def _type(schema: Json) -> str:
         values = schema.get("additionalProperties")
         return f"object of {_type(values)}" if isinstance(values, Mapping) and values else "object"
     kind = str(schema.get("type", "*free*"))
-    return f"{kind} ({schema['format']})" if "format" in schema else kind
+    return f"{kind} ({schema['format']})" if "format" in schema and kind == "string" else kind
 
 
 def _limits(schema: Json) -> Iterator[str]:

@@ -201,9 +201,9 @@ class RemoteService:
     def request_of(self, call: Call) -> dict[str, Any]:
         """What the HTTP client sends for a call."""
         # Text in UTF-8, as the service reads it.
-        headers: dict[str, Any] = {name: value.encode() for name, value in call.headers.items()}
+        headers: dict[str, Any] = {name: _header(name, value) for name, value in call.headers.items()}
         if call.user_id is not None:
-            headers[USER_HEADER] = call.user_id.encode()
+            headers[USER_HEADER] = _header(USER_HEADER, call.user_id)
         if call.wait_seconds is not None:
             headers["Prefer"] = f"wait={ceil(call.wait_seconds)}"
         sent: dict[str, Any] = {"method": call.method, "url": call.path, "headers": headers}
@@ -344,6 +344,16 @@ _LOST = (
 def _changes(call: Call) -> bool:
     """Whether a call changes something, as far as its method says; reads by POST are named by ``is_read``."""
     return call.method != "GET" and not call.is_read
+
+
+def _header(name: str, value: str) -> bytes:
+    """Text in UTF-8; raises ConfigurationError if no header can hold it."""
+    encoded = value.encode(errors="ignore")
+    if encoded.decode() != value.strip(" ") or any(byte < 32 or byte == 127 for byte in encoded):
+        raise ConfigurationError(
+            f"What goes into {name} cannot hold control characters, or begin or end with a space."
+        )
+    return encoded
 
 
 def _json(body: Any) -> bytes:

@@ -11,6 +11,7 @@ from strandline.pipelines.inspect.explain_message import explain_fact_alone, exp
 from strandline.producers.service.params import FactId, MessageId, make_router
 from strandline.producers.service.route import access, call_of
 from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
     FactExplanation,
     MessageExplanation,
     RemovedFactExplanation,
@@ -41,7 +42,7 @@ async def explain_message(
     )
 
 
-@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"])
+@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
 @access("read", "others", user=True)
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
     """Follow a fact back to its messages; of one that people took away only what they did."""
