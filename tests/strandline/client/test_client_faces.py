@@ -139,8 +139,9 @@ def test_each_reason_is_still_needed() -> None:
 
 @pytest.mark.parametrize("name", _OF_THE_SERVICE)
 def test_what_is_configured_at_the_service_is_refused_with_its_reason(name: str) -> None:
+    given: dict[str, Any] = {name: "x"}
     with pytest.raises(ConfigurationError, match=_OF_THE_SERVICE[name]):
-        RemoteMemory.from_defaults(service=RemoteService("http://x", "sl_a_b"), **{name: "x"})
+        RemoteMemory.from_defaults(service=RemoteService("http://x", "sl_a_b"), **given)
 
 
 @pytest.mark.parametrize(
