@@ -9,7 +9,6 @@ from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -29,10 +28,11 @@ from strandline.producers.service.gate.problems import (
     Kind,
     ProblemError,
     problem_response,
+    refusal_of,
 )
 from strandline.producers.service.openapi import describe
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.route import ServiceRoute, problem_for
+from strandline.producers.service.route import ServiceRoute, body_of, log_defect
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
@@ -97,14 +97,19 @@ class ServiceApp(FastAPI):
         return [route for route in self.router.routes if isinstance(route, ServiceRoute) and route.is_direct]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope = {**scope, "path": _sent_path(scope)}
-            for route in self._direct:
-                if scope["method"] == "POST" and (names := route.path_regex.match(scope["path"])):
-                    scope |= {"app": self, "path_params": names.groupdict()}
-                    await route.handle(scope, receive, send)
-                    return
-        await super().__call__(scope, receive, send)
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope = {**scope, "path": _sent_path(scope)}
+        for route in self._direct:
+            if scope["method"] == "POST" and (names := route.path_regex.match(scope["path"])):
+                scope |= {"app": self, "path_params": names.groupdict()}
+                await route.handle(scope, receive, send)
+                return
+        try:
+            await super().__call__(scope, receive, send)
+        except Exception as error:  # noqa: BLE001  # a defect of the way to a route, answered below
+            log_defect(error, "")
 
 
 def _sent_path(scope: Scope) -> str:
@@ -119,20 +124,16 @@ def _handle_errors(app: FastAPI) -> None:
             kind = _KINDS.get(error.status_code, INTERNAL)
             return problem_response(kind, headers=error.headers)
         if isinstance(error, RequestValidationError):
-            places = places_of_validation(error.errors(), _body_of(request))
-            malformed = any(place.detail == "It is not JSON." for place in places)
-            return problem_response(MALFORMED if malformed else INVALID, places)
-        problem = problem_for(error)
+            body = body_of(request.scope["route"])
+            return problem_response(INVALID, places_of_validation(error.errors(), body))
+        problem = refusal_of(error)
         if problem is None:
             raise error
         return problem.response()
 
+    async def fail(request: Request, error: Exception) -> Response:
+        return problem_response(INTERNAL)
+
+    app.add_exception_handler(Exception, fail)
     for kind in (HTTPException, RequestValidationError, ProblemError, StrandlineError):
         app.add_exception_handler(kind, refuse)
-
-
-def _body_of(request: Request) -> type[BaseModel] | None:
-    """The model of the body of the route that a request goes to."""
-    field = getattr(request.scope.get("route"), "body_field", None)
-    kind = None if field is None else field.field_info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

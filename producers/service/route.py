@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
@@ -15,6 +16,8 @@ from typing import Any, TypeVar
 from urllib.parse import parse_qsl
 
 from fastapi.routing import APIRoute
+from pydantic import BaseModel
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import Receive, Scope, Send
@@ -30,6 +33,7 @@ from strandline.producers.service.gate.authentication import (
 from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
 from strandline.producers.service.gate.heads import (
     bearer_in,
+    check_media_type,
     fingerprint_of,
     headers_of,
     preferred_seconds,
@@ -40,16 +44,17 @@ from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
     INTERNAL,
     INVALID,
+    MALFORMED,
     STOPPING,
     TIMED_OUT,
     ProblemError,
     invalid,
-    problem_of,
+    refusal_of,
 )
 from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.queries.application.service import FindServiceKeyRow
+from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
@@ -62,6 +67,7 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
+MAX_QUERY_FIELDS = 100
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
@@ -127,6 +133,12 @@ def access_of(route: APIRoute) -> Access | None:
     return access_rule
 
 
+def body_of(route: APIRoute) -> type[BaseModel] | None:
+    """The model of a route's body; None: it has none."""
+    annotation = None if route.body_field is None else route.body_field.field_info.annotation
+    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
+
+
 def needs_user(route: APIRoute) -> bool:
     """Whether a request must say whose session it is about, unless its key does."""
     access_rule = access_of(route)
@@ -151,11 +163,16 @@ class Call:
 
     service: Service
     caller: Caller
-    row: FindServiceKeyRow
+    row: FindServiceKeysRow
     route: str
     wait_seconds: float | None
     idempotency_key: str | None
     fingerprint: bytes
+
+    @property
+    def asker(self) -> Asker:
+        """Whose permits it takes."""
+        return Asker(self.row.namespace, self.row.key_id)
 
     async def goes_on(self) -> bool:
         """Whether its key still opens: what streams ask again and again."""
@@ -179,6 +196,7 @@ class ServiceRoute(APIRoute):
         fields = self.dependant.query_params
         self._queries = {field.alias for field in fields}
         access_rule = access_of(self)
+        self._body = body_of(self)
         self._needs_user = needs_user(self)
         self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
@@ -200,15 +218,15 @@ class ServiceRoute(APIRoute):
             closes=service.state.is_stopping or is_long(scope),
         )
         try:
-            self._check_query(scope)
             if access_rule is None:
+                self._check_query(scope)
                 await super().handle(scope, receive, sending)
             else:
                 await self._answer(service, access_rule, scope, receive, sending)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
-            await _fail(error, self.path_format, scope, receive, sending)
+            await self._fail(error, scope, receive, sending)
 
     async def _answer(
         self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
@@ -225,6 +243,7 @@ class ServiceRoute(APIRoute):
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
+        self._check_query(scope)
         async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
             settings = service.settings
             body = await read_body(
@@ -252,10 +271,20 @@ class ServiceRoute(APIRoute):
 
     async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
         if self._direct is None:
+            if body and self.body_field is not None:
+                _check_json(scope, body)
             await super().handle(scope, given_again(body, receive), send)
         else:
             response = await self._direct(Request(scope), body)
             await response(scope, receive, send)
+
+    async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
+        problem = refusal_of(error, self._body)
+        if problem is None:
+            log_defect(error, self.path_format)
+            problem = ProblemError(INTERNAL)
+        if not send.has_begun:
+            await problem.response()(scope, receive, send)
 
     def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
         return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
@@ -264,14 +293,16 @@ class ServiceRoute(APIRoute):
         """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
         if not scope["query_string"]:
             return
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        names = [name for name, _ in pairs]
-        unknown = [name for name in names if name not in self._queries]
-        if unknown:
+        query = scope["query_string"].decode("latin-1")
+        try:
+            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
+        except ValueError:
+            raise invalid("/query", f"It has more than {MAX_QUERY_FIELDS} parameters.") from None
+        counts = Counter(name for name, _ in pairs)
+        if not counts.keys() <= self._queries:
             known = ", ".join(sorted(self._queries)) or "none"
-            detail = f"There is a parameter that this route does not have; it has: {known}."
-            raise ProblemError(INVALID, places=[ProblemPlace(pointer="/query", detail=detail)])
-        twice = {name for name in names if names.count(name) > 1} - self._lists
+            raise invalid("/query", f"There is a parameter that this route does not have; it has: {known}.")
+        twice = {name for name, count in counts.items() if count > 1} - self._lists
         if twice:
             places = [
                 ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
@@ -281,6 +312,15 @@ class ServiceRoute(APIRoute):
         for name, value in pairs:
             if "\0" in value:  # no text of Postgres holds it
                 raise invalid(f"/query/{name}", "It must not hold NUL.")
+
+
+def _check_json(scope: Scope, body: bytes) -> None:
+    """Refuse what is no JSON as direct endpoints do; the framework's reader takes more than theirs."""
+    check_media_type(scope)
+    try:
+        from_json(body)
+    except ValueError:
+        raise ProblemError(MALFORMED) from None
 
 
 class _Deadline:
@@ -303,26 +343,13 @@ class _Deadline:
             raise
 
 
-async def _fail(error: Exception, route: str, scope: Scope, receive: Receive, send: Sending) -> None:
-    problem = problem_for(error)
-    if problem is None:
-        logger.error(
-            "a request failed",
-            extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
-            exc_info=None if isinstance(error, StrandlineError) else _frames(error),
-        )
-        problem = ProblemError(INTERNAL)
-    if not send.has_begun:
-        await problem.response()(scope, receive, send)
-
-
-def problem_for(error: Exception) -> ProblemError | None:
-    """The problem that an error is; None for a defect."""
-    if isinstance(error, ProblemError):
-        return error
-    if isinstance(error, StrandlineError):
-        return problem_of(error)
-    return None
+def log_defect(error: Exception, route: str) -> None:
+    """Say in the log that a request failed, and where; ``route``: its path with the names of parameters."""
+    logger.error(
+        "a request failed",
+        extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
+        exc_info=None if isinstance(error, StrandlineError) else _frames(error),
+    )
 
 
 class _WithoutMessage(Exception):

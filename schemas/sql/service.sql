@@ -1,15 +1,15 @@
 -- The HTTP service: its keys, and responses kept for requests that come again.
 
--- name: find_service_key
--- A key by its id, whatever its state.  The clock is Postgres's, so that all processes agree when a key ends.
--- params: key_id text
+-- name: find_service_keys
+-- Keys by their ids, whatever their state.  The clock is Postgres's, so that all processes agree when one ends.
+-- params: key_ids text[]
 -- row: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, seconds_left float8?
 -- repeatable
 SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at,
     k.expires_at, k.revoked_at,
     extract(epoch FROM least(k.expires_at, k.revoked_at) - statement_timestamp())::float8 AS seconds_left
-FROM strandline.service_key k WHERE k.key_id = %(key_id)s
+FROM strandline.service_key k WHERE k.key_id = ANY(%(key_ids)s)
 
 -- name: lock_service_key
 -- The same, locked, to rotate it.

@@ -80,6 +80,15 @@ def preferred_seconds(prefer: bytes | None) -> float | None:
     return None
 
 
+def check_media_type(scope: Scope) -> None:
+    """Raise a problem if the body of a request is not said to be JSON."""
+    media_type = dict(scope["headers"]).get(b"content-type", b"").partition(b";")[0].strip().lower()
+    if media_type != b"application/json" and not (
+        media_type.startswith(b"application/") and media_type.endswith(b"+json")
+    ):
+        raise invalid("/body", "It must be JSON, and Content-Type must say so.")
+
+
 def fingerprint_of(scope: Scope, body: bytes) -> bytes:
     route = f"{route_of(scope)}?".encode() + scope["query_string"]
     return sha256(sha256(route).digest() + body).digest()

@@ -98,7 +98,7 @@ class KeySpec:
             None if user_id is None else check_name("user_id", user_id),
             label,
             expires_in_seconds,
-            tuple(dict.fromkeys(check_name("shared_scope", scope) for scope in shared_scopes)),
+            tuple(dict.fromkeys(check_name("shared_scopes", scope) for scope in shared_scopes)),
         )
 
 

@@ -1,7 +1,8 @@
 """Errors as RFC 9457 has them: one form for what Strandline raises, and for what the framework refuses.
 
-A problem never quotes the request: its sentence is that of its kind, and places are JSON pointers made of our
-own names.  (Sentences of errors quote values, for people at a terminal.)
+A problem never quotes the request: its sentence is that of its kind, or the one that an error has for
+clients, and places are JSON pointers made of our own names.  (Other sentences of errors quote values, for
+people at a terminal.)
 """
 
 from __future__ import annotations
@@ -259,11 +260,15 @@ def problem_response(
     )
 
 
-def problem_of(error: StrandlineError) -> ProblemError | None:
-    """The problem that an error of Strandline's is; None for a defect."""
+def refusal_of(error: Exception, body: type[BaseModel] | None = None) -> ProblemError | None:
+    """The problem that an error is, of a request with this body; None for a defect."""
+    if isinstance(error, ProblemError):
+        return error
+    if not isinstance(error, StrandlineError):
+        return None
     for meaning, kind in _MEANINGS:
         if isinstance(error, meaning):
-            places = [place_of_invalid(error)] if isinstance(error, InvalidMessageError) else []
+            places = [place_of_invalid(error, body)] if isinstance(error, InvalidMessageError) else []
             return ProblemError(kind, detail=error.for_clients, places=filter(None, places))
     return None
 

@@ -148,7 +148,7 @@ async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor =
     return await _list(call_of(request), _LIST, limit, cursor, None)
 
 
-@router.get("/v1/erasures/{number:int}", tags=["erasures"])
+@router.get("/v1/erasures/{number}", tags=["erasures"])
 @access("erase", "others")
 async def get_erasure(request: Request, number: Number) -> ErasureOut:
     """One erasure: how far it is, and its receipt when it is done."""
@@ -156,7 +156,7 @@ async def get_erasure(request: Request, number: Number) -> ErasureOut:
     return _form(call, await _find(call, number))
 
 
-@router.get("/v1/erasures/{number:int}/receipt", tags=["erasures"], response_model=ReceiptReport)
+@router.get("/v1/erasures/{number}/receipt", tags=["erasures"], response_model=ReceiptReport)
 @access("erase", "others")
 async def get_receipt(request: Request, number: Number) -> Response:
     """The receipt as it is stored: a line for the file that is kept outside; 404 until it is there."""
@@ -166,7 +166,7 @@ async def get_receipt(request: Request, number: Number) -> Response:
     return Response(record.receipt.to_json(), media_type="application/json")
 
 
-@router.get("/v1/erasures/{number:int}/verification", tags=["erasures"])
+@router.get("/v1/erasures/{number}/verification", tags=["erasures"])
 @access("erase", "others")
 async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
     """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""

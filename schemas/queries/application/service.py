@@ -10,7 +10,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class FindServiceKeyRow(NamedTuple):
+class FindServiceKeysRow(NamedTuple):
     key_id: str
     secret_digest: bytes
     namespace: str | None
@@ -25,18 +25,18 @@ class FindServiceKeyRow(NamedTuple):
     seconds_left: float | None
 
 
-class FindServiceKey(Query[FindServiceKeyRow]):
-    """A key by its id, whatever its state.  The clock is Postgres's, so that all processes agree when a key
+class FindServiceKeys(Query[FindServiceKeysRow]):
+    """Keys by their ids, whatever their state.  The clock is Postgres's, so that all processes agree when one
     ends.
     """
 
     __slots__ = ()
-    name = "find_service_key"
+    name = "find_service_keys"
     repeatable = True
-    row = FindServiceKeyRow
+    row = FindServiceKeysRow
 
-    def __init__(self, *, key_id: str) -> None:
-        self.values = (key_id,)
+    def __init__(self, *, key_ids: list[str]) -> None:
+        self.values = (key_ids,)
 
 
 class LockServiceKeyRow(NamedTuple):

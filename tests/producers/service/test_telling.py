@@ -47,7 +47,7 @@ def said(answer: httpx2.Response, status: int) -> tuple[str, str]:
         ("context", {MARK: 1}, "/body", "it knows input, messages, token_limit"),
         ("fork", {"through_seq": 400}, "/body/through_seq", "no message of this number"),
         ("messages", {"messages": [{"role": "user", "content": 5}]}, "/body/messages/0/content",
-         "Input should be a valid string, or a valid array."),
+         "It must be a text, or a list."),
         ("messages", {"messages": [{"role": "user", "contnt": MARK}]}, "/body/messages/0",
          "it knows role, content, id"),
         ("messages", {"messages": [{"role": "user"}]}, "/body/messages/0/content", "is missing; give text"),
