@@ -114,7 +114,8 @@ def test_its_signature_is_the_same_but_for_what_is_listed(face: str, near: type,
         ours, theirs = words(face, plain, public(far)[name]), words(face, plain, method)
         for argument in {*ours, *theirs}:
             place = (face, plain, argument)
-            expected, given = theirs.get(argument), ours.get(argument)
+            expected: Any = theirs.get(argument)
+            given: Any = ours.get(argument)
             if expected and given:
                 same = 1 if place in DEFAULTS else 2 if place in TYPES else 3
                 assert (expected == given) == (same == 3), place
