@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
 Item = TypeVar("Item")
 
@@ -71,9 +71,17 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """A body that the service sends; later releases may add fields."""
+    """A body that the service sends; later releases may add fields, and values of ``one_of``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
+
+
+def one_of(*values: str) -> WithJsonSchema:
+    """For a text of an answer that is one of these now; later releases may add values, as fields.
+
+    The document names them under ``x-extensible-enum``: of an ``enum`` a generated client takes no other.
+    """
+    return WithJsonSchema({"type": "string", "x-extensible-enum": list(values)})
 
 
 class Page(Answer, Generic[Item]):

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example, one_of
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -189,7 +190,7 @@ class EventOut(Answer):
         }
     )
 
-    kind: EventKind
+    kind: Annotated[str, one_of(*get_args(EventKind))]
     at: datetime
     session_id: str | None = None
     user_id: str | None = None
@@ -237,10 +238,10 @@ class TrailOut(Answer):
 class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
     """What is recorded: nothing, changes, or reads and puts as well."""
 
-    level: Literal["off", "changes", "all"]
+    level: AuditLevel
 
 
 class AuditLevelOut(Answer):
     """What is recorded now."""
 
-    level: Literal["off", "changes", "all"]
+    level: Annotated[str, one_of(*LEVELS)]

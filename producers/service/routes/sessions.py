@@ -122,7 +122,7 @@ async def flush_session(
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return FlushEvents(events=[str(event) for event in events])
+        return FlushEvents(events=events)
 
     return await once(call, identity.shard_key, work)
 
