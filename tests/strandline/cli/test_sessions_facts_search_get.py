@@ -108,7 +108,7 @@ def test_sessions_are_listed_with_their_marks(
 
 @pytest.mark.parametrize("within", [{}, {"namespace": "n"}, {"namespace": "n", "user_id": "u"}])
 def test_pages_of_sessions_join_without_gap_or_repetition(
-    within: dict[str, str], make_memory: MakeMemory, database: Database
+    within: dict[str, Any], make_memory: MakeMemory, database: Database
 ) -> None:
     names = sorted(f"{text}{number}" for number in range(3) for text in ("a", "é", "z z", "狗", HOSTILE))
     for name in names:
