@@ -148,7 +148,12 @@ def test_a_page_of_sessions_is_found_by_its_keys(make_memory: MakeMemory, databa
             "user_id": "u4",
             "limit": 51,
         }
-        for name in ("directory_page", "directory_page_of_namespace", "directory_page_of_user"):
+        for name in (
+            "directory_page",
+            "directory_page_of_namespace",
+            "directory_page_of_user",
+            "directory_page_without_user",
+        ):
             plan = connection.execute(f"EXPLAIN {statements('strandline')[name]}", params).fetchall()
             text = "\n".join(line for (line,) in plan)
             assert "session_owner_by_" in text and "Seq Scan" not in text and "Sort" not in text, text
