@@ -168,6 +168,11 @@ class Call:
     idempotency_key: str | None
     fingerprint: bytes
 
+    @property
+    def asker(self) -> Asker:
+        """Whose permits it takes."""
+        return Asker(self.row.namespace, self.row.key_id)
+
     async def goes_on(self) -> bool:
         """Whether its key still opens: what streams ask again and again."""
         try:

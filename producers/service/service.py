@@ -22,6 +22,8 @@ Queue = Literal["reads", "writes", "others", "keys", "streams"]
 
 # Requests about keys, of their own: a key that floods a process can be revoked through it.
 KEYS_AT_ONCE = 4
+# Beside the permits of streams.  A client may read slowly, so no tenant has all of them.
+EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2, at_once_per_namespace=3)
 
 
 class Service:
@@ -42,7 +44,7 @@ class Service:
         self.events = EventHub(resources)
         self.runner = OperationRunner(resources)
         self.erasures = CarriedErasures(self.runner, operators)
-        self.exports_in_hand = 0
+        self.exports = Admission(EXPORTS)
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()

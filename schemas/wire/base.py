@@ -61,6 +61,11 @@ IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
 
 
+def example(**fields: Any) -> dict[str, Any]:
+    """What a description adds to the schema of a body: one as a client may send it."""
+    return {"examples": [fields]}
+
+
 class Request(BaseModel):
     """A body that a client sends: unknown fields are refused, and nothing is converted silently."""
 

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Count, Json, Request
+from strandline.schemas.wire.base import Answer, Count, Json, Request, example
 from strandline.schemas.wire.facts import FactOut
 from strandline.schemas.wire.messages import MessageIn, MessageOut
 
@@ -231,7 +231,7 @@ class SummaryOut(Answer):
     summary: SummaryText | None
 
 
-class LatestSummaryRequest(Request):
+class LatestSummaryRequest(Request, json_schema_extra=example(messages=20)):
     """What to have summarized: of the last ``messages``, or of the last ``runs``."""
 
     messages: Annotated[int, Field(ge=1, le=1_000)] | None = None

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Name, Request
+from strandline.schemas.wire.base import Answer, Name, Request, example
 
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -19,7 +19,9 @@ MAX_KEY_SECONDS = 10 * 366 * 86_400.0
 Seconds = Annotated[float, Field(gt=0, le=MAX_KEY_SECONDS)]
 
 
-class KeyRequest(Request):
+class KeyRequest(
+    Request, json_schema_extra=example(scopes=["read", "write"], user_id="ana", label="web chat")
+):
     """A key to make: for one user or for all of the namespace, with scopes, perhaps with an end.
 
     ``shared_scopes``: the scopes in which a key of one user may begin sessions; none, unless they are named.
@@ -34,7 +36,7 @@ class KeyRequest(Request):
     namespace: Name | None = None
 
 
-class KeyRotation(Request):
+class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
     """How long the old key goes on beside the new one."""
 
     overlap_seconds: Annotated[float, Field(ge=0, le=MAX_KEY_SECONDS)] = DEFAULT_OVERLAP_SECONDS

@@ -16,7 +16,18 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
 )
-from strandline.schemas.wire.base import MAX_PAGE, Actor, Answer, Count, Json, Moment, Name, Request, Seq
+from strandline.schemas.wire.base import (
+    MAX_PAGE,
+    Actor,
+    Answer,
+    Count,
+    Json,
+    Moment,
+    Name,
+    Request,
+    Seq,
+    example,
+)
 
 RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
 RoleName = Literal["system", "developer", "user", "assistant", "tool"]
@@ -139,7 +150,7 @@ class MessagesPut(Answer):
     messages: list[MessagePlace]
 
 
-class HistoryRequest(Request):
+class HistoryRequest(Request, json_schema_extra=example(limit=20, roles=["user", "assistant"])):
     """The newest messages that pass all filters; ``limit`` null: all of them."""
 
     limit: Annotated[int, Field(ge=0, le=MAX_PAGE)] = 100
@@ -150,14 +161,14 @@ class HistoryRequest(Request):
     until: Moment | None = None
 
 
-class ReplaceMessage(Request):
+class ReplaceMessage(Request, json_schema_extra=example(content="I live in Porto.", actor="ana")):
     """Other content for a message, at the same place."""
 
     content: ContentField
     actor: Actor | None = None
 
 
-class RewindRequest(Request):
+class RewindRequest(Request, json_schema_extra=example(from_seq=2, actor="ana")):
     """Take back every message from ``from_seq`` on."""
 
     from_seq: Seq
@@ -175,7 +186,12 @@ class CorrectionOut(Answer):
     created_at: datetime
 
 
-class RunRequest(Request):
+class RunRequest(
+    Request,
+    json_schema_extra=example(
+        messages=[{"role": "assistant", "content": "It rains in Lisbon."}], agent_id="weather"
+    ),
+):
     """What one run of an agent brought, all messages of it in order."""
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
@@ -199,7 +215,7 @@ def _unfinished_states() -> list[RunState]:
     return ["pending", "running", "paused", "cancelled", "error"]
 
 
-class RunHistoryQuery(Request):
+class RunHistoryQuery(Request, json_schema_extra=example(last_n=3)):
     """Whose runs: of the last ``last_n`` that pass; null: all."""
 
     last_n: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = 5

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -16,7 +16,7 @@ Lanes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Generation = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class LimitsIn(Request):
+class LimitsIn(Request, json_schema_extra=example(calls_per_day=10000, agents_read_only=True)):
     """All limits of a namespace; null: not limited."""
 
     max_lanes: Lanes | None = None
@@ -64,7 +64,7 @@ class LetterActions(Answer):
     items: list[LetterAction]
 
 
-class ReplayIn(Request):
+class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, hold=True)):
     """A replay in place of what serves, of a selection; or with ``new`` a new generation, of all owners.
 
     ``rate`` bounds the model calls per second and namespace of a new generation.  ``resume`` is a replay that
@@ -102,7 +102,7 @@ class OperationOut(Answer):
     failed: str | None = None
 
 
-class Promotion(Request):
+class Promotion(Request, json_schema_extra=example(namespace="default", user_id="ana")):
     """For whom a generation is to serve: all owners, or the owner of a session or a user."""
 
     namespace: Name | None = None
@@ -118,7 +118,10 @@ class SwitchOut(Answer):
     done: str
 
 
-class ImportIn(Request):
+class ImportIn(
+    Request,
+    json_schema_extra=example(messages=[{"id": "old-1", "role": "user", "content": "I live in Lisbon."}]),
+):
     """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing.
 
     The id alone decides: one that is there is counted as known, whatever its content.  What is new is
@@ -152,7 +155,7 @@ class ImportedFactIn(Request):
     feedback: Annotated[str, Field(max_length=8_000)] | None = None
 
 
-class ImportFactsIn(Request):
+class ImportFactsIn(Request, json_schema_extra=example(facts=[{"id": "old-1", "text": "Lives in Lisbon."}])):
     """Facts of another system, each added once."""
 
     facts: Annotated[list[ImportedFactIn], Field(min_length=1, max_length=200)]
@@ -232,7 +235,7 @@ class TrailOut(Answer):
     findings: list[str]
 
 
-class AuditLevelBody(Request):
+class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
     """What is recorded: nothing, changes, or reads and puts as well."""
 
     level: Literal["off", "changes", "all"]

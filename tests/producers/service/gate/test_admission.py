@@ -373,6 +373,15 @@ def test_a_head_that_does_not_come_to_its_end_is_refused_in_time(narrow: Running
     assert b"application/problem+json" in answer
 
 
+def test_the_rest_of_a_refused_body_is_not_waited_for(narrow: RunningService) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, "sl_none", 5_000) + b"{")
+        connection.settimeout(30)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401")
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
+
+
 def test_what_is_no_http_gets_a_problem(narrow: RunningService) -> None:
     with connect(narrow) as connection:
         connection.sendall(b"\x16\x03\x01 what a client of TLS says\r\n\r\n")
