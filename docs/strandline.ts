@@ -790,7 +790,7 @@ export class Strandline {
     return this.#events(`/v1/sessions/${encode(sessionId)}/events`, options);
   }
 
-  /** What happens in the namespace, or to one of its users. */
+  /** What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none. */
   namespaceEvents(options: StreamOptions = {}): AsyncGenerator<ServiceEvent> {
     return this.#events(`/v1/events`, options);
   }

@@ -46,7 +46,7 @@ a change that breaks a client gets a new prefix.
 - **scope**: what the key must allow; *any*: each key does.
   *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.
 - **user**: whose memory, for a key that is not one user's: *path*, or *header*: `Strandline-User` must say it
-  (`-`: a session without a user); *header?*: it may.
+  (`-`: a session without a user); *header?*: it may (`-`: only what has no user).
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;

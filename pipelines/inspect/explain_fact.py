@@ -40,6 +40,7 @@ class Where(TypedDict):
     namespace: str
     session_id: str | None
     user_id: str | None
+    without_user: bool
     owner_key: UUID | None
 
 

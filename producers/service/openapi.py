@@ -12,7 +12,6 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from strandline.producers.service.gate.authentication import NO_USER
 from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
 from strandline.producers.service.route import MAX_KEY_BYTES, Access, access_of, needs_user
 from strandline.schemas.values.identity import MAX_NAME_BYTES
@@ -20,6 +19,7 @@ from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
     IDEMPOTENCY_HEADER,
+    NO_USER,
     PROBLEM_MEDIA_TYPE,
     PROBLEM_TYPES,
     REPLAYED_HEADER,
@@ -255,6 +255,8 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         text = "The user, for a key that is not one user's"
         if needs_user(route):
             text += f", which must say it; `{NO_USER}`: the session has no user"
+        elif route.path_format != "/v1/whoami":
+            text += f"; `{NO_USER}`: only what has no user"
         headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
     if rule.takes_key:
         headers.append(

@@ -24,7 +24,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
-    NO_USER,
     Caller,
     Holder,
     caller_of,
@@ -60,7 +59,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER, ProblemPlace
 from strandline.schemas.wire.keys import Scope as KeyScope
 
 logger = logging.getLogger("strandline.service")

@@ -53,6 +53,8 @@ PROBLEM_TYPES = "urn:strandline:problem:"
 
 # Headers of requests and responses, by the names that both sides use.
 USER_HEADER = "Strandline-User"
+# In it: the session has no user, and owns its memory alone.  No user is named so over HTTP.
+NO_USER = "-"
 COVERED_HEADER = "Strandline-Covered-Through"
 CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"

@@ -89,7 +89,8 @@ class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, ho
 class OperationOut(Answer):
     """Long work: a replay and how it stands; ``counts`` depends on its kind.
 
-    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.
+    ``is_running``: a process carries it on, or did within the last 15 seconds; ``failed`` says why the one
+    that answers could not.
     """
 
     operation_id: int

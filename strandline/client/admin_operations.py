@@ -137,7 +137,7 @@ def operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
 
 
 def stop_operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
-    """Stop a replay that the answering process carries on; ``resume`` goes on with it."""
+    """Have a replay stop after its present step; ``resume`` goes on with it."""
     call = _post("admin", "operations", operation_id, "stop", repeat="always")
     return (yield call).read(OperationOut)
 

@@ -7,13 +7,14 @@ from strandline.client.operations import async_method, sync_method
 from strandline.client.service import RemoteService
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.base import NO_USER
 
 
 class FactsOfUser:
     """What the two faces of a user's facts have in common."""
 
     def __init__(self, service: RemoteService, user_id: str | None) -> None:
-        if user_id is None:
+        if user_id in (None, NO_USER):
             raise ConfigurationError(
                 "Facts over HTTP are those of a user; give user_id= to from_defaults or for_owner."
             )

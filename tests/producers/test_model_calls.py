@@ -111,6 +111,7 @@ def test_a_proposal_is_in_the_ledger_and_explains_the_facts_that_it_made(
         namespace=memory.namespace,
         session_id=None,
         user_id="rui",
+        without_user=False,
         owner_key=identify_user(memory.namespace, "rui").shard_key,
     )
     explained = explain_fact(database, where, merged.fact_id)

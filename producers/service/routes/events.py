@@ -41,12 +41,12 @@ class EventStream(StreamingResponse):
 @router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
 @access("read", "streams", user=True)
 async def namespace_events(request: Request) -> EventStream:
-    """What happens in the namespace, or to one of its users.
+    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
 
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again.
     """
     call = call_of(request)
-    listener = Listener(call.caller.tenant, call.caller.user_id)
+    listener = Listener(call.caller.tenant, **call.caller.whose)
     return _stream(call, request, listener)
 
 
@@ -59,7 +59,9 @@ async def session_events(request: Request, session_id: SessionId) -> EventStream
     call = call_of(request)
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    return _stream(call, request, Listener(identity.namespace, identity.user_id, identity.session_key))
+    return _stream(
+        call, request, Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
+    )
 
 
 def _stream(call: Call, request: Request, listener: Listener) -> EventStream:

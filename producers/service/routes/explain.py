@@ -36,7 +36,7 @@ async def explain_message(
             message_id,
             namespace=call.caller.tenant,
             session_id=session_id,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )
 
@@ -51,6 +51,6 @@ async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | R
             database,
             str(fact_id),
             namespace=call.caller.tenant,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )

@@ -48,6 +48,7 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
     A key fixes each message by its place, not their number: what is more than before is appended.
+    A message that was taken back or deleted since is put again.
     The key of one user begins sessions in the shared scopes alone that it names.
     """
     call = call_of(request)

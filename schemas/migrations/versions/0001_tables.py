@@ -706,6 +706,7 @@ def upgrade() -> None:
         sa.Column("held", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column("position", sa.Uuid(), nullable=True),
         sa.Column("calls_per_second", sa.Double(), nullable=True),
+        sa.Column("stop_asked", sa.Boolean(), server_default=sa.text("false"), nullable=False),
         sa.Column(
             "counts",
             postgresql.JSONB(astext_type=sa.Text()),
