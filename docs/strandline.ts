@@ -89,7 +89,7 @@ export interface ErasureOut {
 
 /** What happened: messages were flushed, a pipeline covers them or gave up, a generation changed. */
 export interface EventOut {
-  kind: "flushed" | "covered" | "dead" | "generation" | (string & {});
+  kind: "flushed" | "covered" | "dead" | "generation" | "position" | (string & {});
   at: string;
   session_id?: string | null;
   user_id?: string | null;
@@ -630,7 +630,7 @@ export interface Times {
   longestMs?: number;
 }
 
-/** An event, and the `id` behind which a later stream goes on; one may come twice, and none is missing. */
+/** An event, and the `id` behind which a later stream goes on; one may come twice. */
 export type ServiceEvent = EventOut & { id: string };
 
 interface Call {
@@ -681,6 +681,8 @@ const NOT_DONE = new Set(["busy", "redaction-failed", "sealed", "stopping", "too
 const UNKNOWN = new Set(["outcome-unknown", "timed-out"]);
 // What fails before a request is sent, as Node and Bun name it.
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT", "ConnectionRefused"]);
+// Of other events, which a newer service may tell, the ids count alone.
+const KINDS = new Set(["flushed", "covered", "dead", "generation"]);
 // A stream says something every 15 seconds; after this long its connection is dead.
 const SILENT_MS = 45_000;
 
@@ -997,9 +999,10 @@ export class Strandline {
         if ("failure" in answer) failure = answer.failure;
         else {
           for await (const sent of eventsOf(answer.value, limit)) {
-            [attempt, failingSince] = [0, Date.now()];
-            if (sent.data === "") continue;
+            // Where the service says that the stream is, before anything happens and while nothing does.
             lastId = sent.id ?? lastId;
+            if (!KINDS.has(sent.kind)) continue;
+            [attempt, failingSince] = [0, Date.now()];
             yield { ...JSON.parse(sent.data), id: lastId ?? "" };
           }
         }
@@ -1074,15 +1077,17 @@ async function* linesOf(response: Response, limit: Limit): AsyncGenerator<string
 }
 
 /** The events of a stream; half of one at its end is none. */
-async function* eventsOf(response: Response, limit: Limit): AsyncGenerator<{ id?: string; data: string }> {
+async function* eventsOf(response: Response, limit: Limit): AsyncGenerator<{ id?: string; kind: string; data: string }> {
   let id: string | undefined;
+  let kind = "";
   let data: string[] = [];
   for await (const line of linesOf(response, limit)) {
     const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line) as RegExpExecArray;
     if (line === "") {
-      if (data.length > 0) yield { id, data: data.join("\n") };
-      data = [];
+      if (id !== undefined || data.length > 0) yield { id, kind: data.length > 0 ? kind : "", data: data.join("\n") };
+      [kind, data] = ["", []];
     } else if (name === "id") id = value;
+    else if (name === "event") kind = value;
     else if (name === "data") data.push(value);
   }
 }

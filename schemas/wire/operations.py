@@ -169,11 +169,14 @@ class ImportFactsOut(Answer):
     known: int
 
 
-EventKind = Literal["flushed", "covered", "dead", "generation"]
+EventKind = Literal["flushed", "covered", "dead", "generation", "position"]
 
 
 class EventOut(Answer):
-    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed.
+
+    `position` is nothing that happened: all up to `at` was told, and its id resumes there.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={

@@ -29,7 +29,7 @@ from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, r
 from strandline.producers.service.gate.problems import KINDS
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.wire.base import Problem
-from tests.support.servers.scripted_server import Answers, answering, event, problem
+from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 
 KEY = "sl_abc_thesecretofthekey"
 retries = st.builds(
@@ -212,6 +212,28 @@ def test_a_stream_that_is_cut_goes_on_behind_its_last_event() -> None:
         stream.close()
     assert seen == [("5", 5), ("6", 6), ("7", 7)]
     assert [one["Last-Event-ID"] for one in answers.headers] == ["4", "5", "5", "6"]
+
+
+def test_a_stream_that_told_nothing_goes_on_where_it_was() -> None:
+    answers = Answers(position(5), problem("stopping", 503, **{"Retry-After": "0"}), event(9))
+    quick = Retries(base_seconds=0.001)
+    with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
+        stream = RemoteMemory.from_defaults("a", service=service).events()
+        assert next(stream).id == "9"
+        stream.close()
+    assert [one.get("Last-Event-ID") for one in answers.headers] == [None, "7", "7"]
+
+
+def test_a_stream_that_says_where_it_is_and_ends_is_none_that_held() -> None:
+    answers = Answers(position(5))
+    quick = Retries(base_seconds=0.001, stream_seconds=0.1)
+    with (
+        answering(answers) as url,
+        RemoteService(url, KEY, retries=quick) as service,
+        pytest.raises(ServiceUnavailableError),
+    ):
+        next(RemoteMemory.from_defaults("a", service=service).events())
+    assert answers.asked > 1
 
 
 def test_a_stream_that_is_refused_says_so() -> None:

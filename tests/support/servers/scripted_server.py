@@ -69,6 +69,13 @@ def problem(name: str, status: int, **headers: str) -> tuple[int, dict[str, str]
     return status, sent, body.model_dump_json(exclude_none=True).encode()
 
 
+def position(number: int) -> tuple[int, dict[str, str], bytes]:
+    """A stream that says where it is, tells what a later release may tell, and ends."""
+    said = f'id: {number}\nevent: position\ndata: {{"kind": "position", "at": "2026-01-31T12:00:00Z"}}\n\n'
+    later = f'id: {number + 1}\nevent: newer\ndata: {{"kind": "newer"}}\n\nid: {number + 2}\n\n'
+    return 200, {"Content-Type": "text/event-stream"}, (": listening\n\n" + said + later).encode()
+
+
 def event(number: int) -> tuple[int, dict[str, str], bytes]:
     """A stream that tells of one flush, and ends."""
     data = f'{{"kind": "flushed", "at": "2026-01-31T12:00:00Z", "through_seq": {number}}}'
