@@ -204,7 +204,9 @@ def trusted_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("client", "trusted_briefly")
-def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: RunningService) -> None:
+def test_a_wait_ends_with_its_key(hurried: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with its time, which here is longer than that of a request."""
+    monkeypatch.setattr(deadlines, "ANSWERING_SECONDS", -60.0)
     key, operator = hurried.make_key(), hurried.make_key(scopes=["operate"])
     reads = hurried.service.admission("reads")
     with (
@@ -216,6 +218,22 @@ def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: Runnin
         wait_until(lambda: reads.at_work == 1, timeout=10, what="a read that waits")
         assert operating.delete(f"/v1/admin/keys/{key.key_id}").is_success
         assert waiting.result().status_code == 401
+
+
+@pytest.mark.usefixtures("client", "trusted_briefly")
+def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: RunningService) -> None:
+    key, operator = hurried.make_key(), hurried.make_key(scopes=["operate"])
+    with (
+        ThreadPoolExecutor(1) as threads,
+        hurried.client(key, user="ana") as client,
+        hurried.client(operator) as operating,
+    ):
+        with hurried.database.transaction() as tx:
+            tx._connection.execute("LOCK TABLE strandline.message IN ACCESS EXCLUSIVE MODE")
+            reading = threads.submit(client.get, "/v1/sessions/s/messages")
+            wait_until(lambda: rows_of(hurried.database_url, WAITING), timeout=10, what="a read that waits")
+            assert operating.delete(f"/v1/admin/keys/{key.key_id}").is_success
+        assert reading.result().status_code == 401
 
 
 @pytest.mark.usefixtures("trusted_briefly")
