@@ -119,7 +119,7 @@ class Threads:
             await asyncio.wait([doing], timeout=AGAIN_SECONDS)
 
     async def _last_word(self, doing: asyncio.Future[T]) -> T:
-        """The result if there was one after all; else how it ended, for somebody whose time is over."""
+        """The result if there was one after all; else how it ended, for a client whose time is over."""
         await asyncio.wait([doing], timeout=GRACE_SECONDS)
         if not doing.done():
             raise ProblemError(TIMED_OUT, detail=STILL_AT_WORK)
@@ -132,7 +132,7 @@ class Threads:
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
-    """Call what may take hours, in a thread of its own: those of the loop are for what ends soon."""
+    """Call what may take hours in a separate thread: those of the loop are for what ends soon."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="strandline-long")
     context = contextvars.copy_context()
     try:
