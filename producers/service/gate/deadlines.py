@@ -25,6 +25,8 @@ T = TypeVar("T")
 ANSWERING_SECONDS = 5.0
 # How long an answer waits for the end of what was told to end.
 GRACE_SECONDS = 2.0
+# How long the process waits for that when it stops.
+CLOSING_SECONDS = 10.0
 # Until it is told again: it was between two statements.
 AGAIN_SECONDS = 0.2
 
@@ -95,10 +97,11 @@ class Threads:
             return await self._last_word(doing)
 
     async def close(self) -> None:
-        """End all, and wait for it."""
+        """End all, and wait for it; not for long, since one may wait for nothing of Postgres's."""
         for doing, pool in list(self._at_work.items()):
             self._end(doing, pool)
-        await asyncio.gather(*self._ending)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSING_SECONDS)
         self._executor.shutdown(wait=False)
         self._enders.shutdown(wait=False)
 
