@@ -305,7 +305,7 @@ class ServiceRoute(APIRoute):
                     if access_rule.queue == "reads" and not access_rule.own_turns:
                         work = service.turns.take(work)
                     respond = await work
-                    if access_rule.scope == "read" or call.wait_seconds is not None:
+                    if access_rule.scope == "read":
                         await call.check_key()  # what it waited for may have been said since
                     await respond(scope, receive, send)
 

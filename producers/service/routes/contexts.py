@@ -98,6 +98,7 @@ async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     summary = await memory.asummarize(wait=call.wait_seconds)
+    await call.check_key()
     return SummaryOut(summary=None if summary is None else SummaryText.model_validate(summary))
 
 

@@ -220,6 +220,7 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
         key=body.key or call.idempotency_key,
         wait=call.wait_seconds,
     )
+    await call.check_key()
     return _changes_response(changes)
 
 
@@ -231,6 +232,7 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
     changes = await _facts(request, user).ainstruct(
         body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
     )
+    await call.check_key()
     return _changes_response(changes)
 
 
