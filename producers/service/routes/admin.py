@@ -99,7 +99,7 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
     service = call_of(request).service
@@ -133,7 +133,7 @@ async def get_letters(
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
     call = call_of(request)
@@ -151,7 +151,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
     call = call_of(request)
@@ -170,7 +170,7 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
@@ -214,7 +214,7 @@ async def get_operation(request: Request, operation_id: ReplayId) -> OperationOu
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
 
@@ -253,7 +253,7 @@ async def diff_generation(
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
     service = call_of(request).service
@@ -261,7 +261,7 @@ async def promote_generation(request: Request, generation: GenerationId, body: P
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
     service = call_of(request).service
@@ -269,7 +269,7 @@ async def prune_generation(request: Request, generation: GenerationId) -> Switch
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
     service = call_of(request).service

@@ -79,7 +79,7 @@ async def get_level(request: Request, namespace: Namespace = None) -> AuditLevel
 
 
 @router.put("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
     """Set what is recorded; the change itself is recorded."""
     await _trail(request, namespace).aset_level(body.level)

@@ -91,7 +91,7 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
 
 
 @router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def delete_session(request: Request, session_id: SessionId) -> Response:
     """Delete the messages of a session and what was derived from them; its name stays with its owner.
 
@@ -101,7 +101,7 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 
 
 @router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def reset_session(
     request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
 ) -> Response:
@@ -110,7 +110,7 @@ async def reset_session(
 
 
 @router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def flush_session(
     request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
 ) -> Response:
@@ -133,7 +133,7 @@ async def flush_session(
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
     call = call_of(request)
@@ -153,7 +153,7 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
 
 
 @router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
     """Change limits or pipelines of a session, from its next put and flush on; the change is recorded."""
     call = call_of(request)
@@ -179,7 +179,7 @@ async def get_retention(request: Request, session_id: SessionId) -> RetentionOut
 
 
 @router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
     """Set how long the session is kept, from now on: no read shows what is past its time."""
     call = call_of(request)
