@@ -473,6 +473,7 @@ export interface Problem {
   status: number;
   detail: string;
   errors?: ProblemPlace[] | null;
+  instance?: string | null;
 }
 
 /** A place in the request that cannot be used: a JSON pointer into it, and why, without quoting it. */

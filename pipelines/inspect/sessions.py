@@ -338,7 +338,7 @@ def _read_cursor(after: str) -> tuple[str, str]:
     try:
         namespace, session_id = loads(urlsafe_b64decode(after + "=" * (-len(after) % 4)))
         identify_session(namespace, session_id, None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
             "--after is not a value that a page of this list printed; leave it out."
         ) from None

@@ -14,6 +14,7 @@ from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, Literal, TypeVar
 from urllib.parse import parse_qsl
+from uuid import uuid4
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -242,6 +243,7 @@ class ServiceRoute(APIRoute):
             send,
             seconds=service.settings.service_body_seconds,
             closes=service.state.is_stopping or is_long(scope),
+            private=access_rule is not None,
         )
         try:
             if access_rule is None:
@@ -309,8 +311,8 @@ class ServiceRoute(APIRoute):
     async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
         problem = refusal_of(error, self._body)
         if problem is None:
-            log_defect(error, self.path_format)
-            problem = ProblemError(INTERNAL)
+            problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+            log_defect(error, self.path_format, problem.instance)
         if not send.has_begun:
             await problem.response()(scope, receive, send)
 
@@ -371,11 +373,16 @@ class _Deadline:
             raise
 
 
-def log_defect(error: Exception, route: str) -> None:
+def log_defect(error: Exception, route: str, instance: str | None = None) -> None:
     """Say in the log that a request failed, and where; ``route``: its path with the names of parameters."""
     logger.error(
         "a request failed",
-        extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
+        extra={
+            "action": "request_failed",
+            "route": route,
+            "reason": type(error).__name__,
+            "instance": instance,
+        },
         exc_info=None if isinstance(error, StrandlineError) else _frames(error),
     )
 

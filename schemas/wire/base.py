@@ -93,7 +93,10 @@ class ProblemPlace(Answer):
 
 
 class Problem(Answer):
-    """An error as RFC 9457 has it; ``type`` names its kind and never changes."""
+    """An error as RFC 9457 has it; ``type`` names its kind and never changes.
+
+    ``instance`` names one occurrence of a defect, by which the log of the service has it.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -114,6 +117,7 @@ class Problem(Answer):
     status: int
     detail: str
     errors: list[ProblemPlace] | None = None
+    instance: str | None = None
 
 
 class HealthOut(Answer):

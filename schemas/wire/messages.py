@@ -34,6 +34,10 @@ RoleName = Literal["system", "developer", "user", "assistant", "tool"]
 ContentField = str | list[Json] | None
 
 Limit = Annotated[int, Field(ge=1, le=2**31 - 1)]
+# A read holds the whole window, and several times its size while it is written out: over HTTP, where one
+# process serves many tenants, no session has more than this.
+WindowMessages = Annotated[int, Field(ge=1, le=20_000)]
+WindowBytes = Annotated[int, Field(ge=1, le=DEFAULT_WINDOW_BYTES)]
 
 _USER_MESSAGE: JsonDict = {"role": "user", "content": "I moved to Lisbon in May."}
 
@@ -115,10 +119,10 @@ class PolicyIn(Request):
     )
     token_flush_size: Limit = Field(default=DEFAULT_FLUSH_SIZE, description=ABOUT["token_flush_size"])
     idle_seconds: Limit | None = Field(default=DEFAULT_IDLE_SECONDS, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit = Field(
+    max_window_messages: WindowMessages = Field(
         default=DEFAULT_WINDOW_MESSAGES, description=ABOUT["max_window_messages"]
     )
-    max_window_bytes: Limit = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
+    max_window_bytes: WindowBytes = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] = Field(default="window", description=ABOUT["deliver"])
     blocks: list[Name] | None = Field(default=None, max_length=64, description=ABOUT["blocks"])
