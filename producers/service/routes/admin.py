@@ -16,11 +16,17 @@ from starlette.responses import Response
 
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
+    LetterPlace,
     drop_dead_letter,
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.gate.cursors import (
+    cursor_of,
+    read_number_cursor,
+    read_text_cursor,
+    unknown_cursor,
+)
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
 from strandline.producers.service.route import Call, access, call_of
@@ -119,16 +125,21 @@ async def get_letters(
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     call = call_of(request)
+    after = _letter_place(cursor)
     letters = await _block(
         call.service,
         lambda database: list_dead_letters(
-            database, namespace=call.caller.managed_namespace, pipeline=pipeline, dropped=dropped
+            database,
+            namespace=call.caller.managed_namespace,
+            pipeline=pipeline,
+            dropped=dropped,
+            after=after,
+            limit=limit + 1,
         ),
     )
-    start = read_number_cursor(_LETTERS, cursor)
-    items = [DeadLetterOut.model_validate(letter) for letter in letters[start : start + limit]]
-    through = start + len(items)
-    following = cursor_of(_LETTERS, through) if through < len(letters) else None
+    page = letters[:limit]
+    items = [DeadLetterOut.model_validate(letter) for letter in page]
+    following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
     return Page[DeadLetterOut](items=items, next_cursor=following)
 
 
@@ -274,6 +285,14 @@ async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchRepo
     """Let the generation serve again that served before, for all owners."""
     service = call_of(request).service
     return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
+
+
+def _letter_place(cursor: str | None) -> LetterPlace | None:
+    text = read_text_cursor(_LETTERS, cursor)
+    try:
+        return LetterPlace.read(text) if text else None
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
 
 
 def _manage(request: Request, namespace: str) -> Call:

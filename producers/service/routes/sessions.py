@@ -12,6 +12,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
@@ -42,6 +43,8 @@ from strandline.schemas.wire.sessions import (
 
 router = make_router()
 
+_LIST = "sessions"
+
 # What a request without a body asks for.
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
@@ -54,6 +57,7 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
     With `Strandline-User: -` those that have no user.
     """
     call = call_of(request)
+    after = read_text_cursor(_LIST, cursor) or None
     try:
         page = await asyncio.to_thread(
             lambda: list_sessions(
@@ -61,13 +65,14 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
                 namespace=call.caller.tenant,
                 **call.caller.whose,
                 limit=limit,
-                after=cursor,
+                after=after,
             )
         )
     except NotFoundError:  # nothing was put yet
         return Page[SessionOut](items=[])
     items = [SessionOut.model_validate(state) for state in page.sessions]
-    return Page[SessionOut](items=items, next_cursor=page.after)
+    following = None if page.after is None else cursor_of(_LIST, page.after)
+    return Page[SessionOut](items=items, next_cursor=following)
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
