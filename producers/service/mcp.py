@@ -20,7 +20,7 @@ _BLOCKS = declare_blocks(owner_wide(default_blocks()))
 
 
 @router.post("/mcp", include_in_schema=False)
-@access("read", "others", user=True)
+@access("read", "others", user=True, idempotent="refused")
 async def call_tools(request: Request) -> Response:
     """Answer an MCP request about the memory of the key's user; every request stands alone.
 

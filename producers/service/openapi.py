@@ -202,6 +202,7 @@ def _complete(
         return
     operation["security"] = [{"key": []}]
     operation["x-strandline-scope"] = rule.scope
+    operation["x-strandline-repeating"] = rule.idempotent
     if rule.holder != "any":
         operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])
@@ -262,7 +263,7 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         headers.append(
             _header(
                 IDEMPOTENCY_HEADER,
-                "Names the request: repeated with it, nothing is done twice.",
+                _OF_A_KEY[rule.idempotent],
                 MAX_KEY_BYTES,
             )
         )
@@ -285,6 +286,13 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
 _WAITING = (
     "read_context", "summarize", "facts_from_messages", "instruct_facts", "erase_user", "erase_session",
 )  # fmt: skip
+
+
+_OF_A_KEY = {
+    "kept": "Names the request: repeated with it, nothing is done twice, and its response is given again.",
+    "own": "Names the request: repeated with it, nothing is done twice.",
+    "once": "Names the request: repeated with it, it is refused, since what it answered is not stored.",
+}
 
 
 def _header(name: str, description: str, most: int, *, example: str | None = None) -> dict[str, Any]:

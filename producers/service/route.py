@@ -10,7 +10,7 @@ import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any, Literal, TypeVar
 from uuid import uuid4
 
 from fastapi.routing import APIRoute
@@ -75,6 +75,17 @@ USER_MISSING = (
 )
 
 
+# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
+# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
+# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
+# key, which promises that it does not, is `refused`.
+Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
+KEY_REFUSED = (
+    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
+    " repeat."
+)
+
+
 @dataclass(frozen=True, slots=True)
 class Access:
     """What a route asks of a request.
@@ -83,8 +94,7 @@ class Access:
         scope: of the key; None: any key will do.
         queue: whose permits it takes.
         takes_user: whether the header ``Strandline-User`` says whose session it is.
-        keeps_response: whether a response is kept for a repeated Idempotency-Key.
-        takes_key: whether an Idempotency-Key means something to it.
+        idempotent: what a request does that comes again.
         matches: whether it takes If-Match.
         is_direct: whether its endpoint is called without the framework's steps.
         holder: whose key it takes.
@@ -95,13 +105,22 @@ class Access:
     scope: KeyScope | None
     queue: Queue
     takes_user: bool = False
-    keeps_response: bool = False
-    takes_key: bool = False
+    idempotent: Idempotent = "reads"
     matches: bool = False
     is_direct: bool = False
     holder: Holder = "any"
     any_user: bool = False
     own_turns: bool = False
+
+    @property
+    def keeps_response(self) -> bool:
+        """Whether a response is kept for a repeated Idempotency-Key."""
+        return self.idempotent == "kept"
+
+    @property
+    def takes_key(self) -> bool:
+        """Whether an Idempotency-Key means something to it."""
+        return self.idempotent in ("kept", "own", "once")
 
 
 def access(
@@ -109,8 +128,7 @@ def access(
     queue: Queue,
     *,
     user: bool = False,
-    keeps: bool = False,
-    key: bool = False,
+    idempotent: Idempotent = "reads",
     matches: bool = False,
     direct: bool = False,
     holder: Holder = "any",
@@ -123,7 +141,17 @@ def access(
         setattr(
             endpoint,
             _ACCESS,
-            Access(scope, queue, user, keeps, keeps or key, matches, direct, holder, any_user, own_turns),
+            Access(
+                scope=scope,
+                queue=queue,
+                takes_user=user,
+                idempotent=idempotent,
+                matches=matches,
+                is_direct=direct,
+                holder=holder,
+                any_user=any_user,
+                own_turns=own_turns,
+            ),
         )
         return endpoint
 
@@ -271,6 +299,8 @@ class ServiceRoute(APIRoute):
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
+        if access_rule.idempotent == "refused" and _KEY in headers:
+            raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         check_query(scope, self._queries, self._lists)

@@ -89,7 +89,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
 
 
 @router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])
-@access("write", "others", user=True)
+@access("write", "others", user=True, idempotent="same")
 async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
     """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
 

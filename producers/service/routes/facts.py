@@ -102,7 +102,7 @@ async def list_facts(
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
-@access("facts", "writes")
+@access("facts", "writes", idempotent="same")
 async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
     """Add a fact by hand; a live fact in the same words is given instead."""
     fact = await _facts(request, user).aadd(
@@ -118,7 +118,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
 
 
 @router.delete("/v1/users/{user}/facts", tags=["facts"])
-@access("facts", "writes")
+@access("facts", "writes", idempotent="refused")
 async def clear_facts(request: Request, user: UserId) -> Cleared:
     """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
     return Cleared(facts=await _facts(request, user).aclear())
@@ -137,7 +137,7 @@ async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
 
 
 @router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="refused")
 async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
     """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
     fact = await _facts(request, user).areplace(
@@ -152,7 +152,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
 
 
 @router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="same")
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
     facts = _facts(request, user)
@@ -162,7 +162,7 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
 
 
 @router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="same")
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
     fact = await _facts(request, user).afeedback(
@@ -211,7 +211,7 @@ async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Resp
 
 
 @router.post("/v1/users/{user}/facts/from-messages", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", key=True)
+@access("facts", "others", idempotent="own")
 async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
     """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
@@ -225,7 +225,7 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
 
 
 @router.post("/v1/users/{user}/facts/instruct", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", key=True)
+@access("facts", "others", idempotent="own")
 async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
     """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
@@ -237,7 +237,7 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
 
 
 @router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
-@access("facts", "others")
+@access("facts", "others", idempotent="refused")
 async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
     """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
 
@@ -259,7 +259,7 @@ async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> Op
 
 
 @router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
-@access("facts", "writes")
+@access("facts", "writes", idempotent="same")
 async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
     """Delete the messages of a source, and the facts that only it supports."""
     call = call_of(request)

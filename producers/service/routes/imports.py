@@ -30,7 +30,7 @@ _FACTS = UUID("3b0d6a4e-6f2c-5c8e-8f6e-0f0f5a5b7c21")
 
 
 @router.post("/v1/sessions/{session_id}/import", tags=["imports"])
-@access("write", "others", user=True)
+@access("write", "others", user=True, idempotent="same")
 async def import_messages(request: Request, session_id: SessionId, body: ImportIn) -> ImportOut:
     """Take messages over that were said elsewhere, and flush what does not fit the window.
 
@@ -53,7 +53,7 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
 
 
 @router.post("/v1/users/{user}/facts/import", tags=["imports"])
-@access("facts", "others")
+@access("facts", "others", idempotent="same")
 async def import_facts(request: Request, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
     """Take facts over that another system kept, each once; one that was changed or deleted since stays so."""
     call = call_of(request)

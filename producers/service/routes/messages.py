@@ -41,7 +41,7 @@ _LOG = "messages"
 
 
 @router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
-@access("write", "writes", user=True, key=True, direct=True)
+@access("write", "writes", user=True, idempotent="own", direct=True)
 async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
@@ -116,7 +116,7 @@ async def context_window(
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: RunRequest) -> RunOut:
     """Put the messages of an agent's run; the same id again replaces the run."""
     call = call_of(request)

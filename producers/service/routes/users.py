@@ -71,7 +71,7 @@ async def get_capture(request: Request, user: UserId) -> CaptureOut:
 
 
 @router.put("/v1/users/{user}/capture", tags=["users"])
-@access("operate", "others")
+@access("operate", "others", idempotent="same")
 async def set_capture(request: Request, user: UserId, body: CaptureIn) -> CaptureSet:
     """Set what is captured as facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))

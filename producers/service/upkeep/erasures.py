@@ -59,7 +59,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", key=True)
+@access("erase", "others", idempotent="own")
 async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
@@ -80,7 +80,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME)
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", user=True, key=True)
+@access("erase", "others", user=True, idempotent="own")
 async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     call = call_of(request)
@@ -120,7 +120,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others")
+@access("operate", "others", idempotent="refused")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
@@ -129,7 +129,7 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY
 
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", user=True)
+@access("operate", "others", user=True, idempotent="refused")
 async def readmit_session(
     request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
