@@ -18,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
+from strandline.producers.service.access import body_of
 from strandline.producers.service.gate.mcp import MakeTools
 from strandline.producers.service.gate.places import places_of_validation
 from strandline.producers.service.gate.problems import (
@@ -34,7 +35,7 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.producers.service.openapi import describe
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.route import ServiceRoute, body_of, log_defect
+from strandline.producers.service.route import ServiceRoute, log_defect
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
@@ -65,7 +66,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
                 yield
         finally:
             await service.events.close()
-            await service.operations.close()
+            await service.replays.close()
             await service.erasures.close()
             await service.threads.close()
             await resources.aclose()

@@ -14,6 +14,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import etag_of, fact_form, json_response
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
@@ -25,7 +26,7 @@ from strandline.producers.service.params import (
     UserId,
     make_router,
 )
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,

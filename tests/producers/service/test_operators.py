@@ -10,8 +10,8 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
+from strandline.producers.service.upkeep.carried_replays import CarriedReplays
 from strandline.schemas.postgres.database import Database
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
@@ -232,7 +232,7 @@ def test_a_task_that_ends_leaves_the_next_one_to_be_stopped() -> None:
             assert (release if self.threads == 1 else stop).wait(30)
 
     async def resume() -> None:
-        operations = Operations(cast(Operators, Winding()))
+        operations = CarriedReplays(cast(Operators, Winding()))
         operations.carry_on(cast(Database, None), 1)
         (first,) = operations._running[1]
         operations.stop(1)
