@@ -7,12 +7,11 @@ database, one that is not admitted leaves its body unread.
 from __future__ import annotations
 
 import logging
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from uuid import uuid4
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -23,7 +22,6 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
-    NO_USER,
     Caller,
     Holder,
     caller_of,
@@ -34,6 +32,7 @@ from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
     bearer_in,
     check_media_type,
+    check_query,
     fingerprint_of,
     headers_of,
     preferred_seconds,
@@ -43,7 +42,6 @@ from strandline.producers.service.gate.heads import (
 from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
     INTERNAL,
-    INVALID,
     MALFORMED,
     READ_ENDED,
     STOPPING,
@@ -59,7 +57,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER
 from strandline.schemas.wire.keys import Scope as KeyScope
 
 logger = logging.getLogger("strandline.service")
@@ -70,7 +68,6 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 _ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
-MAX_QUERY_FIELDS = 100
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
@@ -248,10 +245,11 @@ class ServiceRoute(APIRoute):
             send,
             seconds=service.settings.service_body_seconds,
             closes=service.state.is_stopping or is_long(scope),
+            private=access_rule is not None,
         )
         try:
             if access_rule is None:
-                self._check_query(scope)
+                check_query(scope, self._queries, self._lists)
                 await super().handle(scope, receive, sending)
             else:
                 await self._answer(service, access_rule, scope, receive, sending)
@@ -275,7 +273,7 @@ class ServiceRoute(APIRoute):
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
-        self._check_query(scope)
+        check_query(scope, self._queries, self._lists)
         async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
             settings = service.settings
             body = await read_body(
@@ -324,8 +322,8 @@ class ServiceRoute(APIRoute):
     async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
         problem = refusal_of(error, self._body)
         if problem is None:
-            log_defect(error, self.path_format)
-            problem = ProblemError(INTERNAL)
+            problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+            log_defect(error, self.path_format, problem.instance)
         if not send.has_begun:
             await problem.response()(scope, receive, send)
 
@@ -333,30 +331,6 @@ class ServiceRoute(APIRoute):
         if access_rule.queue == "streams":
             return nullcontext()
         return Deadline(seconds, READ_ENDED if access_rule.scope == "read" else None)
-
-    def _check_query(self, scope: Scope) -> None:
-        """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
-        if not scope["query_string"]:
-            return
-        query = scope["query_string"].decode("latin-1")
-        try:
-            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
-        except ValueError:
-            raise invalid("/query", f"It has more than {MAX_QUERY_FIELDS} parameters.") from None
-        counts = Counter(name for name, _ in pairs)
-        if not counts.keys() <= self._queries:
-            known = ", ".join(sorted(self._queries)) or "none"
-            raise invalid("/query", f"There is a parameter that this route does not have; it has: {known}.")
-        twice = {name for name, count in counts.items() if count > 1} - self._lists
-        if twice:
-            places = [
-                ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
-                for name in sorted(twice)
-            ]
-            raise ProblemError(INVALID, places=places)
-        for name, value in pairs:
-            if "\0" in value:  # no text of Postgres holds it
-                raise invalid(f"/query/{name}", "It must not hold NUL.")
 
 
 def _check_json(scope: Scope, body: bytes) -> None:
@@ -368,11 +342,16 @@ def _check_json(scope: Scope, body: bytes) -> None:
         raise ProblemError(MALFORMED) from None
 
 
-def log_defect(error: Exception, route: str) -> None:
+def log_defect(error: Exception, route: str, instance: str | None = None) -> None:
     """Say in the log that a request failed, and where; ``route``: its path with the names of parameters."""
     logger.error(
         "a request failed",
-        extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
+        extra={
+            "action": "request_failed",
+            "route": route,
+            "reason": type(error).__name__,
+            "instance": instance,
+        },
         exc_info=None if isinstance(error, StrandlineError) else _frames(error),
     )
 

@@ -7,12 +7,12 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Name, Request, example
+from strandline.schemas.wire.base import Answer, Name, Request, example, one_of
 
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-# A year; a key without an end is asked for by null.
+# A day.
 DEFAULT_OVERLAP_SECONDS = 86_400.0
 MAX_KEY_SECONDS = 10 * 366 * 86_400.0
 
@@ -48,7 +48,7 @@ class KeyInfo(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
@@ -70,7 +70,7 @@ class Identity(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     expires_at: datetime | None

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example, one_of
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -88,7 +89,8 @@ class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, ho
 class OperationOut(Answer):
     """Long work: a replay and how it stands; ``counts`` depends on its kind.
 
-    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.
+    ``is_running``: a process carries it on, or did within the last 15 seconds; ``failed`` says why the one
+    that answers could not.
     """
 
     operation_id: int
@@ -167,11 +169,14 @@ class ImportFactsOut(Answer):
     known: int
 
 
-EventKind = Literal["flushed", "covered", "dead", "generation"]
+EventKind = Literal["flushed", "covered", "dead", "generation", "position"]
 
 
 class EventOut(Answer):
-    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed.
+
+    `position` is nothing that happened: all up to `at` was told, and its id resumes there.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -189,7 +194,7 @@ class EventOut(Answer):
         }
     )
 
-    kind: EventKind
+    kind: Annotated[str, one_of(*get_args(EventKind))]
     at: datetime
     session_id: str | None = None
     user_id: str | None = None
@@ -237,10 +242,10 @@ class TrailOut(Answer):
 class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
     """What is recorded: nothing, changes, or reads and puts as well."""
 
-    level: Literal["off", "changes", "all"]
+    level: AuditLevel
 
 
 class AuditLevelOut(Answer):
     """What is recorded now."""
 
-    level: Literal["off", "changes", "all"]
+    level: Annotated[str, one_of(*LEVELS)]

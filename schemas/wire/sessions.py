@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import Field
 
 from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq, example
-from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut
+from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut, WindowBytes, WindowMessages
 
 
 class PolicyChangeIn(Request, json_schema_extra=example(token_limit=8000, actor="ops")):
@@ -24,8 +24,8 @@ class PolicyChangeIn(Request, json_schema_extra=example(token_limit=8000, actor=
     )
     token_flush_size: Limit | None = Field(default=None, description=ABOUT["token_flush_size"])
     idle_seconds: Limit | None = Field(default=None, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit | None = Field(default=None, description=ABOUT["max_window_messages"])
-    max_window_bytes: Limit | None = Field(default=None, description=ABOUT["max_window_bytes"])
+    max_window_messages: WindowMessages | None = Field(default=None, description=ABOUT["max_window_messages"])
+    max_window_bytes: WindowBytes | None = Field(default=None, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
     blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(

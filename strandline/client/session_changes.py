@@ -29,13 +29,13 @@ def reset(memory: SessionFace, *, derived: bool = False) -> Operation[None]:
 def flush(memory: SessionFace, *, all: bool = False) -> Operation[list[UUID]]:
     """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
     reply = yield session_call(memory, "POST", "flush", body={"all": check_flag("all", all)}, headers=once())
-    return [UUID(event) for event in reply.read(FlushEvents).events]
+    return reply.read(FlushEvents).events
 
 
 def deliver(memory: SessionFace) -> Operation[list[UUID]]:
     """Deliver all that was not delivered yet, and keep it in the window; return the events recorded."""
     reply = yield session_call(memory, "POST", "flush", body={"keep": True}, headers=once())
-    return [UUID(event) for event in reply.read(FlushEvents).events]
+    return reply.read(FlushEvents).events
 
 
 def pop(memory: SessionFace) -> Operation[Message | None]:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from functools import partial
 from itertools import islice
 from time import monotonic
-from typing import Literal
+from typing import Literal, TypedDict
 
 from strandline.producers.service.gate.keys import digest_of, parse_key
 from strandline.producers.service.gate.problems import (
@@ -26,7 +26,7 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
-from strandline.schemas.wire.base import KEY_ACTOR_PREFIX
+from strandline.schemas.wire.base import KEY_ACTOR_PREFIX, NO_USER
 from strandline.schemas.wire.keys import Scope
 
 TRUSTED_SECONDS = 4.0
@@ -43,11 +43,16 @@ Holder = Literal["any", "namespace", "installation"]
 OPENS_NO_MEMORY = "This is a key of all namespaces, which opens no memory; use a key of the namespace."
 OF_ONE_USER = "This is the key of one user; the route needs a key of the whole namespace."
 OF_ONE_NAMESPACE = "This is the key of one namespace; the route needs an operator's key of all namespaces."
-# In the header Strandline-User: the session has no user, and owns its memory alone.
-NO_USER = "-"
 
 # What an unknown key is compared with, so that it takes the time of a known one.
 _NO_DIGEST = digest_of("")
+
+
+class Whose(TypedDict):
+    """Whose sessions a request is about: of a user, of nobody, or, with neither, of all the namespace."""
+
+    user_id: str | None
+    without_user: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,6 +67,7 @@ class Caller:
         scopes: what may be done with the key.
         origin: the client's address.
         shared_scopes: the scopes that a key of one user may name.
+        without_user: whether the request says that it is about what has no user.
     """
 
     key_id: str
@@ -71,6 +77,12 @@ class Caller:
     scopes: frozenset[str]
     origin: str | None
     shared_scopes: frozenset[str] = frozenset()
+    without_user: bool = False
+
+    @property
+    def whose(self) -> Whose:
+        """Whose sessions are listed, streamed and explained."""
+        return Whose(user_id=self.user_id, without_user=self.without_user)
 
     @property
     def tenant(self) -> str:
@@ -226,10 +238,10 @@ class _Lookups:
             return begun
         if len(self._waiting) >= MAX_LOOKUPS_WAITING:
             raise ProblemError(BUSY)
-        found = self._waiting[key_id] = asyncio.get_running_loop().create_future()
+        lookup = self._waiting[key_id] = asyncio.get_running_loop().create_future()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        return found
+        return lookup
 
     async def _run(self) -> None:
         try:
@@ -239,16 +251,16 @@ class _Lookups:
                 try:
                     keys = await self._find(key_ids)
                 except Exception as error:  # noqa: BLE001  # each of those who wait has it
-                    for found in self._in_hand.values():
-                        found.set_exception(error)
-                        found.exception()  # perhaps nobody waits any more
+                    for lookup in self._in_hand.values():
+                        lookup.set_exception(error)
+                        lookup.exception()  # perhaps nobody waits any more
                 else:
-                    for key_id, found in self._in_hand.items():
-                        found.set_result(keys[key_id])
+                    for key_id, lookup in self._in_hand.items():
+                        lookup.set_result(keys[key_id])
                 self._in_hand = {}
         finally:
-            for found in (*self._in_hand.values(), *self._waiting.values()):
-                found.cancel()
+            for lookup in (*self._in_hand.values(), *self._waiting.values()):
+                lookup.cancel()
             self._task = None
 
 
@@ -260,7 +272,8 @@ def caller_of(row: FindServiceKeysRow, user_header: str | None, origin: str | No
     """
     if row.user_id is not None and user_header is not None and user_header != row.user_id:
         raise ProblemError(NOT_FOUND)
-    if user_header == NO_USER:
+    without_user = row.user_id is None and user_header == NO_USER
+    if without_user:
         user_header = None
     return Caller(
         key_id=row.key_id,
@@ -270,6 +283,7 @@ def caller_of(row: FindServiceKeysRow, user_header: str | None, origin: str | No
         scopes=frozenset(row.scopes),
         origin=origin,
         shared_scopes=frozenset(row.shared_scopes),
+        without_user=without_user,
     )
 
 

@@ -28,6 +28,7 @@ from strandline.schemas.queries.application.service import (
 )
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.stored_text import check_text
+from strandline.schemas.wire.base import NO_USER
 from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, Scope
 
 _KEY = re.compile(r"sl_([0-9a-f]{16})_([0-9a-f]{64})")
@@ -89,6 +90,8 @@ class KeySpec:
                 "Shared scopes are named for the key of one user; a key of all users may use any."
                 " Name the user, or leave the shared scopes out."
             )
+        if user_id == NO_USER:
+            raise InvalidMessageError("user_id", f"must name a user; {NO_USER} says that a session has none")
         check_text("label", label)
         if len(label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")

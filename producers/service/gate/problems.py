@@ -169,7 +169,12 @@ SLOW_HEAD = Kind("slow-head", 408, "The head of the request did not arrive in ti
 HEAD_TOO_LARGE = Kind(
     "head-too-large", 431, "The head of the request is too large", "Send fewer headers, or shorter ones."
 )
-INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of the service has it.")
+INTERNAL = Kind(
+    "internal",
+    500,
+    "Internal error",
+    "This is a defect; the log of the service has it, and names `instance`.",
+)
 
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_HEAD, SLOW_BODY, CONFLICT,
@@ -213,18 +218,25 @@ class ProblemError(Exception):
         detail: str | None = None,
         places: Iterable[ProblemPlace] = (),
         headers: Mapping[str, str] | None = None,
+        instance: str | None = None,
     ) -> None:
-        """``detail``: what stands in place of the kind's own; it quotes nothing of the request."""
+        """Make one.
+
+        Args:
+            detail: what stands in place of the kind's own; it quotes nothing of the request.
+            instance: a name of this one occurrence, by which the log has it.
+        """
         super().__init__(kind.name)
         self.kind = kind
         self.detail = detail
         self.places = list(places)
         self.headers = headers or {}
+        self.instance = instance
 
     def response(self) -> Response:
-        if not self.places and not self.headers and self.detail is None:
+        if not self.places and not self.headers and self.detail is None and self.instance is None:
             return _plain_response(self.kind)
-        return problem_response(self.kind, self.places, self.headers, self.detail)
+        return problem_response(self.kind, self.places, self.headers, self.detail, self.instance)
 
 
 @cache
@@ -238,6 +250,7 @@ def problem_response(
     places: Iterable[ProblemPlace] = (),
     headers: Mapping[str, str] | None = None,
     detail: str | None = None,
+    instance: str | None = None,
 ) -> Response:
     """The response for a problem."""
     named = list(places)
@@ -249,6 +262,7 @@ def problem_response(
         status=kind.status,
         detail=kind.detail if detail is None else detail,
         errors=named or None,
+        instance=instance,
     )
     sent = dict(headers or {})
     if kind.retry_after_seconds is not None:

@@ -198,10 +198,10 @@ async def get_operations(
 ) -> Page[OperationOut]:
     """Replays, newest first."""
     service = call_of(request).service
-    start = read_number_cursor(_OPERATIONS, cursor)
-    reports = await _block(service, lambda database: service.operators.replays(database, None))
-    items = [_operation(service, replay) for replay in reports[start : start + limit]]
-    following = cursor_of(_OPERATIONS, start + len(items)) if start + len(items) < len(reports) else None
+    before = read_number_cursor(_OPERATIONS, cursor) or None
+    reports = await _block(service, lambda database: service.operators.replays(database, before, limit + 1))
+    items = [_operation(service, replay) for replay in reports[:limit]]
+    following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(reports) > limit else None
     return Page[OperationOut](items=items, next_cursor=following)
 
 
@@ -210,18 +210,22 @@ async def get_operations(
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
     service = call_of(request).service
-    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
-    return _operation(service, reports[0])
+    return _operation(
+        service, await _block(service, lambda database: service.operators.replay(database, operation_id))
+    )
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
 @access("operate", "others", holder="installation")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
-    """Stop a replay that this process carries on, after its present step; `resume` goes on with it."""
+    """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
+
+    `is_running` is false once it has; one that is not running stays as it is.
+    """
     service = call_of(request).service
-    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
-    service.operations.stop(operation_id)
-    return _operation(service, reports[0])
+    replay = await _block(service, lambda database: service.operators.stop_replay(database, operation_id))
+    service.operations.stop(operation_id)  # at once, if it is here
+    return _operation(service, replay)
 
 
 @router.get("/v1/admin/generations", tags=["operations"])
@@ -330,6 +334,6 @@ def _operation(service: Service, replay: ReplayReport) -> OperationOut:
         generation=replay.generation,
         state=replay.state,
         counts=replay.counts,
-        is_running=service.operations.is_running(replay.replay_id),
+        is_running=replay.is_alive or service.operations.is_running(replay.replay_id),
         failed=service.operations.reason(replay.replay_id),
     )

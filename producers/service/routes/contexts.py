@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from dataclasses import replace
 from typing import Annotated, Any
 
 from fastapi import Query, Request
@@ -16,7 +15,6 @@ from strandline.producers.reading.read import DEFAULT_WAIT_SECONDS, is_covered, 
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import SessionId, make_router
-from strandline.producers.service.records import default_policy
 from strandline.producers.service.route import Call, access, call_of
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.wire.contexts import (
@@ -183,10 +181,8 @@ async def _open(
     except ProblemError as problem:
         if begun_only or problem.kind is not NOT_FOUND:
             raise
-    policy = default_policy()
-    if token_limit is not None and token_limit > policy.token_limit:
-        policy = replace(policy, token_limit=token_limit)
-    return records.begin(call.caller.session(new_session_id()), policy)
+    identity = call.caller.session(new_session_id())
+    return records.begin(identity, token_limit=token_limit, insert_method=insert_method)
 
 
 def _withheld(memory: SessionMemory, token_limit: int | None) -> int:

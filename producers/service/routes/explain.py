@@ -7,13 +7,14 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
-from strandline.pipelines.inspect.explanation import (
+from strandline.producers.service.params import FactId, MessageId, make_router
+from strandline.producers.service.route import access, call_of
+from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
     FactExplanation,
     MessageExplanation,
     RemovedFactExplanation,
 )
-from strandline.producers.service.params import FactId, MessageId, make_router
-from strandline.producers.service.route import access, call_of
 
 router = make_router()
 
@@ -35,12 +36,12 @@ async def explain_message(
             message_id,
             namespace=call.caller.tenant,
             session_id=session_id,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )
 
 
-@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"])
+@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
 @access("read", "others", user=True)
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
     """Follow a fact back to its messages; of one that people took away only what they did."""
@@ -50,6 +51,6 @@ async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | R
             database,
             str(fact_id),
             namespace=call.caller.tenant,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )

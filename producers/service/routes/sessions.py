@@ -48,14 +48,17 @@ _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest()
 @router.get("/v1/sessions", tags=["sessions"])
 @access("read", "reads", user=True, own_turns=True)
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
-    """The sessions by name: of the user, or of the whole namespace if the request names none."""
+    """The sessions by name: of the user, or of the whole namespace if the request names none.
+
+    With `Strandline-User: -` those that have no user.
+    """
     call = call_of(request)
     try:
         page = await call.block(
             lambda database: list_sessions(
                 database,
                 namespace=call.caller.tenant,
-                user_id=call.caller.user_id,
+                **call.caller.whose,
                 limit=limit,
                 after=cursor,
             )
@@ -71,7 +74,8 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
-    A request that names no user is told of the session of each user of the namespace, and whose it is.
+    A request that names no user is told of the session of each user of the namespace, and whose it is;
+    with `Strandline-User: -` of one that has no user alone.
     """
     call = call_of(request)
     picture = await call.block(
@@ -79,7 +83,7 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
             database,
             session_id,
             namespace=call.caller.tenant,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )
     return SessionPictureOut.model_validate(picture)
@@ -122,7 +126,7 @@ async def flush_session(
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return FlushEvents(events=[str(event) for event in events])
+        return FlushEvents(events=events)
 
     return await once(call, identity.shard_key, work)
 

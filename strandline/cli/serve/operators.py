@@ -20,7 +20,14 @@ from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
+from strandline.pipelines.replay.records import (
+    Replay,
+    Selection,
+    ask_to_stop,
+    claim_replay,
+    newest_replays,
+    replays,
+)
 from strandline.producers.erasing.beside import Beside
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -119,10 +126,14 @@ class CommandOperators:
     def beside(self) -> Beside:
         return Beside(open_archive=open_archive)
 
-    def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:
-        if replay_id is not None:
-            return [report_of(_find(database, replay_id))]
-        return [report_of(replay) for replay in reversed(replays(database))]
+    def replay(self, database: Database, replay_id: int) -> ReplayReport:
+        return report_of(_find(database, replay_id))
+
+    def replays(self, database: Database, before: int | None, limit: int) -> list[ReplayReport]:
+        return [report_of(replay) for replay in newest_replays(database, before, limit)]
+
+    def stop_replay(self, database: Database, replay_id: int) -> ReplayReport:
+        return report_of(ask_to_stop(database, replay_id))
 
     def _pipelines(self, database: Database, replay: ReplayIn) -> list[str]:
         if replay.pipeline is None:

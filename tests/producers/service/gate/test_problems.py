@@ -236,3 +236,34 @@ def test_kinds_are_apart_and_say_what_to_do() -> None:
         assert kind.detail.endswith((".", "…")) and kind.title
         assert (kind.retry_after_seconds is not None) == (kind.status in (429, 502, 503))
         assert re.fullmatch(r"[a-z-]+", kind.name)
+
+
+def test_a_defect_is_found_in_the_log_by_what_the_client_was_told(
+    running: RunningService,
+    client: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("what somebody said".upper())
+
+    monkeypatch.setattr(running.service.records, "begin", fail)
+    body = {"messages": [{"role": "user", "content": "x"}]}
+    found = problem(client.post("/v1/sessions/x/messages", json=body), 500, "internal")
+    (record,) = (one for one in caplog.records if one.getMessage() == "a request failed")
+    assert record.__dict__["instance"] == found.instance is not None
+    assert record.__dict__["route"] == "/v1/sessions/{session_id}/messages"
+    assert "WHAT SOMEBODY SAID" not in caplog.text
+
+
+def test_nobody_on_the_way_stores_what_is_somebodys(client: httpx2.Client) -> None:
+    fact = client.post("/v1/users/ana/facts", json={"text": "Likes tea."})
+    read = client.get(f"/v1/users/ana/facts/{fact.json()['fact_id']}")
+    assert fact.headers["cache-control"] == read.headers["cache-control"] == "private, no-cache"
+    for answer in (
+        client.get("/v1/sessions"),
+        client.get("/v1/sessions/none/context"),
+        client.get("/v1/whoami"),
+    ):
+        assert answer.headers["cache-control"] == "no-store"
+    assert "cache-control" not in client.get("/healthz/live").headers

@@ -189,5 +189,5 @@ def test_a_client_that_takes_nothing_gives_its_place_back(
         gc.enable()
 
 
-def _hurried(sending: Sending, original: Any, send: Any, *, seconds: float, closes: bool) -> None:
-    original(sending, send, seconds=0.2, closes=closes)
+def _hurried(sending: Sending, original: Any, send: Any, **options: Any) -> None:
+    original(sending, send, **options | {"seconds": 0.2})
