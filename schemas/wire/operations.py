@@ -111,14 +111,6 @@ class Promotion(Request, json_schema_extra=example(namespace="default", user_id=
     session_id: Name | None = None
 
 
-class SwitchOut(Answer):
-    """What serves, or is gone, now."""
-
-    pipeline: str
-    generation: int
-    done: str
-
-
 class ImportIn(
     Request,
     json_schema_extra=example(messages=[{"id": "old-1", "role": "user", "content": "I live in Lisbon."}]),

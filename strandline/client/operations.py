@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from strandline.client.problems import unreadable
 from strandline.client.retrying import Repeat
 from strandline.schemas.errors import ConfigurationError, ServiceError
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
@@ -241,7 +242,7 @@ def path(*parts: str | int) -> str:
 
 def once() -> dict[str, str]:
     """The header that has the service carry a request out once, however often it is sent."""
-    return {"Idempotency-Key": uuid4().hex}
+    return {IDEMPOTENCY_HEADER: uuid4().hex}
 
 
 def set_fields(**fields: Any) -> dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from strandline.client.operations import (
     NOT_FOUND,
@@ -362,7 +363,7 @@ def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:
-        body.setdefault("id", once()["Idempotency-Key"])
+        body.setdefault("id", uuid4().hex)
         length = len(json.dumps(body, default=str))
         if part and (size + length > MAX_IMPORT_BYTES or len(part) == MAX_PAGE):
             yield part
