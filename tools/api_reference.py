@@ -40,16 +40,18 @@ This page is written by `python -m tools.api_reference` from the OpenAPI documen
 The service gives the document itself: `GET /openapi.json`.
 [service.md](service.md) says how to begin, and the [rules](service.md#rules) that hold for all routes.
 
-Within `/v1` fields may be added; a change that breaks a client gets a new prefix.
+Within `/v1` answers may get fields, and values where *now* stands;
+a change that breaks a client gets a new prefix.
 
 - **scope**: what the key must allow; *any*: each key does.
   *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.
 - **user**: whose memory, for a key that is not one user's: *path*, or *header*: `Strandline-User` must say it
-  (`-`: a session without a user); *header?*: it may.
+  (`-`: a session without a user); *header?*: it may (`-`: only what has no user).
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
+  *once*: likewise, but a repetition is a `409`, since its answer is not stored;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
-  *look*: nothing names the request, so look whether it was done, unless the text says what repeating gives.
+  *look*: nothing names the request (an `Idempotency-Key` is a `422`), so look whether it was done.
 - **errors**: the last parts of `type` that the route has beside those of every route.
 """
 
@@ -85,14 +87,10 @@ class Route:
     @property
     def repeating(self) -> str:
         """What becomes of a request that is sent twice."""
-        headers = self.parameters("header")
-        if self.method == "get" or self.scope.startswith("read"):
-            return "reads"
-        if "Idempotency-Key" in headers:
-            return "key"
-        if "If-Match" in headers:
+        if "If-Match" in self.parameters("header"):
             return "If-Match"
-        return "same" if self.method in ("put", "delete") and not self.path.endswith("/last") else "look"
+        kind = str(self.operation.get("x-strandline-repeating", "reads"))
+        return {"kept": "key", "own": "key", "refused": "look"}.get(kind, kind)
 
     @property
     def statuses(self) -> list[str]:
@@ -237,6 +235,8 @@ def _type(schema: Json) -> str:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
         return " or ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    if known := schema.get("x-extensible-enum"):
+        return "string, now " + " or ".join(f"`{json.dumps(each)}`" for each in known)
     for union in ("anyOf", "oneOf"):
         if union in schema:
             return " or ".join(dict.fromkeys(_type(each) for each in schema[union]))
@@ -246,7 +246,7 @@ def _type(schema: Json) -> str:
         values = schema.get("additionalProperties")
         return f"object of {_type(values)}" if isinstance(values, Mapping) and values else "object"
     kind = str(schema.get("type", "*free*"))
-    return f"{kind} ({schema['format']})" if "format" in schema else kind
+    return f"{kind} ({schema['format']})" if "format" in schema and kind == "string" else kind
 
 
 def _limits(schema: Json) -> Iterator[str]:

@@ -19,9 +19,16 @@ from strandline.schemas.values.identity import (
 
 
 def find_session(
-    fetcher: Fetcher, session_id: str, *, namespace: str | None = None, user_id: str | None = None
+    fetcher: Fetcher,
+    session_id: str,
+    *,
+    namespace: str | None = None,
+    user_id: str | None = None,
+    without_user: bool = False,
 ) -> SessionIdentity:
     """A session by its name, in the namespace ``default`` unless another is given, with its owner.
+
+    Without ``user_id`` it may be any user's, or, with ``without_user``, has to be nobody's.
 
     Raises:
         NotFoundError: nothing was ever put to it, or it is not that user's.
@@ -29,10 +36,12 @@ def find_session(
     """
     within = DEFAULT_NAMESPACE if namespace is None else check_name("namespace", namespace)
     check_name("session", session_id)
-    statement = FindSessions(namespace=within, session_id=session_id, user_id=user_id, limit=1)
+    statement = FindSessions(
+        namespace=within, session_id=session_id, user_id=user_id, without_user=without_user, limit=1
+    )
     for row in fetcher.fetch(statement):
         return identify_session(row.namespace, row.session_id, row.user_id)
-    whose = "" if user_id is None else f" of user {quote(user_id)}"
+    whose = " without a user" if without_user else "" if user_id is None else f" of user {quote(user_id)}"
     keys = identify_session(within, session_id, user_id)
     scopes = [keys.session_key, keys.shard_key, keys.directory_key]
     _raise_if_erased(fetcher, scopes, f"Session {quote(session_id)}{whose} in namespace {quote(within)}")
@@ -48,6 +57,7 @@ def check_known(
     namespace: str | None = None,
     session_id: str | None = None,
     user_id: str | None = None,
+    without_user: bool = False,
 ) -> None:
     """Check that the named things exist; a session or user without a namespace is looked up in ``default``.
 
@@ -56,7 +66,7 @@ def check_known(
         InvalidMessageError: a name cannot name anything.
     """
     if session_id is not None:
-        find_session(fetcher, session_id, namespace=namespace, user_id=user_id)
+        find_session(fetcher, session_id, namespace=namespace, user_id=user_id, without_user=without_user)
     elif user_id is not None:
         _check_user(fetcher, DEFAULT_NAMESPACE if namespace is None else namespace, user_id)
     elif namespace is not None:

@@ -17,16 +17,6 @@ from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
 from strandline.pipelines.inspect.explain_reasons import correction_reasons, message_reasons, part_reasons
-from strandline.pipelines.inspect.explanation import (
-    FactExplanation,
-    MessageExplanation,
-    ModelCall,
-    Place,
-    RemovedFactExplanation,
-    StageState,
-    StageTrace,
-    StateTrace,
-)
 from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.pipelines.inspect.rows import (
     candidate_trace,
@@ -59,6 +49,16 @@ from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
 from strandline.schemas.values.lanes import MERGE_STAGE
 from strandline.schemas.values.message import read_rows
+from strandline.schemas.wire.explanations import (
+    FactExplanation,
+    MessageExplanation,
+    ModelCall,
+    Place,
+    RemovedFactExplanation,
+    StageState,
+    StageTrace,
+    StateTrace,
+)
 
 
 def explain(
@@ -80,7 +80,9 @@ def explain(
         StrandlineError: as ``Database.fetch`` does.
     """
     key = _owner_key(namespace, user_id)
-    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
+    where = Where(
+        namespace=namespace, session_id=session_id, user_id=user_id, without_user=False, owner_key=key
+    )
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
@@ -92,7 +94,11 @@ def explain(
                 return fact
         rows = tx.fetch(
             ExplainFindMessages(
-                namespace=namespace, session_id=session_id, user_id=user_id, message_id=subject
+                namespace=namespace,
+                session_id=session_id,
+                user_id=user_id,
+                without_user=False,
+                message_id=subject,
             )
         )
         return _explain_message(tx, _only(rows, subject, namespace))
@@ -105,17 +111,27 @@ def explain_message_alone(
     namespace: str = DEFAULT_NAMESPACE,
     session_id: str | None = None,
     user_id: str | None = None,
+    without_user: bool = False,
 ) -> MessageExplanation:
     """Explain a message by its id, and never a fact that happens to have the same.
 
+    ``without_user``: only in sessions that have no user.
+
     Raises: as ``explain``.
     """
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
-        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
+        check_known(
+            tx, namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user
+        )
         rows = tx.fetch(
             ExplainFindMessages(
-                namespace=namespace, session_id=session_id, user_id=user_id, message_id=message_id
+                namespace=namespace,
+                session_id=session_id,
+                user_id=user_id,
+                without_user=without_user,
+                message_id=message_id,
             )
         )
         return _explain_message(tx, _only(rows, message_id, namespace))
@@ -128,19 +144,30 @@ def explain_fact_alone(
     namespace: str = DEFAULT_NAMESPACE,
     session_id: str | None = None,
     user_id: str | None = None,
+    without_user: bool = False,
 ) -> FactExplanation | RemovedFactExplanation:
     """Explain a fact by its id, and never a message that happens to have the same.
+
+    ``without_user``: only of sessions that have no user.
 
     Raises:
         NotFoundError: no fact has this id, or the namespace, session or user does not exist.
         StrandlineError: as ``Database.fetch`` does.
     """
     key = _owner_key(namespace, user_id)
-    where = Where(namespace=namespace, session_id=session_id, user_id=user_id, owner_key=key)
+    where = Where(
+        namespace=namespace,
+        session_id=session_id,
+        user_id=user_id,
+        without_user=without_user,
+        owner_key=key,
+    )
     append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
-        check_known(tx, namespace=namespace, session_id=session_id, user_id=user_id)
+        check_known(
+            tx, namespace=namespace, session_id=session_id, user_id=user_id, without_user=without_user
+        )
         id_ = _as_uuid(fact_id)
         fact = None if id_ is None else explain_fact(tx, where, id_)
     if fact is None:
@@ -175,7 +202,8 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
     if len(sessions) > 1:
         raise ConfigurationError(
             f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
-            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
+            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session.",
+            for_clients="Several sessions use this id, as forks do; name the one you mean in `session_id`.",
         )
     return rows[0]
 

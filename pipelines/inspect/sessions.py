@@ -11,9 +11,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, append_inspection
-from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
+from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
-from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, policy_changes
+from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -24,6 +24,8 @@ from strandline.schemas.queries.conversation.sessions import (
     DirectoryPageOfUser,
     DirectoryPageOfUserRow,
     DirectoryPageRow,
+    DirectoryPageWithoutUser,
+    DirectoryPageWithoutUserRow,
     SessionCoverage,
     SessionCoverageRow,
     SessionDeadLetters,
@@ -35,8 +37,11 @@ from strandline.schemas.queries.conversation.sessions import (
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
+from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 
-_Listed = DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow
+_Listed = (
+    DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow | DirectoryPageWithoutUserRow
+)
 
 
 class _Part(BaseModel):
@@ -144,13 +149,15 @@ def list_sessions(
     *,
     namespace: str | None = None,
     user_id: str | None = None,
+    without_user: bool = False,
     limit: int = 50,
     after: str | None = None,
 ) -> SessionPage:
-    """A page of the sessions by name: of all namespaces, of one, or of a user.
+    """A page of the sessions by name: of all namespaces, of one, of a user, or of nobody.
 
     Args:
         namespace: of a user, ``default`` if none is given.
+        without_user: only those of the namespace that have no user.
         limit: at most so many.
         after: the ``after`` of the page before.
 
@@ -159,15 +166,19 @@ def list_sessions(
         ConfigurationError: ``after`` is not what a page gave.
         StrandlineError: as ``Database.fetch`` does.
     """
+    after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
     check_known(database, namespace=namespace, user_id=user_id)
-    if user_id is not None and namespace is None:
+    if (user_id is not None or without_user) and namespace is None:
         namespace = DEFAULT_NAMESPACE
     append_inspection(database, namespace or ALL_NAMESPACES, "directory.read")
-    after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
     listed: list[_Listed] = []
     if namespace is None:
         listed += database.fetch(
             DirectoryPage(after_namespace=after_namespace, after_session=after_session, limit=limit + 1)
+        )
+    elif without_user:
+        listed += database.fetch(
+            DirectoryPageWithoutUser(namespace=namespace, after_session=after_session, limit=limit + 1)
         )
     elif user_id is None:
         listed += database.fetch(
@@ -193,9 +204,12 @@ def show_session(
     *,
     namespace: str | None = None,
     user_id: str | None = None,
+    without_user: bool = False,
     flushes: int = 10,
 ) -> SessionPicture:
     """One session in one snapshot, with its newest ``flushes`` flush events.
+
+    Without ``user_id`` it may be any user's, or, with ``without_user``, has to be nobody's.
 
     Raises:
         NotFoundError: there is no such session.
@@ -203,7 +217,9 @@ def show_session(
     """
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
-        identity = find_session(tx, session_id, namespace=namespace, user_id=user_id)
+        identity = find_session(
+            tx, session_id, namespace=namespace, user_id=user_id, without_user=without_user
+        )
         state = session_state(tx, identity)
         events = tx.fetch(SessionFlushes(**identity.keys, limit=max(1, flushes)))
         coverage = [_coverage(state, row) for row in tx.fetch(SessionCoverage(**identity.keys))]
@@ -323,8 +339,9 @@ def _read_cursor(after: str) -> tuple[str, str]:
     try:
         namespace, session_id = loads(urlsafe_b64decode(after + "=" * (-len(after) % 4)))
         identify_session(namespace, session_id, None)
-    except (ValueError, TypeError):
+    except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
-            "--after is not a value that a page of this list printed; leave it out."
+            "--after is not a value that a page of this list printed; leave it out.",
+            for_clients="`cursor` is not one that a page of this list gave; leave it out.",
         ) from None
     return namespace, session_id

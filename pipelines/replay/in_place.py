@@ -184,7 +184,8 @@ class _Run:
                 after = row.shard_key
                 with suppress(ErasedError):  # meanwhile: there is nothing left to look at
                     self._owner(after)
-                report(self._database, replay, "running", asdict(self.counts), after)
+                if report(self._database, replay, "running", asdict(self.counts), after):
+                    stop.set()
                 on_progress(self.counts)
                 if stop.is_set():
                     return False

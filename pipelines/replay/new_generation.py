@@ -184,7 +184,8 @@ class _Run:
             name: getattr(self._progress, name)
             for name in ("phase", "owners", "events", "tokens", "due", "switched", "remaining", "carried")
         }
-        report(self._database, self._replay, state, counts, None)  # type: ignore[arg-type]
+        if report(self._database, self._replay, state, counts, None):  # type: ignore[arg-type]
+            self._stop.set()
 
     def _tell(self, **changes: object) -> None:
         self._progress = replace(self._progress, **changes)  # type: ignore[arg-type]
@@ -262,7 +263,8 @@ class _Run:
             )
             names = ("owners", "events", "tokens", "carried")
             counts = {name: getattr(self._progress, name) for name in names}
-            report(tx, self._replay, "running", counts, shard_key)
+            if report(tx, self._replay, "running", counts, shard_key):
+                self._stop.set()
         self._on_progress(self._progress)
 
     def _derive_held(self) -> None:

@@ -10,13 +10,16 @@ from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.replay import (
+    AskReplayToStop,
     BeginReplay,
     FindReplays,
     FindReplaysRow,
+    ReplaysBefore,
+    ReplaysBeforeRow,
     ReportReplay,
     TakeReplay,
 )
@@ -112,7 +115,7 @@ class Replay:
     is_alive: bool = False
 
     @classmethod
-    def read(cls, row: FindReplaysRow) -> Replay:
+    def read(cls, row: FindReplaysRow | ReplaysBeforeRow) -> Replay:
         return cls(
             replay_id=row.replay_id,
             kind=cast(ReplayKind, row.kind),
@@ -138,6 +141,13 @@ def replays(
         return []
     query = FindReplays(replay_id=replay_id, pipeline=pipeline, unfinished=unfinished)
     return [Replay.read(row) for row in database.fetch(query)]
+
+
+def newest_replays(database: Fetcher, before: int | None, limit: int) -> list[Replay]:
+    """At most so many replays before one, newest first; None: from the newest on."""
+    if before is not None and before > MAX_INTEGER:
+        return []
+    return [Replay.read(row) for row in database.fetch(ReplaysBefore(before=before, limit=limit))]
 
 
 def begin(
@@ -194,6 +204,22 @@ def claim_replay(database: Fetcher, replay_id: int) -> Replay:
     return replay
 
 
+def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
+    """Ask whichever process carries a replay on to stop; it does after its present step.
+
+    One whose process is gone is stopped by this, and one that is not running stays as it is.
+
+    Raises:
+        UnknownReplayError: there is no such replay.
+    """
+    is_running = database.fetch(AskReplayToStop(replay_id=replay_id))
+    for replay in replays(database, replay_id=replay_id):
+        if is_running:
+            database.fetch(_act("replay.stop", replay_id, replay.kind, replay.pipeline, replay.selection))
+        return replay
+    raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+
+
 def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
     """A replay that can be resumed, if no other process is running it.
 
@@ -202,7 +228,7 @@ def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
     """
     replays_of_id = replays(database, replay_id=replay_id)
     if not replays_of_id:
-        raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+        raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
     if replays_of_id[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     return replays_of_id[0]
@@ -210,10 +236,13 @@ def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
 
 def report(
     fetcher: Fetcher, replay: Replay, state: ReplayState, counts: Mapping[str, Any], position: UUID | None
-) -> None:
-    """Write down how far it is."""
+) -> bool:
+    """Write down how far it is; returns whether it was asked to stop."""
     encoded = json.dumps(dict(counts))
-    fetcher.fetch(ReportReplay(replay_id=replay.replay_id, state=state, position=position, counts=encoded))
+    rows = fetcher.fetch(
+        ReportReplay(replay_id=replay.replay_id, state=state, position=position, counts=encoded)
+    )
+    return any(row.stop_asked for row in rows)
 
 
 def _refuse_collision(other: Replay, kind: ReplayKind, selection: Selection) -> None:

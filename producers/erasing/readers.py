@@ -160,6 +160,7 @@ def _explain(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
             namespace=target.namespace,
             session_id=target.session_id,
             user_id=target.user_id,
+            without_user=False,
             message_id=message_id,
         )
         remaining += len((yield from fetch(asked)))

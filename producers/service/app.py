@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cached_property
 from urllib.parse import quote as percent_encoded
 
 from fastapi import FastAPI
 from fastapi.exceptions import RequestValidationError
-from pydantic import BaseModel
 from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
@@ -17,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
+from strandline.producers.service.access import body_of
 from strandline.producers.service.gate.mcp import MakeTools
 from strandline.producers.service.gate.places import places_of_validation
 from strandline.producers.service.gate.problems import (
@@ -29,13 +31,15 @@ from strandline.producers.service.gate.problems import (
     Kind,
     ProblemError,
     problem_response,
+    refusal_of,
 )
 from strandline.producers.service.openapi import describe
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.route import ServiceRoute, problem_for
+from strandline.producers.service.route import ServiceRoute, log_defect
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 
 _KINDS: dict[int, Kind] = {400: MALFORMED, 404: NOT_FOUND, 405: NO_METHOD, 413: TOO_LARGE, 422: INVALID}
@@ -53,6 +57,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(_threads_for_steps(resources.settings))
         await resources.async_database()
         # Before the first request: making it would hold up all that come at the same time.
         app.state.description = to_json(app.openapi())
@@ -61,8 +66,9 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
                 yield
         finally:
             await service.events.close()
-            await service.operations.close()
+            await service.replays.close()
             await service.erasures.close()
+            await service.threads.close()
             await resources.aclose()
 
     app = ServiceApp(
@@ -85,6 +91,15 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
     return app
 
 
+def _threads_for_steps(settings: Settings) -> ThreadPoolExecutor:
+    """The threads for steps of operations, such as embedding a query, asking a model, calling a hook.
+
+    A model that is slow must not hold up the reads of others: as many as there are such requests at once.
+    """
+    at_once = settings.service_reads_at_once + settings.service_others_at_once
+    return ThreadPoolExecutor(at_once, thread_name_prefix="strandline-steps")
+
+
 class ServiceApp(FastAPI):
     """FastAPI, and before its steps: paths as they were sent, and the endpoints that are asked most often.
 
@@ -97,14 +112,19 @@ class ServiceApp(FastAPI):
         return [route for route in self.router.routes if isinstance(route, ServiceRoute) and route.is_direct]
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] == "http":
-            scope = {**scope, "path": _sent_path(scope)}
-            for route in self._direct:
-                if scope["method"] == "POST" and (names := route.path_regex.match(scope["path"])):
-                    scope |= {"app": self, "path_params": names.groupdict()}
-                    await route.handle(scope, receive, send)
-                    return
-        await super().__call__(scope, receive, send)
+        if scope["type"] != "http":
+            await super().__call__(scope, receive, send)
+            return
+        scope = {**scope, "path": _sent_path(scope)}
+        for route in self._direct:
+            if scope["method"] == "POST" and (names := route.path_regex.match(scope["path"])):
+                scope |= {"app": self, "path_params": names.groupdict()}
+                await route.handle(scope, receive, send)
+                return
+        try:
+            await super().__call__(scope, receive, send)
+        except Exception as error:  # noqa: BLE001  # a defect of the way to a route, answered below
+            log_defect(error, "")
 
 
 def _sent_path(scope: Scope) -> str:
@@ -119,20 +139,16 @@ def _handle_errors(app: FastAPI) -> None:
             kind = _KINDS.get(error.status_code, INTERNAL)
             return problem_response(kind, headers=error.headers)
         if isinstance(error, RequestValidationError):
-            places = places_of_validation(error.errors(), _body_of(request))
-            malformed = any(place.detail == "It is not JSON." for place in places)
-            return problem_response(MALFORMED if malformed else INVALID, places)
-        problem = problem_for(error)
+            body = body_of(request.scope["route"])
+            return problem_response(INVALID, places_of_validation(error.errors(), body))
+        problem = refusal_of(error)
         if problem is None:
             raise error
         return problem.response()
 
+    async def fail(request: Request, error: Exception) -> Response:
+        return problem_response(INTERNAL)
+
+    app.add_exception_handler(Exception, fail)
     for kind in (HTTPException, RequestValidationError, ProblemError, StrandlineError):
         app.add_exception_handler(kind, refuse)
-
-
-def _body_of(request: Request) -> type[BaseModel] | None:
-    """The model of the body of the route that a request goes to."""
-    field = getattr(request.scope.get("route"), "body_field", None)
-    kind = None if field is None else field.field_info.annotation
-    return kind if isinstance(kind, type) and issubclass(kind, BaseModel) else None

@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from strandline.producers.service.gate.heads import check_media_type
 from strandline.producers.service.gate.places import NAME_EXPECTED
 from strandline.producers.service.gate.problems import (
     MALFORMED,
@@ -54,8 +55,7 @@ def direct_of(route: APIRoute) -> Direct:
 def _read(kind: type[BaseModel], request: Request, body: bytes) -> BaseModel:
     if not body:
         raise invalid("/body", "It is missing.")
-    if not _is_json(request.headers.get("content-type", "")):
-        raise invalid("/body", "It must be JSON, and Content-Type must say so.")
+    check_media_type(request.scope)
     try:
         return kind.model_validate_json(body)
     except ValidationError as error:
@@ -67,11 +67,6 @@ def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:
     if errors[0]["type"] == "json_invalid":
         return ProblemError(MALFORMED)
     return of_validation(({**one, "loc": ("body", *one["loc"])} for one in errors), kind)
-
-
-def _is_json(content_type: str) -> bool:
-    kind = content_type.partition(";")[0].strip().lower()
-    return kind == "application/json" or (kind.startswith("application/") and kind.endswith("+json"))
 
 
 def _name(parameter: str, value: Any) -> str:

@@ -57,10 +57,11 @@ Told = tuple[str, EventOut]
 
 @dataclass(eq=False, slots=True)
 class Listener:
-    """One stream: the events of a namespace, of one of its users, or of one session."""
+    """One stream: the events of a namespace, of one of its users, of what has no user, or of one session."""
 
     namespace: str
     user_id: str | None = None
+    without_user: bool = False
     session_key: UUID | None = None
     # All that it may hear of and that happened up to this time was told.
     through: datetime = _EPOCH
@@ -76,6 +77,7 @@ class Listener:
         return row.namespace is None or (
             row.namespace == self.namespace
             and self.user_id in (None, row.user_id)
+            and not (self.without_user and row.user_id is not None)
             and self.session_key in (None, row.session_key)
         )
 

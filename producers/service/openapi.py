@@ -12,14 +12,15 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
-from strandline.producers.service.gate.authentication import NO_USER
+from strandline.producers.service.access import Access, access_of, needs_user
 from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
-from strandline.producers.service.route import MAX_KEY_BYTES, Access, access_of, needs_user
+from strandline.producers.service.route import MAX_KEY_BYTES
 from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
     IDEMPOTENCY_HEADER,
+    NO_USER,
     PROBLEM_MEDIA_TYPE,
     PROBLEM_TYPES,
     REPLAYED_HEADER,
@@ -108,7 +109,44 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             _complete(operation, route, access_of(route), names)
-    return cast(dict[str, Any], _with_plain_names(document))
+    document = cast(dict[str, Any], _with_plain_names(document))
+    _open_answers(document)
+    for schema in _parts(document):
+        if schema.get("type") == "integer" and not schema.get("maximum", _LARGE) < _LARGE:
+            schema["format"] = "int64"
+    return document
+
+
+_LARGE = 2**31
+
+
+def _open_answers(document: dict[str, Any]) -> None:
+    """Say of each body but those of requests that it may have further fields, or generators refuse them."""
+    schemas = document["components"]["schemas"]
+    bodies = [
+        operation["requestBody"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+    ]
+    asked: set[str] = set()
+    while bodies:
+        for part in _parts(bodies.pop()):
+            name = str(part.get("$ref", "")).removeprefix(_SCHEMAS)
+            if name and name not in asked:
+                asked.add(name)
+                bodies.append(schemas[name])
+    for name, schema in schemas.items():
+        if name not in asked and "properties" in schema:
+            schema["additionalProperties"] = True
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """All objects of the document, at every depth."""
+    if isinstance(part, dict):
+        yield part
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _parts(each)
 
 
 _PAGE = re.compile(r"Page_([A-Za-z]+?)(?:Out|Report|Info)?_(?=$)")
@@ -165,6 +203,7 @@ def _complete(
         return
     operation["security"] = [{"key": []}]
     operation["x-strandline-scope"] = rule.scope
+    operation["x-strandline-repeating"] = rule.idempotent
     if rule.holder != "any":
         operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])
@@ -218,12 +257,14 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         text = "The user, for a key that is not one user's"
         if needs_user(route):
             text += f", which must say it; `{NO_USER}`: the session has no user"
+        elif route.path_format != "/v1/whoami":
+            text += f"; `{NO_USER}`: only what has no user"
         headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
     if rule.takes_key:
         headers.append(
             _header(
                 IDEMPOTENCY_HEADER,
-                "Names the request: repeated with it, nothing is done twice.",
+                _OF_A_KEY[rule.idempotent],
                 MAX_KEY_BYTES,
             )
         )
@@ -246,6 +287,13 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
 _WAITING = (
     "read_context", "summarize", "facts_from_messages", "instruct_facts", "erase_user", "erase_session",
 )  # fmt: skip
+
+
+_OF_A_KEY = {
+    "kept": "Names the request: repeated with it, nothing is done twice, and its response is given again.",
+    "own": "Names the request: repeated with it, nothing is done twice.",
+    "once": "Names the request: repeated with it, it is refused, since what it answered is not stored.",
+}
 
 
 def _header(name: str, description: str, most: int, *, example: str | None = None) -> dict[str, Any]:

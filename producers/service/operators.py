@@ -72,6 +72,14 @@ class Operators(Protocol):
         """What is erased beside the database: the archives of retention."""
         ...
 
-    def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:
-        """One replay, or all, newest first."""
+    def replay(self, database: Database, replay_id: int) -> ReplayReport:
+        """How a replay stands."""
+        ...
+
+    def replays(self, database: Database, before: int | None, limit: int) -> list[ReplayReport]:
+        """At most so many replays before one, newest first."""
+        ...
+
+    def stop_replay(self, database: Database, replay_id: int) -> ReplayReport:
+        """Ask whichever process carries a replay on to stop, and say how it stands."""
         ...

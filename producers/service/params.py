@@ -9,9 +9,11 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
+from strandline.producers.service.gate.cursors import MAX_CURSOR_CHARACTERS
+from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.route import ServiceRoute
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
-from strandline.schemas.wire.base import MAX_PAGE
+from strandline.schemas.wire.base import MAX_PAGE, NO_USER
 
 
 def make_router() -> APIRouter:
@@ -24,7 +26,16 @@ def _decoded(value: str) -> str:
     return check_name("path", unquote(value, errors="strict"))
 
 
+def _user(value: str) -> str:
+    """A user's name; the sign for a session without one is not the name of anybody."""
+    if value == NO_USER:
+        detail = f"`{NO_USER}` says that a session has no user, and names none; name the user."
+        raise invalid("/path/user", detail)
+    return value
+
+
 decoded = AfterValidator(_decoded)
+_of_user = AfterValidator(_user)
 
 
 # As it is named; in the path it may have three times as many characters.
@@ -42,7 +53,7 @@ SessionId = Annotated[
     _name_in_path("The session; a slash in its id is sent as %2F.", examples=["chat-17"]),
     decoded,
 ]
-UserId = Annotated[str, _name_in_path("The user.", examples=["ana"]), decoded]
+UserId = Annotated[str, _name_in_path("The user.", examples=["ana"]), decoded, _of_user]
 RunId = Annotated[str, _name_in_path("The run."), decoded]
 SourceId = Annotated[str, _name_in_path("The source."), decoded]
 ScopeName = Annotated[str, _name_in_path("The name of the scope."), decoded]
@@ -51,6 +62,9 @@ SeqPath = Annotated[int, Path(ge=1, le=2**53 - 1, description="The number of the
 FactId = Annotated[UUID, Path(description="The id of the fact.")]
 KeyId = Annotated[str, Path(description="The id of the key.", max_length=100)]
 Cursor = Annotated[
-    str | None, Query(max_length=4_096, description="`next_cursor` of the page before; default: the first.")
+    str | None,
+    Query(
+        max_length=MAX_CURSOR_CHARACTERS, description="`next_cursor` of the page before; default: the first."
+    ),
 ]
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

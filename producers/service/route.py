@@ -6,30 +6,32 @@ database, one that is not admitted leaves its body unread.
 
 from __future__ import annotations
 
-import asyncio
 import logging
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
-from urllib.parse import parse_qsl
+from uuid import uuid4
 
 from fastapi.routing import APIRoute
+from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
+from strandline.producers.service.access import Access, access_of, body_of, needs_user
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
-    NO_USER,
     Caller,
-    Holder,
     caller_of,
     check_scope,
 )
 from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
     bearer_in,
+    check_media_type,
+    check_query,
     fingerprint_of,
     headers_of,
     preferred_seconds,
@@ -39,27 +41,27 @@ from strandline.producers.service.gate.heads import (
 from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
     INTERNAL,
-    INVALID,
+    MALFORMED,
+    READ_ENDED,
     STOPPING,
-    TIMED_OUT,
+    UNAUTHENTICATED,
     ProblemError,
     invalid,
-    problem_of,
+    refusal_of,
 )
-from strandline.producers.service.gate.sending import Sending
-from strandline.producers.service.service import Queue, Service
+from strandline.producers.service.gate.sending import Kept, Sending
+from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.queries.application.service import FindServiceKeyRow
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
-from strandline.schemas.wire.keys import Scope as KeyScope
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER
 
 logger = logging.getLogger("strandline.service")
 
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
+T = TypeVar("T")
 
-_ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
@@ -67,72 +69,10 @@ USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a route asks of a request.
-
-    Attributes:
-        scope: of the key; None: any key will do.
-        queue: whose permits it takes.
-        takes_user: whether the header ``Strandline-User`` says whose session it is.
-        keeps_response: whether a response is kept for a repeated Idempotency-Key.
-        takes_key: whether an Idempotency-Key means something to it.
-        matches: whether it takes If-Match.
-        is_direct: whether its endpoint is called without the framework's steps.
-        holder: whose key it takes.
-        any_user: whether it tells of a session whoever's it is, to a request that names no user.
-    """
-
-    scope: KeyScope | None
-    queue: Queue
-    takes_user: bool = False
-    keeps_response: bool = False
-    takes_key: bool = False
-    matches: bool = False
-    is_direct: bool = False
-    holder: Holder = "any"
-    any_user: bool = False
-
-
-def access(
-    scope: KeyScope | None,
-    queue: Queue,
-    *,
-    user: bool = False,
-    keeps: bool = False,
-    key: bool = False,
-    matches: bool = False,
-    direct: bool = False,
-    holder: Holder = "any",
-    any_user: bool = False,
-) -> Callable[[Endpoint], Endpoint]:
-    """Say what an endpoint asks of a request; without this it is open to all."""
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(
-            endpoint,
-            _ACCESS,
-            Access(scope, queue, user, keeps, keeps or key, matches, direct, holder, any_user),
-        )
-        return endpoint
-
-    return mark
-
-
-def access_of(route: APIRoute) -> Access | None:
-    """What a route asks of a request; None: nothing, it is open to all."""
-    access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
-    return access_rule
-
-
-def needs_user(route: APIRoute) -> bool:
-    """Whether a request must say whose session it is about, unless its key does."""
-    access_rule = access_of(route)
-    if access_rule is None or not access_rule.takes_user or access_rule.any_user:
-        return False
-    return "{session_id}" in route.path_format
+KEY_REFUSED = (
+    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
+    " repeat."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -143,7 +83,8 @@ class Call:
         service: what the process shares.
         caller: whose request it is.
         row: its key.
-        wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
+        wait_seconds: how long the client waits at most (``Prefer: wait=5``), which is less than the time of a
+            request; None: it does not say.
         idempotency_key: the header of that name.
         route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
@@ -151,11 +92,16 @@ class Call:
 
     service: Service
     caller: Caller
-    row: FindServiceKeyRow
+    row: FindServiceKeysRow
     route: str
     wait_seconds: float | None
     idempotency_key: str | None
     fingerprint: bytes
+
+    @property
+    def asker(self) -> Asker:
+        """Whose permits it takes."""
+        return Asker(self.row.namespace, self.row.key_id)
 
     async def goes_on(self) -> bool:
         """Whether its key still opens: what streams ask again and again."""
@@ -163,6 +109,31 @@ class Call:
             return await self.service.keys.goes_on(self.row.key_id)
         except (StrandlineError, ProblemError):
             return False  # nobody can say; the client comes back, and is told why
+
+    async def check_key(self) -> None:
+        """Look at its key again, after what may have taken some time.
+
+        Raises:
+            ProblemError: it was revoked, or has ended.
+            DatabaseUnavailableError: nobody can say.
+        """
+        if not await self.service.keys.goes_on(self.row.key_id):
+            raise ProblemError(UNAUTHENTICATED)
+
+    def seconds_to_wait(self, otherwise: float) -> float:
+        """How long to wait for what is being made: as the client says, or ``otherwise``."""
+        seconds = otherwise if self.wait_seconds is None else self.wait_seconds
+        return min(seconds, longest_wait(self.service.settings.service_request_seconds))
+
+    async def block(self, work: Callable[[Database], T]) -> T:
+        """Run what blocks in a thread, on the pool for threads; it ends with the request.
+
+        Let it do all that a request changes: after a result that came at the very end no time is left.
+
+        Raises:
+            ProblemError: the time is over, and it has not come to an end yet.
+        """
+        return await self.service.threads.run(self.service.resources.database(), work)
 
 
 def call_of(request: Request) -> Call:
@@ -179,6 +150,7 @@ class ServiceRoute(APIRoute):
         fields = self.dependant.query_params
         self._queries = {field.alias for field in fields}
         access_rule = access_of(self)
+        self._body = body_of(self)
         self._needs_user = needs_user(self)
         self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
@@ -198,17 +170,18 @@ class ServiceRoute(APIRoute):
             send,
             seconds=service.settings.service_body_seconds,
             closes=service.state.is_stopping or is_long(scope),
+            private=access_rule is not None,
         )
         try:
-            self._check_query(scope)
             if access_rule is None:
+                check_query(scope, self._queries, self._lists)
                 await super().handle(scope, receive, sending)
             else:
                 await self._answer(service, access_rule, scope, receive, sending)
         except ClientGone:
             return
         except Exception as error:  # noqa: BLE001  # the outermost edge of a request
-            await _fail(error, self.path_format, scope, receive, sending)
+            await self._fail(error, scope, receive, sending)
 
     async def _answer(
         self, service: Service, access_rule: Access, scope: Scope, receive: Receive, send: Sending
@@ -223,8 +196,11 @@ class ServiceRoute(APIRoute):
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
+        if access_rule.idempotent == "refused" and _KEY in headers:
+            raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
+        check_query(scope, self._queries, self._lists)
         async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
             settings = service.settings
             body = await read_body(
@@ -234,95 +210,77 @@ class ServiceRoute(APIRoute):
                 seconds=settings.service_body_seconds,
             )
             send.closes = service.state.is_stopping
+            preferred = preferred_seconds(headers.get(b"prefer"))
+            if preferred is not None:
+                preferred = min(preferred, longest_wait(settings.service_request_seconds))
             call = scope[_CALL] = Call(
                 service=service,
                 caller=caller,
                 row=row,
                 route=route_of(scope),
-                wait_seconds=preferred_seconds(headers.get(b"prefer")),
+                wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
             )
+            await call.check_key()  # its body may have taken long
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
-                    work = self._work(scope, body, receive, send)
-                    if access_rule.queue == "reads":
-                        work = service.turns.take(work, waits=call.wait_seconds is not None)
-                    await work
+                    if access_rule.queue == "streams":
+                        await super().handle(scope, given_again(body, receive), send)
+                        return
+                    work = self._work(scope, body, receive)
+                    if access_rule.queue == "reads" and not access_rule.own_turns:
+                        work = service.turns.take(work)
+                    respond = await work
+                    if access_rule.scope == "read":
+                        await call.check_key()  # what it waited for may have been said since
+                    await respond(scope, receive, send)
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
-        if self._direct is None:
-            await super().handle(scope, given_again(body, receive), send)
-        else:
-            response = await self._direct(Request(scope), body)
-            await response(scope, receive, send)
+    async def _work(self, scope: Scope, body: bytes, receive: Receive) -> ASGIApp:
+        """What answers a request: the place of a read does not wait for a client to take its answer."""
+        if self._direct is not None:
+            return await self._direct(Request(scope), body)
+        if body and self.body_field is not None:
+            _check_json(scope, body)
+        kept = Kept()
+        await super().handle(scope, given_again(body, receive), kept)
+        return kept.respond
+
+    async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
+        problem = refusal_of(error, self._body)
+        if problem is None:
+            problem = ProblemError(INTERNAL, instance=f"urn:uuid:{uuid4()}")
+            log_defect(error, self.path_format, problem.instance)
+        if not send.has_begun:
+            await problem.response()(scope, receive, send)
 
     def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
-        return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
-
-    def _check_query(self, scope: Scope) -> None:
-        """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
-        if not scope["query_string"]:
-            return
-        pairs = parse_qsl(scope["query_string"].decode("latin-1"), keep_blank_values=True)
-        names = [name for name, _ in pairs]
-        unknown = [name for name in names if name not in self._queries]
-        if unknown:
-            known = ", ".join(sorted(self._queries)) or "none"
-            detail = f"There is a parameter that this route does not have; it has: {known}."
-            raise ProblemError(INVALID, places=[ProblemPlace(pointer="/query", detail=detail)])
-        twice = {name for name in names if names.count(name) > 1} - self._lists
-        if twice:
-            places = [
-                ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
-                for name in sorted(twice)
-            ]
-            raise ProblemError(INVALID, places=places)
-        for name, value in pairs:
-            if "\0" in value:  # no text of Postgres holds it
-                raise invalid(f"/query/{name}", "It must not hold NUL.")
+        if access_rule.queue == "streams":
+            return nullcontext()
+        return Deadline(seconds, READ_ENDED if access_rule.scope == "read" else None)
 
 
-class _Deadline:
-    """Ends what is done within it after so many seconds, its statement included, with a problem."""
-
-    __slots__ = ("_timeout",)
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError as raised:
-            if raised is not error and self._timeout.expired():
-                raise ProblemError(TIMED_OUT) from None
-            raise
+def _check_json(scope: Scope, body: bytes) -> None:
+    """Refuse what is no JSON as direct endpoints do; the framework's reader takes more than theirs."""
+    check_media_type(scope)
+    try:
+        from_json(body)
+    except ValueError:
+        raise ProblemError(MALFORMED) from None
 
 
-async def _fail(error: Exception, route: str, scope: Scope, receive: Receive, send: Sending) -> None:
-    problem = problem_for(error)
-    if problem is None:
-        logger.error(
-            "a request failed",
-            extra={"action": "request_failed", "route": route, "reason": type(error).__name__},
-            exc_info=None if isinstance(error, StrandlineError) else _frames(error),
-        )
-        problem = ProblemError(INTERNAL)
-    if not send.has_begun:
-        await problem.response()(scope, receive, send)
-
-
-def problem_for(error: Exception) -> ProblemError | None:
-    """The problem that an error is; None for a defect."""
-    if isinstance(error, ProblemError):
-        return error
-    if isinstance(error, StrandlineError):
-        return problem_of(error)
-    return None
+def log_defect(error: Exception, route: str, instance: str | None = None) -> None:
+    """Say in the log that a request failed, and where; ``route``: its path with the names of parameters."""
+    logger.error(
+        "a request failed",
+        extra={
+            "action": "request_failed",
+            "route": route,
+            "reason": type(error).__name__,
+            "instance": instance,
+        },
+        exc_info=None if isinstance(error, StrandlineError) else _frames(error),
+    )
 
 
 class _WithoutMessage(Exception):

@@ -16,7 +16,7 @@ from mcp.server.lowlevel import Server
 
 from strandline.producers.tools.definitions import ToolDefinition, offered_tools
 from strandline.producers.tools.offering import CallTool, Offer
-from strandline.producers.tools.results import RESULTS
+from strandline.producers.tools.results import RESULTS, short_schema
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.version import VERSION
 
@@ -78,9 +78,8 @@ def _tool(tool: ToolDefinition) -> types.Tool:
         title=tool.title,
         description=tool.description,
         input_schema=tool.parameters,
-        output_schema=RESULTS[tool.name].model_json_schema(mode="serialization"),
+        output_schema=short_schema(RESULTS[tool.name]),
         annotations=types.ToolAnnotations(
-            title=tool.title,
             read_only_hint=tool.is_read_only,
             destructive_hint=tool.is_destructive,
             idempotent_hint=tool.is_idempotent,

@@ -111,6 +111,17 @@ class ContextResult(ToolResult):
     citations: list[CitationResult]
 
 
+def short_schema(result: type[ToolResult]) -> dict[str, Any]:
+    """The JSON Schema of a result as clients are told it: its fields, and not what is inside of them.
+
+    A client that hands schemas on has its model read them with each request; whole ones take three times what
+    the definitions of all tools do.
+    """
+    schema = result.model_json_schema(mode="serialization")
+    kinds = {name: field.get("type", "object") for name, field in schema["properties"].items()}
+    return {"type": "object", "properties": {name: {"type": kind} for name, kind in kinds.items()}}
+
+
 RESULTS: Mapping[str, type[ToolResult]] = {
     SEARCH.name: SearchedMemories,
     ADD.name: StoredMemory,

@@ -3,7 +3,7 @@
 
 -- name: explain_find_messages
 -- Messages with this id, also from before a reset; within a session, or wherever the namespace has one.
--- params: message_id text, namespace text, session_id text?, user_id text?
+-- params: message_id text, namespace text, session_id text?, user_id text?, without_user boolean
 -- row: shard_key uuid, session_key uuid, seq bigint, session_id text, user_id text?, current boolean
 SELECT m.shard_key, m.session_key, m.seq, s.session_id, s.user_id, m.incarnation = s.incarnation AS current
 FROM strandline.session s
@@ -16,16 +16,19 @@ JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = lived
     AND m.id = %(message_id)s AND m.session_key = s.session_key AND @is_visible(m, m.shard_key)
 WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
     AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+    AND (s.user_id IS NULL OR NOT %(without_user)s)
 ORDER BY current DESC, m.seq DESC LIMIT 20
 
 -- name: explain_find_facts
 -- Facts with this id.
--- params: namespace text, session_id text?, user_id text?, owner_key uuid?, fact_id uuid
+-- params: namespace text, session_id text?, user_id text?, without_user boolean, owner_key uuid?,
+--     fact_id uuid
 -- row: shard_key uuid, generation_id integer
 SELECT f.shard_key, f.generation_id FROM (
     SELECT s.shard_key FROM strandline.session s
     WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
         AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+        AND (s.user_id IS NULL OR NOT %(without_user)s)
     UNION SELECT %(owner_key)s::uuid) AS o
 CROSS JOIN strandline.generation g
 JOIN strandline.fact f ON f.shard_key = o.shard_key AND f.generation_id = g.generation_id
@@ -34,12 +37,14 @@ ORDER BY g.state = 'serving' DESC, f.generation_id DESC
 
 -- name: explain_find_fact_events
 -- The owners whose events name this fact, which may be gone by now.
--- params: namespace text, session_id text?, user_id text?, owner_key uuid?, fact_id uuid
+-- params: namespace text, session_id text?, user_id text?, without_user boolean, owner_key uuid?,
+--     fact_id uuid
 -- row: shard_key uuid
 SELECT DISTINCT e.shard_key FROM (
     SELECT s.shard_key FROM strandline.session s
     WHERE s.namespace = %(namespace)s AND (%(session_id)s::text IS NULL OR s.session_id = %(session_id)s)
         AND (%(user_id)s::text IS NULL OR s.user_id = %(user_id)s)
+        AND (s.user_id IS NULL OR NOT %(without_user)s)
     UNION SELECT %(owner_key)s::uuid) AS o
 JOIN strandline.fact_event e ON e.shard_key = o.shard_key AND e.fact_id = %(fact_id)s
 

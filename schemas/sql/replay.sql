@@ -78,23 +78,45 @@ WHERE (%(replay_id)s::integer IS NULL OR r.replay_id = %(replay_id)s)
     AND (NOT %(unfinished)s::boolean OR r.state <> 'done')
 ORDER BY r.replay_id
 
+-- name: replays_before
+-- The next replays, newest first; alive are those whose process has reported lately.
+-- params: before integer?, limit bigint
+-- row: replay_id integer, kind text, pipeline text, generation_id integer, selection text, state text, held boolean,
+--     position uuid?, calls_per_second float8?, counts text, started_at timestamptz, updated_at timestamptz, is_alive
+--     boolean
+SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
+    r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
+    r.state = 'running' AND r.updated_at > statement_timestamp() - interval '15 seconds' AS is_alive
+FROM strandline.replay r
+WHERE %(before)s::integer IS NULL OR r.replay_id < %(before)s
+ORDER BY r.replay_id DESC LIMIT %(limit)s
+
 -- name: take_replay
 -- Resume a replay that is not running elsewhere.
 -- params: replay_id integer
 -- row: replay_id integer
-UPDATE strandline.replay SET state = 'running', updated_at = statement_timestamp()
+UPDATE strandline.replay SET state = 'running', stop_asked = false, updated_at = statement_timestamp()
 WHERE replay_id = %(replay_id)s
     AND (state = 'stopped' OR (state = 'running' AND updated_at <= statement_timestamp() - interval '15 seconds'))
 RETURNING replay_id
 
--- name: report_replay
--- Record a replay's progress, which also shows that its process lives.
--- params: state text, position uuid?, counts jsonb, replay_id integer
+-- name: ask_replay_to_stop
+-- Ask whichever process carries a replay on to stop; one that no process carries on is stopped by this.
+-- params: replay_id integer
 -- row: replay_id integer
+UPDATE strandline.replay SET stop_asked = true,
+    state = CASE WHEN updated_at > statement_timestamp() - interval '15 seconds' THEN state ELSE 'stopped' END
+WHERE replay_id = %(replay_id)s AND state = 'running'
+RETURNING replay_id
+
+-- name: report_replay
+-- Record a replay's progress, which also shows that its process lives; the row says whether it was asked to stop.
+-- params: state text, position uuid?, counts jsonb, replay_id integer
+-- row: stop_asked boolean
 UPDATE strandline.replay SET state = %(state)s, position = coalesce(%(position)s, position),
     counts = counts || %(counts)s::jsonb, updated_at = statement_timestamp()
 WHERE replay_id = %(replay_id)s
-RETURNING replay_id
+RETURNING stop_asked
 
 -- name: generation_backlog
 -- The due work in a derivation, by stage.

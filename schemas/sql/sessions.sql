@@ -99,6 +99,15 @@ WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id >
     AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
 
+-- name: directory_page_without_user
+-- The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the order.)
+-- params: namespace text, after_session text, limit bigint
+-- row: namespace text, session_id text, user_id text?
+SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
+WHERE o.namespace = %(namespace)s AND o.user_id IS NULL AND o.session_id > %(after_session)s
+    AND o.kind = 'chat'
+ORDER BY o.user_id, o.session_id LIMIT %(limit)s
+
 -- name: session_rows
 -- Marks, sizes and policy of sessions, by their keys.
 -- params: shard_keys uuid[], session_keys uuid[]
@@ -256,13 +265,14 @@ WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.thro
 ORDER BY c.number
 
 -- name: find_sessions
--- Sessions of a namespace by name or user, for commands.
--- params: namespace text, session_id text?, user_id text?, limit bigint
+-- Sessions of a namespace by name or user, or those without a user, for commands.
+-- params: namespace text, session_id text?, user_id text?, without_user boolean, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s
     AND (%(session_id)s::text IS NULL OR o.session_id = %(session_id)s)
     AND (%(user_id)s::text IS NULL OR o.user_id = %(user_id)s)
+    AND (o.user_id IS NULL OR NOT %(without_user)s)
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: show_session

@@ -74,6 +74,8 @@ replay = Table(
     Column("held", Boolean, nullable=False, server_default=text("false")),
     Column("position", Uuid),
     Column("calls_per_second", Double),
+    # The process that carries it on reads this where it writes down how far it is.
+    Column("stop_asked", Boolean, nullable=False, server_default=text("false")),
     Column("counts", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     moment("started_at", default=True),
     moment("updated_at", default=True),

@@ -242,17 +242,21 @@ def _read_time(path: str, value: object) -> datetime | None:
     raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
 
 
+_LEAVES = frozenset({str, int, float, bool, type(None)})
+
+
 def plain(value: Any) -> Any:
     """The same JSON value in plain dicts and lists, whatever mappings and sequences it came in.
 
     Raises:
         TypeError: a key is not a string, which JSON would quietly make it.
     """
-    if isinstance(value, str):  # most are, and the abstract classes below take long to ask
+    kind = type(value)
+    if kind in _LEAVES or isinstance(value, str):  # most are, and the abstract classes below take long to ask
         return value
-    if isinstance(value, Mapping):
+    if kind is dict or isinstance(value, Mapping):
         return {_key(key): plain(item) for key, item in value.items()}
-    if isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray)):
+    if kind is list or (isinstance(value, Sequence) and not isinstance(value, (bytes, bytearray))):
         return [plain(item) for item in value]
     return value
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from datetime import UTC, datetime, timedelta
 from typing import Annotated, Any, Generic, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
 Item = TypeVar("Item")
 
@@ -53,10 +53,17 @@ PROBLEM_TYPES = "urn:strandline:problem:"
 
 # Headers of requests and responses, by the names that both sides use.
 USER_HEADER = "Strandline-User"
+# In it: the session has no user, and owns its memory alone.  No user is named so over HTTP.
+NO_USER = "-"
 COVERED_HEADER = "Strandline-Covered-Through"
 CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
+
+
+def example(**fields: Any) -> dict[str, Any]:
+    """What a description adds to the schema of a body: one as a client may send it."""
+    return {"examples": [fields]}
 
 
 class Request(BaseModel):
@@ -66,9 +73,17 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """A body that the service sends; later releases may add fields."""
+    """A body that the service sends; later releases may add fields, and values of ``one_of``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
+
+
+def one_of(*values: str) -> WithJsonSchema:
+    """For a text of an answer that is one of these now; later releases may add values, as fields.
+
+    The document names them under ``x-extensible-enum``: of an ``enum`` a generated client takes no other.
+    """
+    return WithJsonSchema({"type": "string", "x-extensible-enum": list(values)})
 
 
 class Page(Answer, Generic[Item]):
@@ -86,7 +101,10 @@ class ProblemPlace(Answer):
 
 
 class Problem(Answer):
-    """An error as RFC 9457 has it; ``type`` names its kind and never changes."""
+    """An error as RFC 9457 has it; ``type`` names its kind and never changes.
+
+    ``instance`` names one occurrence of a defect, by which the log of the service has it.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -107,6 +125,7 @@ class Problem(Answer):
     status: int
     detail: str
     errors: list[ProblemPlace] | None = None
+    instance: str | None = None
 
 
 class HealthOut(Answer):

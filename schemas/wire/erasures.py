@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Actor, Answer, Name, Request
+from strandline.schemas.wire.base import Actor, Answer, Name, Request, example
 from strandline.schemas.wire.report import Report
 
 
@@ -93,7 +93,7 @@ class ErasureIn(Request):
     items_below: Annotated[list[Path], Field(max_length=100)] = Field(default_factory=list)
 
 
-class ReadmissionIn(Request):
+class ReadmissionIn(Request, json_schema_extra=example(actor="privacy desk")):
     """The name of the person who readmits a user or a session."""
 
     actor: Actor | None = None

@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
 
-from strandline.schemas.wire.base import Actor, Answer, Name, Request
+from strandline.schemas.wire.base import Actor, Answer, Name, Request, example
 from strandline.schemas.wire.messages import MessageIn
 
 Text = Annotated[str, Field(min_length=1, max_length=1_000)]
@@ -33,7 +33,7 @@ class FactIn(Request):
     actor: Actor | None = None
 
 
-class FactPatch(Request):
+class FactPatch(Request, json_schema_extra=example(text="Lives in Porto.", actor="ana")):
     """Other words for a fact; topics and day stay unless they are given."""
 
     text: Text
@@ -42,14 +42,14 @@ class FactPatch(Request):
     actor: Actor | None = None
 
 
-class FactFeedback(Request):
+class FactFeedback(Request, json_schema_extra=example(feedback="That was years ago.", actor="ana")):
     """People's opinion of a fact; null removes it."""
 
     feedback: Annotated[str, Field(max_length=8_000)] | None
     actor: Actor | None = None
 
 
-class FactSearch(Request):
+class FactSearch(Request, json_schema_extra=example(query="Where does she live?", limit=5)):
     """Words or a question, of an owner's live facts."""
 
     query: Annotated[str, Field(max_length=100_000)]
@@ -59,7 +59,7 @@ class FactSearch(Request):
     team_id: Name | None = None
 
 
-class FactChoice(Request):
+class FactChoice(Request, json_schema_extra=example(question="What should I cook for her?")):
     """A question for which a model chooses facts."""
 
     question: Annotated[str, Field(min_length=1, max_length=100_000)]
@@ -68,14 +68,19 @@ class FactChoice(Request):
     topics: Topics | None = None
 
 
-class FactsFrom(Request):
+class FactsFrom(
+    Request,
+    json_schema_extra=example(
+        messages=[{"role": "user", "content": "I am allergic to nuts."}], key="intake-form-1"
+    ),
+):
     """Messages that are in no chat, to make facts of; ``key`` makes it repeatable."""
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
     key: Name | None = None
 
 
-class FactInstruction(Request):
+class FactInstruction(Request, json_schema_extra=example(task="Forget where I live.", key="request-1")):
     """What a user asks for, such as to forget an address."""
 
     task: Annotated[str, Field(min_length=1, max_length=2_000)]
@@ -219,7 +224,9 @@ class FiguresOut(Answer):
     last_put_at: datetime | None
 
 
-class CaptureIn(Request):
+class CaptureIn(
+    Request, json_schema_extra=example(may_delete=False, instructions="Only what concerns travel.")
+):
     """What is captured as facts; null leaves it to the level above."""
 
     may_add: bool | None = None
@@ -258,7 +265,7 @@ class UserOut(Answer):
 SortOrder = Literal["newest", "oldest", "updated"]
 
 
-class OptimizeIn(Request):
+class OptimizeIn(Request, json_schema_extra=example(apply=False)):
     """Whether to carry the proposal out at once; by default nothing changes."""
 
     apply: bool = False

@@ -7,19 +7,21 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Name, Request
+from strandline.schemas.wire.base import Answer, Name, Request, example, one_of
 
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
-# A year; a key without an end is asked for by null.
+# A day.
 DEFAULT_OVERLAP_SECONDS = 86_400.0
 MAX_KEY_SECONDS = 10 * 366 * 86_400.0
 
 Seconds = Annotated[float, Field(gt=0, le=MAX_KEY_SECONDS)]
 
 
-class KeyRequest(Request):
+class KeyRequest(
+    Request, json_schema_extra=example(scopes=["read", "write"], user_id="ana", label="web chat")
+):
     """A key to make: for one user or for all of the namespace, with scopes, perhaps with an end.
 
     ``shared_scopes``: the scopes in which a key of one user may begin sessions; none, unless they are named.
@@ -34,10 +36,14 @@ class KeyRequest(Request):
     namespace: Name | None = None
 
 
-class KeyRotation(Request):
-    """How long the old key goes on beside the new one."""
+class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
+    """How long the old key goes on beside the new one, and when the new one ends.
+
+    Without ``expires_in_seconds`` the new key lives as long as the old one was to when it was made.
+    """
 
     overlap_seconds: Annotated[float, Field(ge=0, le=MAX_KEY_SECONDS)] = DEFAULT_OVERLAP_SECONDS
+    expires_in_seconds: Seconds | None = None
 
 
 class KeyInfo(Answer):
@@ -46,7 +52,7 @@ class KeyInfo(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
@@ -68,7 +74,7 @@ class Identity(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     expires_at: datetime | None

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
@@ -16,13 +17,29 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
 )
-from strandline.schemas.wire.base import MAX_PAGE, Actor, Answer, Count, Json, Moment, Name, Request, Seq
+from strandline.schemas.wire.base import (
+    MAX_PAGE,
+    Actor,
+    Answer,
+    Count,
+    Json,
+    Moment,
+    Name,
+    Request,
+    Seq,
+    example,
+    one_of,
+)
 
 RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
 RoleName = Literal["system", "developer", "user", "assistant", "tool"]
 ContentField = str | list[Json] | None
 
 Limit = Annotated[int, Field(ge=1, le=2**31 - 1)]
+# A read holds the whole window, and several times its size while it is written out: over HTTP, where one
+# process serves many tenants, no session has more than this.
+WindowMessages = Annotated[int, Field(ge=1, le=20_000)]
+WindowBytes = Annotated[int, Field(ge=1, le=DEFAULT_WINDOW_BYTES)]
 
 _USER_MESSAGE: JsonDict = {"role": "user", "content": "I moved to Lisbon in May."}
 
@@ -60,7 +77,7 @@ class MessageOut(Answer):
     In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
     """
 
-    role: RoleName
+    role: Annotated[str, one_of(*get_args(RoleName))]
     content: ContentField
     id: str | None = None
     seq: int | None = None
@@ -104,10 +121,10 @@ class PolicyIn(Request):
     )
     token_flush_size: Limit = Field(default=DEFAULT_FLUSH_SIZE, description=ABOUT["token_flush_size"])
     idle_seconds: Limit | None = Field(default=DEFAULT_IDLE_SECONDS, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit = Field(
+    max_window_messages: WindowMessages = Field(
         default=DEFAULT_WINDOW_MESSAGES, description=ABOUT["max_window_messages"]
     )
-    max_window_bytes: Limit = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
+    max_window_bytes: WindowBytes = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] = Field(default="window", description=ABOUT["deliver"])
     blocks: list[Name] | None = Field(default=None, max_length=64, description=ABOUT["blocks"])
@@ -139,8 +156,8 @@ class MessagesPut(Answer):
     messages: list[MessagePlace]
 
 
-class HistoryRequest(Request):
-    """The newest messages that pass all filters; ``limit`` null: all of them."""
+class HistoryRequest(Request, json_schema_extra=example(limit=20, roles=["user", "assistant"])):
+    """The newest messages that pass all filters."""
 
     limit: Annotated[int, Field(ge=0, le=MAX_PAGE)] = 100
     offset: Count = 0
@@ -150,14 +167,14 @@ class HistoryRequest(Request):
     until: Moment | None = None
 
 
-class ReplaceMessage(Request):
+class ReplaceMessage(Request, json_schema_extra=example(content="I live in Porto.", actor="ana")):
     """Other content for a message, at the same place."""
 
     content: ContentField
     actor: Actor | None = None
 
 
-class RewindRequest(Request):
+class RewindRequest(Request, json_schema_extra=example(from_seq=2, actor="ana")):
     """Take back every message from ``from_seq`` on."""
 
     from_seq: Seq
@@ -175,7 +192,12 @@ class CorrectionOut(Answer):
     created_at: datetime
 
 
-class RunRequest(Request):
+class RunRequest(
+    Request,
+    json_schema_extra=example(
+        messages=[{"role": "assistant", "content": "It rains in Lisbon."}], agent_id="weather"
+    ),
+):
     """What one run of an agent brought, all messages of it in order."""
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
@@ -199,7 +221,7 @@ def _unfinished_states() -> list[RunState]:
     return ["pending", "running", "paused", "cancelled", "error"]
 
 
-class RunHistoryQuery(Request):
+class RunHistoryQuery(Request, json_schema_extra=example(last_n=3)):
     """Whose runs: of the last ``last_n`` that pass; null: all."""
 
     last_n: Annotated[int, Field(ge=0, le=MAX_PAGE)] | None = 5
@@ -212,4 +234,4 @@ class RunHistoryQuery(Request):
 class FlushEvents(Answer):
     """Flush events that were recorded; none if there was nothing to deliver."""
 
-    events: list[str]
+    events: list[UUID]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example, one_of
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -16,7 +17,7 @@ Lanes = Annotated[int, Field(ge=1, le=2**31 - 1)]
 Generation = Annotated[int, Field(ge=1, le=2**31 - 1)]
 
 
-class LimitsIn(Request):
+class LimitsIn(Request, json_schema_extra=example(calls_per_day=10000, agents_read_only=True)):
     """All limits of a namespace; null: not limited."""
 
     max_lanes: Lanes | None = None
@@ -64,7 +65,7 @@ class LetterActions(Answer):
     items: list[LetterAction]
 
 
-class ReplayIn(Request):
+class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, hold=True)):
     """A replay in place of what serves, of a selection; or with ``new`` a new generation, of all owners.
 
     ``rate`` bounds the model calls per second and namespace of a new generation.  ``resume`` is a replay that
@@ -88,7 +89,8 @@ class ReplayIn(Request):
 class OperationOut(Answer):
     """Long work: a replay and how it stands; ``counts`` depends on its kind.
 
-    ``is_running`` says whether the process that answers carries it on; ``failed`` why it could not.
+    ``is_running``: a process carries it on, or did within the last 15 seconds; ``failed`` says why the one
+    that answers could not.
     """
 
     operation_id: int
@@ -101,7 +103,7 @@ class OperationOut(Answer):
     failed: str | None = None
 
 
-class Promotion(Request):
+class Promotion(Request, json_schema_extra=example(namespace="default", user_id="ana")):
     """For whom a generation is to serve: all owners, or the owner of a session or a user."""
 
     namespace: Name | None = None
@@ -109,15 +111,10 @@ class Promotion(Request):
     session_id: Name | None = None
 
 
-class SwitchOut(Answer):
-    """What serves, or is gone, now."""
-
-    pipeline: str
-    generation: int
-    done: str
-
-
-class ImportIn(Request):
+class ImportIn(
+    Request,
+    json_schema_extra=example(messages=[{"id": "old-1", "role": "user", "content": "I live in Lisbon."}]),
+):
     """Messages that were said elsewhere, each with an ``id`` of its own, so that repeating adds nothing.
 
     The id alone decides: one that is there is counted as known, whatever its content.  What is new is
@@ -151,7 +148,7 @@ class ImportedFactIn(Request):
     feedback: Annotated[str, Field(max_length=8_000)] | None = None
 
 
-class ImportFactsIn(Request):
+class ImportFactsIn(Request, json_schema_extra=example(facts=[{"id": "old-1", "text": "Lives in Lisbon."}])):
     """Facts of another system, each added once."""
 
     facts: Annotated[list[ImportedFactIn], Field(min_length=1, max_length=200)]
@@ -189,7 +186,7 @@ class EventOut(Answer):
         }
     )
 
-    kind: EventKind
+    kind: Annotated[str, one_of(*get_args(EventKind))]
     at: datetime
     session_id: str | None = None
     user_id: str | None = None
@@ -234,13 +231,13 @@ class TrailOut(Answer):
     findings: list[str]
 
 
-class AuditLevelBody(Request):
+class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
     """What is recorded: nothing, changes, or reads and puts as well."""
 
-    level: Literal["off", "changes", "all"]
+    level: AuditLevel
 
 
 class AuditLevelOut(Answer):
     """What is recorded now."""
 
-    level: Literal["off", "changes", "all"]
+    level: Annotated[str, one_of(*LEVELS)]

@@ -8,11 +8,11 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq
-from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut
+from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq, example
+from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut, WindowBytes, WindowMessages
 
 
-class PolicyChangeIn(Request):
+class PolicyChangeIn(Request, json_schema_extra=example(token_limit=8000, actor="ops")):
     """A change of a session's policy; fields that are left out stay as they are.
 
     ``idle_seconds`` null: never flush because the session is idle.
@@ -24,8 +24,8 @@ class PolicyChangeIn(Request):
     )
     token_flush_size: Limit | None = Field(default=None, description=ABOUT["token_flush_size"])
     idle_seconds: Limit | None = Field(default=None, description=ABOUT["idle_seconds"])
-    max_window_messages: Limit | None = Field(default=None, description=ABOUT["max_window_messages"])
-    max_window_bytes: Limit | None = Field(default=None, description=ABOUT["max_window_bytes"])
+    max_window_messages: WindowMessages | None = Field(default=None, description=ABOUT["max_window_messages"])
+    max_window_bytes: WindowBytes | None = Field(default=None, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
     blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(
@@ -138,7 +138,7 @@ class SessionPictureOut(Answer):
     corrections: list[CorrectionNote]
 
 
-class ForkRequest(Request):
+class ForkRequest(Request, json_schema_extra=example(through_seq=1)):
     """Another session with the messages of this one; ``session_id`` null: a random one."""
 
     session_id: Name | None = None
@@ -153,13 +153,13 @@ class ForkOut(Answer):
     messages: int
 
 
-class ResetRequest(Request):
+class ResetRequest(Request, json_schema_extra=example(derived=True)):
     """Begin the history over; with ``derived`` also forget the memory derived from the session."""
 
     derived: bool = False
 
 
-class FlushRequest(Request):
+class FlushRequest(Request, json_schema_extra=example(all=True)):
     """Deliver all but the last turn, or with ``all`` everything; ``keep``: leave the window as it is."""
 
     all: bool = False
@@ -188,7 +188,7 @@ class ScopeOut(Answer):
 Lasting = Annotated[int, Field(ge=0, le=2**53 - 1)]
 
 
-class RetentionIn(Request):
+class RetentionIn(Request, json_schema_extra=example(max_age_seconds=2592000)):
     """How long a session is kept, the whole choice; null leaves it to the namespace, 0 keeps for ever.
 
     Where messages go before they are removed is the namespace's choice, which operators make.

@@ -88,7 +88,10 @@ class CallsReport(Report):
 
 
 class ReplayReport(Report):
-    """One replay and how it stands; ``counts`` depends on its kind, ``new`` or ``in_place``."""
+    """One replay and how it stands; ``counts`` depends on its kind, ``new`` or ``in_place``.
+
+    ``is_alive``: it is running, and its process has reported on it within 15 seconds.
+    """
 
     replay_id: int
     kind: str
@@ -96,6 +99,7 @@ class ReplayReport(Report):
     generation: int
     state: str
     counts: dict[str, Any]
+    is_alive: bool
 
 
 class NamespaceLimitsReport(Report):

@@ -307,6 +307,7 @@ def report_of(replay: Replay) -> ReplayReport:
         generation=replay.generation_id,
         state=replay.state,
         counts=dict(replay.counts),
+        is_alive=replay.is_alive,
     )
 
 

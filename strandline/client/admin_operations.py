@@ -7,8 +7,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.client.operations import Call, Face, Operation, PageOf, Repeat, path, set_fields
+from strandline.client.operations import Call, Face, Operation, PageOf, once, path, set_fields
+from strandline.client.retrying import Repeat
 from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
+    FactExplanation,
+    MessageExplanation,
+    RemovedFactExplanation,
+)
 from strandline.schemas.wire.facts import UserOut
 from strandline.schemas.wire.keys import Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
 from strandline.schemas.wire.operations import (
@@ -46,7 +53,7 @@ def workers(admin: Face) -> Operation[list[WorkerReport]]:
 
 def create_key(admin: Face, request: KeyRequest) -> Operation[NewKey]:
     """Make a key; its text is shown this once.  If the answer is lost, nobody has it: revoke it."""
-    return (yield _post("admin", "keys", body=_body(request))).read(NewKey)
+    return (yield _post("admin", "keys", body=_body(request), headers=once())).read(NewKey)
 
 
 def keys(admin: Face, cursor: str | None) -> Operation[PageOf[KeyInfo]]:
@@ -55,10 +62,20 @@ def keys(admin: Face, cursor: str | None) -> Operation[PageOf[KeyInfo]]:
     return PageOf(page.items, page.next_cursor)
 
 
-def rotate_key(admin: Face, key_id: str, *, overlap_seconds: float | None = None) -> Operation[NewKey]:
-    """Make a key that opens the same; the old one goes on for a while, by default for a day."""
-    body = _body(KeyRotation(**set_fields(overlap_seconds=overlap_seconds)))
-    return (yield _post("admin", "keys", key_id, "rotate", body=body)).read(NewKey)
+def rotate_key(
+    admin: Face,
+    key_id: str,
+    *,
+    overlap_seconds: float | None = None,
+    expires_in_seconds: float | None = None,
+) -> Operation[NewKey]:
+    """Make a key that opens the same; the old one goes on for a while, by default for a day.
+
+    ``expires_in_seconds``: when the new key ends; default: it lives as long as the old one was to.
+    """
+    given = set_fields(overlap_seconds=overlap_seconds, expires_in_seconds=expires_in_seconds)
+    body = _body(KeyRotation(**given))
+    return (yield _post("admin", "keys", key_id, "rotate", body=body, headers=once())).read(NewKey)
 
 
 def revoke_key(admin: Face, key_id: str) -> Operation[KeyInfo]:
@@ -130,7 +147,7 @@ def operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
 
 
 def stop_operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
-    """Stop a replay that the answering process carries on; ``resume`` goes on with it."""
+    """Have a replay stop after its present step; ``resume`` goes on with it."""
     call = _post("admin", "operations", operation_id, "stop", repeat="always")
     return (yield call).read(OperationOut)
 
@@ -233,6 +250,23 @@ def session(admin: Face, session_id: str, *, user_id: str | None = None) -> Oper
     return (yield Call("GET", path("sessions", session_id), user_id=user_id)).read(SessionPictureOut)
 
 
+def explain_message(
+    admin: Face, message_id: str, *, session_id: str | None = None, user_id: str | None = None
+) -> Operation[MessageExplanation]:
+    """What became of a message; name its session if several use the id."""
+    query = {"session_id": session_id}
+    call = Call("GET", path("explain", "messages", message_id), query=query, user_id=user_id)
+    return (yield call).read(MessageExplanation)
+
+
+def explain_fact(
+    admin: Face, fact_id: UUID | str, *, user_id: str | None = None
+) -> Operation[FactExplanation | RemovedFactExplanation]:
+    """Where a fact comes from, and what people did to it."""
+    call = Call("GET", path("explain", "facts", str(fact_id)), user_id=user_id)
+    return (yield call).read(AnyFactExplanation).root
+
+
 def _get(*route: str | int, query: Mapping[str, Any] | None = None) -> Call:
     return Call("GET", path(*route), query=query or {})
 
@@ -243,8 +277,17 @@ def _post(
     body: Any = None,
     repeat: Repeat = "if_not_done",
     is_read: bool = False,
+    headers: Mapping[str, str] | None = None,
 ) -> Call:
-    return Call("POST", path(*route), query=query or {}, body=body, repeat=repeat, is_read=is_read)
+    return Call(
+        "POST",
+        path(*route),
+        query=query or {},
+        body=body,
+        repeat=repeat,
+        is_read=is_read,
+        headers=headers or {},
+    )
 
 
 def _page(cursor: str | None) -> dict[str, Any]:

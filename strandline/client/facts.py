@@ -7,13 +7,14 @@ from strandline.client.operations import async_method, sync_method
 from strandline.client.service import RemoteService
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.wire.base import NO_USER
 
 
 class FactsOfUser:
     """What the two faces of a user's facts have in common."""
 
     def __init__(self, service: RemoteService, user_id: str | None) -> None:
-        if user_id is None:
+        if user_id in (None, NO_USER):
             raise ConfigurationError(
                 "Facts over HTTP are those of a user; give user_id= to from_defaults or for_owner."
             )
@@ -48,6 +49,7 @@ class AsyncFactMethods(FactsOfUser):
     ainstruct = async_method(operations.instruct)
     aforget_source = async_method(operations.forget_source)
     achoose = async_method(operations.choose)
+    aexplain = async_method(operations.explain)
     atopics = async_method(operations.topics)
     afigures = async_method(operations.figures)
     aoptimize = async_method(operations.optimize)
@@ -79,6 +81,7 @@ class RemoteFacts(AsyncFactMethods):
     instruct = sync_method(operations.instruct)
     forget_source = sync_method(operations.forget_source)
     choose = sync_method(operations.choose)
+    explain = sync_method(operations.explain)
     topics = sync_method(operations.topics)
     figures = sync_method(operations.figures)
     optimize = sync_method(operations.optimize)
@@ -111,6 +114,7 @@ class AsyncRemoteFacts(AsyncFactMethods):
     instruct = AsyncFactMethods.ainstruct
     forget_source = AsyncFactMethods.aforget_source
     choose = AsyncFactMethods.achoose
+    explain = AsyncFactMethods.aexplain
     topics = AsyncFactMethods.atopics
     figures = AsyncFactMethods.afigures
     optimize = AsyncFactMethods.aoptimize

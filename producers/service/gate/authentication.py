@@ -11,8 +11,10 @@ import hmac
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
+from functools import partial
+from itertools import islice
 from time import monotonic
-from typing import Literal
+from typing import Literal, TypedDict
 
 from strandline.producers.service.gate.keys import digest_of, parse_key
 from strandline.producers.service.gate.problems import (
@@ -22,28 +24,39 @@ from strandline.producers.service.gate.problems import (
     UNAUTHENTICATED,
     ProblemError,
 )
-from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
+from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
-from strandline.schemas.wire.base import KEY_ACTOR_PREFIX
+from strandline.schemas.wire.base import KEY_ACTOR_PREFIX, NO_USER
 from strandline.schemas.wire.keys import Scope
 
 TRUSTED_SECONDS = 4.0
 RENEWED_AFTER_SECONDS = 2.0
 MAX_REMEMBERED = 10_000
-LOOKUPS_AT_ONCE = 4
-MAX_LOOKUPS_WAITING = 256
+# So many are looked up by one statement, and so many wait for theirs: a flood of invented ids costs a
+# statement now and then, and a key that is not known here yet waits for the one in hand and its own.
+LOOKUPS_AT_ONCE = 1_000
+MAX_LOOKUPS_WAITING = 20_000
 
 # Whose key a route takes: each one's; of a namespace or the installation, and not of one user; of the
 # installation alone.
 Holder = Literal["any", "namespace", "installation"]
 OPENS_NO_MEMORY = "This is a key of all namespaces, which opens no memory; use a key of the namespace."
 OF_ONE_USER = "This is the key of one user; the route needs a key of the whole namespace."
+FOREIGN_SCOPE = (
+    "This is the key of one user, which begins sessions in the shared scopes alone that it names;"
+    " make one with `shared_scopes`."
+)
 OF_ONE_NAMESPACE = "This is the key of one namespace; the route needs an operator's key of all namespaces."
-# In the header Strandline-User: the session has no user, and owns its memory alone.
-NO_USER = "-"
 
 # What an unknown key is compared with, so that it takes the time of a known one.
 _NO_DIGEST = digest_of("")
+
+
+class Whose(TypedDict):
+    """Whose sessions a request is about: of a user, of nobody, or, with neither, of all the namespace."""
+
+    user_id: str | None
+    without_user: bool
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +71,7 @@ class Caller:
         scopes: what may be done with the key.
         origin: the client's address.
         shared_scopes: the scopes that a key of one user may name.
+        without_user: whether the request says that it is about what has no user.
     """
 
     key_id: str
@@ -67,6 +81,12 @@ class Caller:
     scopes: frozenset[str]
     origin: str | None
     shared_scopes: frozenset[str] = frozenset()
+    without_user: bool = False
+
+    @property
+    def whose(self) -> Whose:
+        """Whose sessions are listed, streamed and explained."""
+        return Whose(user_id=self.user_id, without_user=self.without_user)
 
     @property
     def tenant(self) -> str:
@@ -93,7 +113,7 @@ class Caller:
         Whoever knows a scope's name would else read what other users share in it.
         """
         if scope is not None and self.is_bound and scope not in self.shared_scopes:
-            raise ProblemError(FORBIDDEN)
+            raise ProblemError(FORBIDDEN, detail=FOREIGN_SCOPE)
 
     def session(self, session_id: str) -> SessionIdentity:
         """A session of the caller's."""
@@ -110,9 +130,9 @@ class Caller:
 class _Remembered:
     """What was found of a key at a time by ``monotonic``; ``row`` is None for an id that does not exist."""
 
-    row: FindServiceKeyRow | None
+    row: FindServiceKeysRow | None
     found_at: float
-    is_renewed: bool = False
+    renewal_begun: bool = False
 
     def opens(self, digest: bytes) -> bool:
         """Whether a secret of this digest opens it now."""
@@ -129,7 +149,7 @@ class _Remembered:
         return left is None or left > monotonic() - self.found_at
 
 
-Lookup = Callable[[FindServiceKey], Awaitable[list[FindServiceKeyRow]]]
+Lookup = Callable[[FindServiceKeys], Awaitable[list[FindServiceKeysRow]]]
 
 
 class KeyRing:
@@ -143,12 +163,10 @@ class KeyRing:
         self._look_up = look_up
         self._known: OrderedDict[str, _Remembered] = OrderedDict()
         self._unknown: OrderedDict[str, _Remembered] = OrderedDict()
-        self._renewing: dict[str, asyncio.Task[_Remembered]] = {}
-        self._finding: dict[str, asyncio.Task[_Remembered]] = {}
-        self._renewals = asyncio.Semaphore(LOOKUPS_AT_ONCE)
-        self._lookups = asyncio.Semaphore(LOOKUPS_AT_ONCE)
+        self._renewals = _Lookups(self._find)
+        self._lookups = _Lookups(self._find)
 
-    async def find(self, text: str) -> FindServiceKeyRow:
+    async def find(self, text: str) -> FindServiceKeysRow:
         """The key that a client sent.
 
         Raises:
@@ -175,49 +193,82 @@ class KeyRing:
 
     async def _recall(self, key_id: str) -> _Remembered:
         """What is known of an id, not older than it may be."""
-        key = self._known.get(key_id) or self._unknown.get(key_id)
+        known = self._known.get(key_id)
+        key = known or self._unknown.get(key_id)
+        lookups = self._lookups if known is None else self._renewals
         age = TRUSTED_SECONDS if key is None else monotonic() - key.found_at
         if key is None or age >= TRUSTED_SECONDS:
-            return await asyncio.shield(self._begin(key_id))
-        if age >= RENEWED_AFTER_SECONDS and not key.is_renewed and key.row is not None:
-            key.is_renewed = True
-            self._begin(key_id)
+            return await asyncio.shield(lookups.begin(key_id))
+        if known is not None and age >= RENEWED_AFTER_SECONDS and not known.renewal_begun:
+            known.renewal_begun = True
+            lookups.begin(key_id).add_done_callback(partial(_end_renewal, known))
         return key
 
-    def _begin(self, key_id: str) -> asyncio.Task[_Remembered]:
-        """Look a key up, once at a time however many requests wait for it."""
-        is_known = key_id in self._known
-        tasks = self._renewing if is_known else self._finding
-        task = tasks.get(key_id)
-        if task is None:
-            if not is_known and len(tasks) >= MAX_LOOKUPS_WAITING:
-                raise ProblemError(BUSY)
-            permits = self._renewals if is_known else self._lookups
-            task = tasks[key_id] = asyncio.create_task(self._find(key_id, permits))
-            task.add_done_callback(lambda done: _end(tasks, key_id, done))
-        return task
+    async def _find(self, key_ids: list[str]) -> dict[str, _Remembered]:
+        found_at = monotonic()  # before the look: what it says was true then or later
+        rows = {row.key_id: row for row in await self._look_up(FindServiceKeys(key_ids=key_ids))}
+        keys = {key_id: _Remembered(rows.get(key_id), found_at) for key_id in key_ids}
+        for key_id, key in keys.items():
+            self._keep(key_id, key)
+        return keys
 
-    async def _find(self, key_id: str, permits: asyncio.Semaphore) -> _Remembered:
-        async with permits:
-            found_at = monotonic()  # before the look: what it says was true then or later
-            rows = await self._look_up(FindServiceKey(key_id=key_id))
-        key = _Remembered(rows[0] if rows else None, found_at)
-        kept, other = (self._known, self._unknown) if rows else (self._unknown, self._known)
+    def _keep(self, key_id: str, key: _Remembered) -> None:
+        kept, other = (self._unknown, self._known) if key.row is None else (self._known, self._unknown)
         other.pop(key_id, None)
         kept[key_id] = key
         kept.move_to_end(key_id)
         if len(kept) > MAX_REMEMBERED:
             kept.popitem(last=False)
-        return key
 
 
-def _end(tasks: dict[str, asyncio.Task[_Remembered]], key_id: str, done: asyncio.Task[_Remembered]) -> None:
-    del tasks[key_id]
-    if not done.cancelled():
-        done.exception()  # whoever waited has it; a renewal that failed is tried by the next request
+def _end_renewal(key: _Remembered, renewal: asyncio.Future[_Remembered]) -> None:
+    if renewal.cancelled() or renewal.exception() is not None:
+        key.renewal_begun = False  # the next request tries again
 
 
-def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | None) -> Caller:
+class _Lookups:
+    """Looks keys up: all that are asked for while one statement runs go into the next, each once."""
+
+    def __init__(self, find: Callable[[list[str]], Awaitable[dict[str, _Remembered]]]) -> None:
+        self._find = find
+        self._waiting: dict[str, asyncio.Future[_Remembered]] = {}
+        self._in_hand: dict[str, asyncio.Future[_Remembered]] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    def begin(self, key_id: str) -> asyncio.Future[_Remembered]:
+        """What is found of an id; raises a problem if too many wait."""
+        begun = self._in_hand.get(key_id) or self._waiting.get(key_id)
+        if begun is not None:
+            return begun
+        if len(self._waiting) >= MAX_LOOKUPS_WAITING:
+            raise ProblemError(BUSY)
+        lookup = self._waiting[key_id] = asyncio.get_running_loop().create_future()
+        if self._task is None:
+            self._task = asyncio.create_task(self._run())
+        return lookup
+
+    async def _run(self) -> None:
+        try:
+            while self._waiting:
+                key_ids = list(islice(self._waiting, LOOKUPS_AT_ONCE))
+                self._in_hand = {key_id: self._waiting.pop(key_id) for key_id in key_ids}
+                try:
+                    keys = await self._find(key_ids)
+                except Exception as error:  # noqa: BLE001  # each of those who wait has it
+                    for lookup in self._in_hand.values():
+                        lookup.set_exception(error)
+                        lookup.exception()  # perhaps nobody waits any more
+                else:
+                    for key_id, lookup in self._in_hand.items():
+                        lookup.set_result(keys[key_id])
+                self._in_hand = {}
+        finally:
+            for lookup in (*self._in_hand.values(), *self._waiting.values()):
+                lookup.cancel()
+            self._task = None
+
+
+def caller_of(row: FindServiceKeysRow, user_header: str | None, origin: str | None) -> Caller:
     """Who a request with this key and this header ``Strandline-User`` is of.
 
     Raises:
@@ -225,7 +276,8 @@ def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | Non
     """
     if row.user_id is not None and user_header is not None and user_header != row.user_id:
         raise ProblemError(NOT_FOUND)
-    if user_header == NO_USER:
+    without_user = row.user_id is None and user_header == NO_USER
+    if without_user:
         user_header = None
     return Caller(
         key_id=row.key_id,
@@ -235,6 +287,7 @@ def caller_of(row: FindServiceKeyRow, user_header: str | None, origin: str | Non
         scopes=frozenset(row.scopes),
         origin=origin,
         shared_scopes=frozenset(row.shared_scopes),
+        without_user=without_user,
     )
 
 

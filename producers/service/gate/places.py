@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
 from typing import Any, get_args
 
 from pydantic import BaseModel
@@ -18,6 +19,8 @@ from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import ProblemPlace
 
 MAX_PLACES = 20
+# A body of a megabyte can hold a hundred thousand faults; their first are told.
+MAX_EXAMINED = 1_000
 NAME_EXPECTED = f"It must be a name: 1 to {MAX_NAME_BYTES} bytes in UTF-8, without NUL, percent-encoded."
 
 _FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
@@ -29,13 +32,13 @@ _TOLD = re.compile(
     r"|is [\d,]+ bytes as JSON, over the limit of [\d,]+; .*|is nested more than \d+ levels deep; .*"
     r"|has no time zone; .*|must (be|have|lie|hold|name) .*|(belong|belongs) to (assistant|tool) messages\b.*"
     r"|is a field of every message; .*|takes either .*|excludes the other .*|applies to a whole namespace; .*"
-    r"|is not what a page gave .*|is not the id of a source; .*"
+    r"|is not the id of a source; .*"
 )
 _TOLD_BEGINNINGS = re.compile(r"holds a (NUL character|lone surrogate) at position \d+")
 _TOO_MANY = re.compile(r"(?<![\d,])[\d,]+ in one put, over the limit of ([\d,]+);.*")
 
 
-def place_of_invalid(error: InvalidMessageError) -> ProblemPlace | None:
+def place_of_invalid(error: InvalidMessageError, body: type[BaseModel] | None = None) -> ProblemPlace | None:
     """Where the offending field is, as far as its path is of our own names; None: it is not of a request."""
     match = _FIELD.match(error.field)
     if match is None:
@@ -44,7 +47,9 @@ def place_of_invalid(error: InvalidMessageError) -> ProblemPlace | None:
     steps += [int(number) if number else name for number, name in _STEP.findall(match[2])]
     if steps[0] == "message":  # a put of one
         steps[:1] = ["messages", 0]
-    if steps[0] in _OF_QUERIES:
+    if body is not None and steps[0] in body.model_fields:
+        steps.insert(0, "body")
+    elif steps[0] in _OF_QUERIES:
         steps[:1] = ["query", _OF_QUERIES[str(steps[0])]]
     elif steps[0] not in _NOT_OF_BODIES:
         steps.insert(0, "body")
@@ -56,6 +61,8 @@ def _told(problem: str) -> str:
         return f"There are too many: at most {many[1]} are stored at once."
     if begins := _TOLD_BEGINNINGS.match(problem):
         return f"It {begins[0]}; leave it out."
+    if problem == "is not what a page gave as next_before":  # as people at a terminal have it
+        return "It is not a cursor that a page of this list gave; leave it out."
     return f"It {problem}." if _TOLD.fullmatch(problem) else "It cannot be stored as given."
 
 
@@ -81,12 +88,12 @@ def pointer(steps: Iterable[object]) -> str:
 # Whose sentences name only what is expected, and never what was given.
 _OWN_SENTENCES = frozenset(
     {
-        "string_type", "string_too_short", "string_too_long", "int_type", "int_parsing",
-        "float_type", "float_parsing", "bool_type", "bool_parsing", "list_type", "dict_type", "model_type",
-        "model_attributes_type", "greater_than", "greater_than_equal", "less_than", "less_than_equal",
+        "string_too_short", "string_too_long", "int_type", "int_parsing",
+        "float_type", "float_parsing", "bool_type", "bool_parsing",
+        "greater_than", "greater_than_equal", "less_than", "less_than_equal",
         "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
         "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
-        "finite_number", "enum", "int_from_float", "json_invalid", "none_required",
+        "finite_number", "enum", "int_from_float", "none_required",
     }
 )  # fmt: skip
 _PLAIN = {
@@ -96,7 +103,11 @@ _PLAIN = {
     "date_parsing": "It must be a day in ISO 8601.",
     "date_from_datetime_parsing": "It must be a day in ISO 8601.",
     "uuid_parsing": "It must be a UUID.",
-    "json_invalid": "It is not JSON.",
+    "string_type": "It must be a text.",
+    "dict_type": "It must be an object.",
+    "list_type": "It must be a list.",
+    "model_type": "It must be an object.",
+    "model_attributes_type": "It must be an object.",
     "int_parsing": "It must be a whole number.",
     "bool_parsing": "It must be true or false.",
 }
@@ -107,7 +118,7 @@ def places_of_validation(
 ) -> list[ProblemPlace]:
     """The places that the framework's validation refused, of a request with this body."""
     by_pointer: dict[str, list[str]] = {}
-    for error in errors:
+    for error in islice(errors, MAX_EXAMINED):
         place, detail = _place(error, body)
         details = by_pointer.setdefault(place, [])
         if detail not in details:
@@ -121,7 +132,7 @@ def _either(details: Sequence[str]) -> str:
     first, *others = details
     for other in others:
         first = f"{first.rstrip('.')}, or {other[0].lower()}{other[1:]}"
-    return first.replace(", or input should be", ", or")
+    return first.replace(", or input should be", ", or").replace(", or it must be", ", or")
 
 
 def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str, str]:
@@ -130,8 +141,6 @@ def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str,
     if kind == "extra_forbidden":
         steps.pop()  # the name of a field that nobody knows is the client's word
         return pointer(steps), _unknown_field(body, steps[1:])
-    if kind == "json_invalid":
-        steps = steps[:1]
     sentence = _PLAIN.get(kind)
     if sentence is None and kind in _OWN_SENTENCES:
         sentence = f"{error['msg']}."

@@ -1,7 +1,8 @@
 """Errors as RFC 9457 has them: one form for what Strandline raises, and for what the framework refuses.
 
-A problem never quotes the request: its sentence is that of its kind, and places are JSON pointers made of our
-own names.  (Sentences of errors quote values, for people at a terminal.)
+A problem never quotes the request: its sentence is that of its kind, or the one that an error has for
+clients, and places are JSON pointers made of our own names.  (Other sentences of errors quote values, for
+people at a terminal.)
 """
 
 from __future__ import annotations
@@ -35,6 +36,7 @@ from strandline.schemas.errors import (
     SealedContentError,
     StrandlineError,
     UnknownPipelineError,
+    UnknownReplayError,
     VersionError,
 )
 from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
@@ -61,7 +63,10 @@ UNAUTHENTICATED = Kind(
     "Send a key of this service: `Authorization: Bearer sl_…`. It is unknown, has ended, or is missing.",
 )
 FORBIDDEN = Kind(
-    "forbidden", 403, "The key may not do this", "The route needs a key of the scope `write`; this has read."
+    "forbidden",
+    403,
+    "The key may not do this",
+    "The key has not the scope, or is not of the kind, that the route needs.",
 )
 REFUSED = Kind(
     "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
@@ -152,8 +157,11 @@ TIMED_OUT = Kind(
     "timed-out",
     504,
     "It took too long",
-    "Its statement was ended. A read, or a write with an Idempotency-Key, may be repeated; check others.",
+    "It was ended, and a change may have taken effect in the same moment. A read, or a write with an"
+    " Idempotency-Key, may be repeated; check others.",
 )
+READ_ENDED = "Its statement was ended. It may be repeated."
+STILL_AT_WORK = "It has not come to its end yet, and may take effect. A read may be repeated; check others."
 OUTCOME_UNKNOWN = Kind(
     "outcome-unknown",
     504,
@@ -165,7 +173,12 @@ SLOW_HEAD = Kind("slow-head", 408, "The head of the request did not arrive in ti
 HEAD_TOO_LARGE = Kind(
     "head-too-large", 431, "The head of the request is too large", "Send fewer headers, or shorter ones."
 )
-INTERNAL = Kind("internal", 500, "Internal error", "This is a defect; the log of the service has it.")
+INTERNAL = Kind(
+    "internal",
+    500,
+    "Internal error",
+    "This is a defect; the log of the service has it, and names `instance`.",
+)
 
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_HEAD, SLOW_BODY, CONFLICT,
@@ -182,6 +195,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (RefusalError, REFUSED),
     (RedactionError, UNREDACTED),
     (NotFoundError, NOT_FOUND),
+    (UnknownReplayError, NOT_FOUND),
     (OwnerError, NOT_FOUND),
     (InvalidMessageError, INVALID),
     (ConfigurationError, INVALID),
@@ -209,18 +223,25 @@ class ProblemError(Exception):
         detail: str | None = None,
         places: Iterable[ProblemPlace] = (),
         headers: Mapping[str, str] | None = None,
+        instance: str | None = None,
     ) -> None:
-        """``detail``: what stands in place of the kind's own; it quotes nothing of the request."""
+        """Make one.
+
+        Args:
+            detail: what stands in place of the kind's own; it quotes nothing of the request.
+            instance: a name of this one occurrence, by which the log has it.
+        """
         super().__init__(kind.name)
         self.kind = kind
         self.detail = detail
         self.places = list(places)
         self.headers = headers or {}
+        self.instance = instance
 
     def response(self) -> Response:
-        if not self.places and not self.headers and self.detail is None:
+        if not self.places and not self.headers and self.detail is None and self.instance is None:
             return _plain_response(self.kind)
-        return problem_response(self.kind, self.places, self.headers, self.detail)
+        return problem_response(self.kind, self.places, self.headers, self.detail, self.instance)
 
 
 @cache
@@ -234,6 +255,7 @@ def problem_response(
     places: Iterable[ProblemPlace] = (),
     headers: Mapping[str, str] | None = None,
     detail: str | None = None,
+    instance: str | None = None,
 ) -> Response:
     """The response for a problem."""
     named = list(places)
@@ -245,6 +267,7 @@ def problem_response(
         status=kind.status,
         detail=kind.detail if detail is None else detail,
         errors=named or None,
+        instance=instance,
     )
     sent = dict(headers or {})
     if kind.retry_after_seconds is not None:
@@ -259,11 +282,15 @@ def problem_response(
     )
 
 
-def problem_of(error: StrandlineError) -> ProblemError | None:
-    """The problem that an error of Strandline's is; None for a defect."""
+def refusal_of(error: Exception, body: type[BaseModel] | None = None) -> ProblemError | None:
+    """The problem that an error is, of a request with this body; None for a defect."""
+    if isinstance(error, ProblemError):
+        return error
+    if not isinstance(error, StrandlineError):
+        return None
     for meaning, kind in _MEANINGS:
         if isinstance(error, meaning):
-            places = [place_of_invalid(error)] if isinstance(error, InvalidMessageError) else []
+            places = [place_of_invalid(error, body)] if isinstance(error, InvalidMessageError) else []
             return ProblemError(kind, detail=error.for_clients, places=filter(None, places))
     return None
 

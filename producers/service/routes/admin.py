@@ -6,7 +6,6 @@ operator of the whole installation.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 from uuid import UUID
@@ -16,14 +15,21 @@ from starlette.responses import Response
 
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
+    LetterPlace,
     drop_dead_letter,
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.access import access
+from strandline.producers.service.gate.cursors import (
+    cursor_of,
+    read_number_cursor,
+    read_text_cursor,
+    unknown_cursor,
+)
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.producers.service.service import Service
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.base import Page
@@ -99,12 +105,16 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
     service = call_of(request).service
-    await _block(service, lambda database: service.operators.set_limits(database, namespace, body))
-    reports = await _block(service, lambda database: service.operators.limits(database, namespace))
+
+    def set_and_read(database: Database) -> list[NamespaceLimitsReport]:
+        service.operators.set_limits(database, namespace, body)
+        return service.operators.limits(database, namespace)
+
+    reports = await _block(service, set_and_read)
     return reports[0] if reports else _no_limits(namespace)
 
 
@@ -119,21 +129,26 @@ async def get_letters(
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     call = call_of(request)
+    after = _letter_place(cursor)
     letters = await _block(
         call.service,
         lambda database: list_dead_letters(
-            database, namespace=call.caller.managed_namespace, pipeline=pipeline, dropped=dropped
+            database,
+            namespace=call.caller.managed_namespace,
+            pipeline=pipeline,
+            dropped=dropped,
+            after=after,
+            limit=limit + 1,
         ),
     )
-    start = read_number_cursor(_LETTERS, cursor)
-    items = [DeadLetterOut.model_validate(letter) for letter in letters[start : start + limit]]
-    through = start + len(items)
-    following = cursor_of(_LETTERS, through) if through < len(letters) else None
+    page = letters[:limit]
+    items = [DeadLetterOut.model_validate(letter) for letter in page]
+    following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
     return Page[DeadLetterOut](items=items, next_cursor=following)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
     call = call_of(request)
@@ -151,7 +166,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
     call = call_of(request)
@@ -170,13 +185,12 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
     begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
-    database = await asyncio.to_thread(service.resources.database)
-    service.operations.carry_on(database, begun.replay_id)
+    service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
 
@@ -196,10 +210,10 @@ async def get_operations(
 ) -> Page[OperationOut]:
     """Replays, newest first."""
     service = call_of(request).service
-    start = read_number_cursor(_OPERATIONS, cursor)
-    reports = await _block(service, lambda database: service.operators.replays(database, None))
-    items = [_operation(service, replay) for replay in reports[start : start + limit]]
-    following = cursor_of(_OPERATIONS, start + len(items)) if start + len(items) < len(reports) else None
+    before = read_number_cursor(_OPERATIONS, cursor) or None
+    reports = await _block(service, lambda database: service.operators.replays(database, before, limit + 1))
+    items = [_operation(service, replay) for replay in reports[:limit]]
+    following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(reports) > limit else None
     return Page[OperationOut](items=items, next_cursor=following)
 
 
@@ -208,18 +222,22 @@ async def get_operations(
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
     service = call_of(request).service
-    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
-    return _operation(service, reports[0])
+    return _operation(
+        service, await _block(service, lambda database: service.operators.replay(database, operation_id))
+    )
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
-    """Stop a replay that this process carries on, after its present step; `resume` goes on with it."""
+    """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
+
+    `is_running` is false once it has; one that is not running stays as it is.
+    """
     service = call_of(request).service
-    reports = await _block(service, lambda database: service.operators.replays(database, operation_id))
-    service.operations.stop(operation_id)
-    return _operation(service, reports[0])
+    replay = await _block(service, lambda database: service.operators.stop_replay(database, operation_id))
+    service.replays.stop(operation_id)  # at once, if it is here
+    return _operation(service, replay)
 
 
 @router.get("/v1/admin/generations", tags=["operations"])
@@ -249,7 +267,7 @@ async def diff_generation(
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
     service = call_of(request).service
@@ -257,7 +275,7 @@ async def promote_generation(request: Request, generation: GenerationId, body: P
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
     service = call_of(request).service
@@ -265,11 +283,19 @@ async def prune_generation(request: Request, generation: GenerationId) -> Switch
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
     service = call_of(request).service
     return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
+
+
+def _letter_place(cursor: str | None) -> LetterPlace | None:
+    text = read_text_cursor(_LETTERS, cursor)
+    try:
+        return LetterPlace.read(text) if text else None
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
 
 
 def _manage(request: Request, namespace: str) -> Call:
@@ -281,8 +307,8 @@ def _manage(request: Request, namespace: str) -> Call:
 
 
 async def _block(service: Service, work: Callable[[Database], T]) -> T:
-    """Run what blocks in a thread, on the pool for threads."""
-    return await asyncio.to_thread(lambda: work(service.resources.database()))
+    """Run what blocks in a thread, on the pool for threads; it ends with the request."""
+    return await service.threads.run(service.resources.database(), work)
 
 
 async def _limits(service: Service, namespace: str) -> NamespaceLimitsReport:
@@ -328,6 +354,6 @@ def _operation(service: Service, replay: ReplayReport) -> OperationOut:
         generation=replay.generation,
         state=replay.state,
         counts=replay.counts,
-        is_running=service.operations.is_running(replay.replay_id),
-        failed=service.operations.reason(replay.replay_id),
+        is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
+        failed=service.replays.reason(replay.replay_id),
     )

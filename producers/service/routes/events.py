@@ -10,10 +10,11 @@ from fastapi import Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
+from strandline.producers.service.access import access
 from strandline.producers.service.events import Listener, is_event_id
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 
 router = make_router()
 
@@ -44,13 +45,13 @@ class EventStream(StreamingResponse):
 @router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
 @access("read", "streams", user=True)
 async def namespace_events(request: Request) -> EventStream:
-    """What happens in the namespace, or to one of its users.
+    """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
 
     The first event is a `position`, so that a stream has an id before anything happens.
     `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.
     """
     call = call_of(request)
-    listener = Listener(call.caller.tenant, call.caller.user_id)
+    listener = Listener(call.caller.tenant, **call.caller.whose)
     return await _stream(call, request, listener)
 
 
@@ -63,7 +64,7 @@ async def session_events(request: Request, session_id: SessionId) -> EventStream
     call = call_of(request)
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    listener = Listener(identity.namespace, identity.user_id, identity.session_key)
+    listener = Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
     return await _stream(call, request, listener)
 
 

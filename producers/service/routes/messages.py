@@ -10,18 +10,19 @@ from starlette.responses import Response
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.runs.run import SessionRun
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.values.policy import Policy, make_policy
-from strandline.schemas.wire.base import Page, ProblemPlace
+from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
     CorrectionOut,
     HistoryRequest,
@@ -41,13 +42,14 @@ _LOG = "messages"
 
 
 @router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
-@access("write", "writes", user=True, key=True, direct=True)
+@access("write", "writes", user=True, idempotent="own", direct=True)
 async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
     The response comes when they are committed.  Repeated with the same `Idempotency-Key`, or with ids of the
     messages' own, it adds nothing and gives the same numbers; an id used with other content is a conflict.
     A key fixes each message by its place, not their number: what is more than before is appended.
+    A message that was taken back or deleted since is put again.
     The key of one user begins sessions in the shared scopes alone that it names.
     """
     call = call_of(request)
@@ -70,13 +72,17 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 @router.get("/v1/sessions/{session_id}/messages", tags=["messages"], response_model=Page[MessageOut])
 @access("read", "reads", user=True)
 async def list_messages(
-    request: Request, session_id: SessionId, limit: PageSize = 100, cursor: Cursor = None
+    request: Request,
+    session_id: SessionId,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+    after_seq: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only messages with a higher number.")] = 0,
 ) -> Response:
     """The whole log in order, flushed messages included, page by page."""
     call = call_of(request)
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    after = read_number_cursor(_LOG, cursor)
+    after = max(after_seq, read_number_cursor(_LOG, cursor))
     messages = await call.service.runner.arun(history_page(identity, after, limit + 1))
     page = messages[:limit]
     more = len(messages) > limit
@@ -111,7 +117,7 @@ async def context_window(
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: RunRequest) -> RunOut:
     """Put the messages of an agent's run; the same id again replaces the run."""
     call = call_of(request)

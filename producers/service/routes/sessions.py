@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from fastapi import Request
@@ -12,11 +11,13 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.access import access
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention
@@ -42,52 +43,60 @@ from strandline.schemas.wire.sessions import (
 
 router = make_router()
 
+_LIST = "sessions"
+
 # What a request without a body asks for.
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
 
 @router.get("/v1/sessions", tags=["sessions"])
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, own_turns=True)
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
-    """The sessions by name: of the user, or of the whole namespace if the request names none."""
+    """The sessions by name: of the user, or of the whole namespace if the request names none.
+
+    With `Strandline-User: -` those that have no user.
+    """
     call = call_of(request)
+    after = read_text_cursor(_LIST, cursor) or None
     try:
-        page = await asyncio.to_thread(
-            lambda: list_sessions(
-                call.service.resources.database(),
+        page = await call.block(
+            lambda database: list_sessions(
+                database,
                 namespace=call.caller.tenant,
-                user_id=call.caller.user_id,
+                **call.caller.whose,
                 limit=limit,
-                after=cursor,
+                after=after,
             )
         )
     except NotFoundError:  # nothing was put yet
         return Page[SessionOut](items=[])
     items = [SessionOut.model_validate(state) for state in page.sessions]
-    return Page[SessionOut](items=items, next_cursor=page.after)
+    following = None if page.after is None else cursor_of(_LIST, page.after)
+    return Page[SessionOut](items=items, next_cursor=following)
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@access("read", "reads", user=True, any_user=True)
+@access("read", "reads", user=True, any_user=True, own_turns=True)
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
-    A request that names no user is told of the session of each user of the namespace, and whose it is.
+    A request that names no user is told of the session of each user of the namespace, and whose it is;
+    with `Strandline-User: -` of one that has no user alone.
     """
     call = call_of(request)
-    picture = await asyncio.to_thread(
-        lambda: show_session(
-            call.service.resources.database(),
+    picture = await call.block(
+        lambda database: show_session(
+            database,
             session_id,
             namespace=call.caller.tenant,
-            user_id=call.caller.user_id,
+            **call.caller.whose,
         )
     )
     return SessionPictureOut.model_validate(picture)
 
 
 @router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def delete_session(request: Request, session_id: SessionId) -> Response:
     """Delete the messages of a session and what was derived from them; its name stays with its owner.
 
@@ -97,7 +106,7 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 
 
 @router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def reset_session(
     request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
 ) -> Response:
@@ -106,7 +115,7 @@ async def reset_session(
 
 
 @router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def flush_session(
     request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
 ) -> Response:
@@ -123,13 +132,13 @@ async def flush_session(
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return FlushEvents(events=[str(event) for event in events])
+        return FlushEvents(events=events)
 
     return await once(call, identity.shard_key, work)
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
     call = call_of(request)
@@ -149,7 +158,7 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
 
 
 @router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
     """Change limits or pipelines of a session, from its next put and flush on; the change is recorded."""
     call = call_of(request)
@@ -175,7 +184,7 @@ async def get_retention(request: Request, session_id: SessionId) -> RetentionOut
 
 
 @router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
     """Set how long the session is kept, from now on: no read shows what is past its time."""
     call = call_of(request)

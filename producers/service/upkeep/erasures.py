@@ -20,12 +20,13 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.erasures import (
@@ -43,8 +44,6 @@ router = make_router()
 _LIST = "erasures"
 # Bodies of requests that name no person.
 _NO_NAME, _BY_NOBODY = ErasureIn(), ReadmissionIn()
-# Of the longest time of a request, what may be spent on waiting.
-WAITING_SHARE = 0.5
 ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
@@ -61,7 +60,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", key=True)
+@access("erase", "others", idempotent="own")
 async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
@@ -82,7 +81,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME)
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", user=True, key=True)
+@access("erase", "others", user=True, idempotent="own")
 async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     call = call_of(request)
@@ -122,7 +121,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others")
+@access("operate", "others", idempotent="refused")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
@@ -131,7 +130,7 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY
 
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", user=True)
+@access("operate", "others", user=True, idempotent="refused")
 async def readmit_session(
     request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
@@ -148,7 +147,7 @@ async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor =
     return await _list(call_of(request), _LIST, limit, cursor, None)
 
 
-@router.get("/v1/erasures/{number:int}", tags=["erasures"])
+@router.get("/v1/erasures/{number}", tags=["erasures"])
 @access("erase", "others")
 async def get_erasure(request: Request, number: Number) -> ErasureOut:
     """One erasure: how far it is, and its receipt when it is done."""
@@ -156,7 +155,7 @@ async def get_erasure(request: Request, number: Number) -> ErasureOut:
     return _form(call, await _find(call, number))
 
 
-@router.get("/v1/erasures/{number:int}/receipt", tags=["erasures"], response_model=ReceiptReport)
+@router.get("/v1/erasures/{number}/receipt", tags=["erasures"], response_model=ReceiptReport)
 @access("erase", "others")
 async def get_receipt(request: Request, number: Number) -> Response:
     """The receipt as it is stored: a line for the file that is kept outside; 404 until it is there."""
@@ -166,7 +165,7 @@ async def get_receipt(request: Request, number: Number) -> Response:
     return Response(record.receipt.to_json(), media_type="application/json")
 
 
-@router.get("/v1/erasures/{number:int}/verification", tags=["erasures"])
+@router.get("/v1/erasures/{number}/verification", tags=["erasures"])
 @access("erase", "others")
 async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
     """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""
@@ -196,8 +195,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
         number = await carried.begin(order)
         call.service.records.forget_owner(target.owner_key)
     if call.wait_seconds:
-        most = call.service.settings.service_request_seconds * WAITING_SHARE
-        await carried.wait(number, min(call.wait_seconds, most))
+        await carried.wait(number, call.wait_seconds)
     record = await call.service.runner.arun(show_erasure(number))
     form = _form(call, record).model_dump(mode="json")
     status = 202 if record.receipt is None else 200

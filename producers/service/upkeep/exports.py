@@ -5,18 +5,19 @@ from __future__ import annotations
 import logging
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import aclosing
-from typing import Any
+from typing import Any, cast
 
 from fastapi import Request
 from starlette.responses import StreamingResponse
+from starlette.types import Receive, Scope, Send
 
 from strandline.pipelines.upkeep.erasure.target import own_session_target
 from strandline.producers.exports.export import aexport_lines
 from strandline.producers.exports.pages import ExportTarget
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.bodies import ClientGone
-from strandline.producers.service.gate.problems import BUSY, ProblemError
 from strandline.producers.service.params import SessionId, UserId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.errors import StrandlineError
 
 logger = logging.getLogger("strandline.service")
@@ -25,8 +26,6 @@ router = make_router()
 
 # So many bytes are read before they are sent: messages to the server are dear, lines are short.
 CHUNK_BYTES = 65_536
-# Of a process.  Each reads a page after the other, and takes its turn for that among the reads.
-AT_ONCE = 4
 
 _LINES: dict[int | str, dict[str, Any]] = {
     200: {
@@ -41,13 +40,19 @@ class ExportStream(StreamingResponse):
 
     media_type = "application/jsonl"
 
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Send the parts; however this ends, nothing that they hold is held any more."""
+        async with aclosing(cast(AsyncGenerator[bytes, None], self.body_iterator)):
+            await super().__call__(scope, receive, send)
+
 
 @router.get("/v1/users/{user}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES)
 @access("erase", "streams")
 async def export_user(request: Request, user: UserId) -> ExportStream:
     """Everything that is kept about a user: messages, facts with histories, states, answers, calls.
 
-    The last line counts the others; without it the export is not whole.  Four at most run in a process.
+    The last line counts the others; without it the export is not whole.  Four at most run in a
+    process, two of them for one key.
     """
     call = call_of(request)
     owner = call.caller.owner(user)
@@ -68,14 +73,14 @@ async def export_session(request: Request, session_id: SessionId) -> ExportStrea
 
 async def _stream(call: Call, target: ExportTarget, session_id: str | None) -> ExportStream:
     """The response, once its first part is read: until then a refusal can still be told."""
-    if call.service.exports_in_hand >= AT_ONCE:
-        raise ProblemError(BUSY)
     parts = _parts(call, aexport_lines(call.service.runner, target, session_id))
     first = await anext(parts)
     return ExportStream(_all_parts(call, first, parts), headers={"Cache-Control": "no-store"})
 
 
-async def _all_parts(call: Call, first: bytes, parts: AsyncGenerator[bytes, None]) -> AsyncIterator[bytes]:
+async def _all_parts(
+    call: Call, first: bytes, parts: AsyncGenerator[bytes, None]
+) -> AsyncGenerator[bytes, None]:
     """All parts; at an error, or when the key has ended, the connection ends without the last line."""
     async with aclosing(parts):  # its place is free at once, however this ends
         yield first
@@ -94,14 +99,10 @@ def _broken_off(reason: str) -> ClientGone:
 
 
 async def _parts(call: Call, lines: AsyncGenerator[str, None]) -> AsyncGenerator[bytes, None]:
-    service = call.service
-    service.exports_in_hand += 1
-    try:
-        async with aclosing(lines):
-            while part := await service.turns.take(_read(lines)):
-                yield part
-    finally:
-        service.exports_in_hand -= 1
+    # Each reads a page after the other, and takes its turn for that among the reads.
+    async with call.service.exports.permit(call.asker), aclosing(lines):
+        while part := await call.service.turns.take(_read(lines)):
+            yield part
 
 
 async def _read(lines: AsyncIterator[str]) -> bytes:

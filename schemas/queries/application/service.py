@@ -10,7 +10,7 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class FindServiceKeyRow(NamedTuple):
+class FindServiceKeysRow(NamedTuple):
     key_id: str
     secret_digest: bytes
     namespace: str | None
@@ -25,18 +25,18 @@ class FindServiceKeyRow(NamedTuple):
     seconds_left: float | None
 
 
-class FindServiceKey(Query[FindServiceKeyRow]):
-    """A key by its id, whatever its state.  The clock is Postgres's, so that all processes agree when a key
+class FindServiceKeys(Query[FindServiceKeysRow]):
+    """Keys by their ids, whatever their state.  The clock is Postgres's, so that all processes agree when one
     ends.
     """
 
     __slots__ = ()
-    name = "find_service_key"
+    name = "find_service_keys"
     repeatable = True
-    row = FindServiceKeyRow
+    row = FindServiceKeysRow
 
-    def __init__(self, *, key_id: str) -> None:
-        self.values = (key_id,)
+    def __init__(self, *, key_ids: list[str]) -> None:
+        self.values = (key_ids,)
 
 
 class LockServiceKeyRow(NamedTuple):
@@ -79,7 +79,7 @@ class AddServiceKeyRow(NamedTuple):
 
 
 class AddServiceKey(Query[AddServiceKeyRow]):
-    """Store a new key."""
+    """Store a new key; no row: its request was made before, and made one."""
 
     __slots__ = ()
     name = "add_service_key"
@@ -96,6 +96,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
         shared_scopes: list[str],
         label: str,
         rotated_from: str | None,
+        request_key: UUID | None,
         expires_in_seconds: float | None,
     ) -> None:
         self.values = (
@@ -107,8 +108,25 @@ class AddServiceKey(Query[AddServiceKeyRow]):
             shared_scopes,
             label,
             rotated_from,
+            request_key,
             expires_in_seconds,
         )
+
+
+class FindRequestedServiceKeyRow(NamedTuple):
+    key_id: str
+
+
+class FindRequestedServiceKey(Query[FindRequestedServiceKeyRow]):
+    """The key that a request made."""
+
+    __slots__ = ()
+    name = "find_requested_service_key"
+    repeatable = True
+    row = FindRequestedServiceKeyRow
+
+    def __init__(self, *, request_key: UUID) -> None:
+        self.values = (request_key,)
 
 
 class ListServiceKeysRow(NamedTuple):

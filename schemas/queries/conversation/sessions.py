@@ -176,6 +176,25 @@ class DirectoryPageOfUser(Query[DirectoryPageOfUserRow]):
         self.values = (namespace, user_id, after_session, limit)
 
 
+class DirectoryPageWithoutUserRow(NamedTuple):
+    namespace: str
+    session_id: str
+    user_id: str | None
+
+
+class DirectoryPageWithoutUser(Query[DirectoryPageWithoutUserRow]):
+    """The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the
+    order.)
+    """
+
+    __slots__ = ()
+    name = "directory_page_without_user"
+    row = DirectoryPageWithoutUserRow
+
+    def __init__(self, *, namespace: str, after_session: str, limit: int) -> None:
+        self.values = (namespace, after_session, limit)
+
+
 class SessionRowsRow(NamedTuple):
     session_key: UUID
     namespace: str
@@ -450,14 +469,16 @@ class FindSessionsRow(NamedTuple):
 
 
 class FindSessions(Query[FindSessionsRow]):
-    """Sessions of a namespace by name or user, for commands."""
+    """Sessions of a namespace by name or user, or those without a user, for commands."""
 
     __slots__ = ()
     name = "find_sessions"
     row = FindSessionsRow
 
-    def __init__(self, *, namespace: str, session_id: str | None, user_id: str | None, limit: int) -> None:
-        self.values = (namespace, session_id, user_id, limit)
+    def __init__(
+        self, *, namespace: str, session_id: str | None, user_id: str | None, without_user: bool, limit: int
+    ) -> None:
+        self.values = (namespace, session_id, user_id, without_user, limit)
 
 
 class ShowSessionRow(NamedTuple):

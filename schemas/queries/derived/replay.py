@@ -116,6 +116,33 @@ class FindReplays(Query[FindReplaysRow]):
         self.values = (replay_id, pipeline, unfinished)
 
 
+class ReplaysBeforeRow(NamedTuple):
+    replay_id: int
+    kind: str
+    pipeline: str
+    generation_id: int
+    selection: str
+    state: str
+    held: bool
+    position: UUID | None
+    calls_per_second: float | None
+    counts: str
+    started_at: datetime
+    updated_at: datetime
+    is_alive: bool
+
+
+class ReplaysBefore(Query[ReplaysBeforeRow]):
+    """The next replays, newest first; alive are those whose process has reported lately."""
+
+    __slots__ = ()
+    name = "replays_before"
+    row = ReplaysBeforeRow
+
+    def __init__(self, *, before: int | None, limit: int) -> None:
+        self.values = (before, limit)
+
+
 class TakeReplayRow(NamedTuple):
     replay_id: int
 
@@ -131,12 +158,29 @@ class TakeReplay(Query[TakeReplayRow]):
         self.values = (replay_id,)
 
 
-class ReportReplayRow(NamedTuple):
+class AskReplayToStopRow(NamedTuple):
     replay_id: int
 
 
+class AskReplayToStop(Query[AskReplayToStopRow]):
+    """Ask whichever process carries a replay on to stop; one that no process carries on is stopped by this."""
+
+    __slots__ = ()
+    name = "ask_replay_to_stop"
+    row = AskReplayToStopRow
+
+    def __init__(self, *, replay_id: int) -> None:
+        self.values = (replay_id,)
+
+
+class ReportReplayRow(NamedTuple):
+    stop_asked: bool
+
+
 class ReportReplay(Query[ReportReplayRow]):
-    """Record a replay's progress, which also shows that its process lives."""
+    """Record a replay's progress, which also shows that its process lives; the row says whether it was asked
+    to stop.
+    """
 
     __slots__ = ()
     name = "report_replay"

@@ -27,9 +27,15 @@ class ExplainFindMessages(Query[ExplainFindMessagesRow]):
     row = ExplainFindMessagesRow
 
     def __init__(
-        self, *, message_id: str, namespace: str, session_id: str | None, user_id: str | None
+        self,
+        *,
+        message_id: str,
+        namespace: str,
+        session_id: str | None,
+        user_id: str | None,
+        without_user: bool,
     ) -> None:
-        self.values = (message_id, namespace, session_id, user_id)
+        self.values = (message_id, namespace, session_id, user_id, without_user)
 
 
 class ExplainFindFactsRow(NamedTuple):
@@ -50,10 +56,11 @@ class ExplainFindFacts(Query[ExplainFindFactsRow]):
         namespace: str,
         session_id: str | None,
         user_id: str | None,
+        without_user: bool,
         owner_key: UUID | None,
         fact_id: UUID,
     ) -> None:
-        self.values = (namespace, session_id, user_id, owner_key, fact_id)
+        self.values = (namespace, session_id, user_id, without_user, owner_key, fact_id)
 
 
 class ExplainFindFactEventsRow(NamedTuple):
@@ -73,10 +80,11 @@ class ExplainFindFactEvents(Query[ExplainFindFactEventsRow]):
         namespace: str,
         session_id: str | None,
         user_id: str | None,
+        without_user: bool,
         owner_key: UUID | None,
         fact_id: UUID,
     ) -> None:
-        self.values = (namespace, session_id, user_id, owner_key, fact_id)
+        self.values = (namespace, session_id, user_id, without_user, owner_key, fact_id)
 
 
 class ExplainMessageRow(NamedTuple):

@@ -83,6 +83,7 @@ ACTS: Mapping[str, ActKind] = MappingProxyType(
         limits="the limits of a namespace were changed",
         replay__start="a replay was started",
         replay__resume="a replay was carried on",
+        replay__stop="a running replay was asked to stop",
         generations__serve="a generation began to serve all owners",
         generations__rollback="the generation that served before serves again",
         generations__prune="the rows of a retired generation were deleted",

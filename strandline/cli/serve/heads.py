@@ -21,6 +21,9 @@ from strandline.producers.service.gate.problems import (
 )
 
 MAX_HEAD_BYTES = 65_536
+# A body that is read has the service's own bound in time, after its turn; one that nobody reads, since the
+# request was refused, has this many times as long as a head.
+BODY_TIMES = 3
 # What the framing of a chunked body may take for each byte of it: a chunk of one byte takes five more.
 _FRAMING = 8
 
@@ -40,11 +43,11 @@ class BoundedHeads(HttpToolsProtocol):
         self._is_in_head = True
         self._head_bytes = 0
         self._body_bytes = 0
-        self._head_timer: asyncio.TimerHandle | None = None
+        self._timer: asyncio.TimerHandle | None = None
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self._head_timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
+        self._timer = self.loop.call_later(self.timeout_keep_alive, self.transport.close)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_timer()
@@ -54,13 +57,14 @@ class BoundedHeads(HttpToolsProtocol):
         self._head_bytes += len(data)
         if self._is_in_head and self._head_bytes == len(data):
             self._stop_timer()
-            self._head_timer = self.loop.call_later(self.head_seconds, self._refuse, SLOW_HEAD)
+            self._timer = self.loop.call_later(self.head_seconds, self._refuse, SLOW_HEAD)
         super().data_received(data)
         if self._head_bytes > MAX_HEAD_BYTES + _FRAMING * self._body_bytes:
             self._refuse(HEAD_TOO_LARGE)
 
     def on_headers_complete(self) -> None:
         self._stop_timer()
+        self._timer = self.loop.call_later(BODY_TIMES * self.head_seconds, self.transport.abort)
         self._is_in_head = False
         self._head_bytes = 0
         super().on_headers_complete()
@@ -70,6 +74,7 @@ class BoundedHeads(HttpToolsProtocol):
         super().on_body(body)
 
     def on_message_complete(self) -> None:
+        self._stop_timer()
         self._is_in_head = True
         self._head_bytes = self._body_bytes = 0
         super().on_message_complete()
@@ -90,9 +95,9 @@ class BoundedHeads(HttpToolsProtocol):
             self.transport.abort()
 
     def _stop_timer(self) -> None:
-        if self._head_timer is not None:
-            self._head_timer.cancel()
-            self._head_timer = None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
 
 
 def bounded_by(head_seconds: float) -> type[BoundedHeads]:

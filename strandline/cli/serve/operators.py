@@ -15,14 +15,22 @@ from strandline.cli.limits import read_limits, write_limits
 from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
 from strandline.cli.status import read_status
 from strandline.erasure import Signer, Verifier, signer_of, verifier_of
+from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.estimate import estimate
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
-from strandline.pipelines.replay.records import Replay, Selection, claim_replay, replays
+from strandline.pipelines.replay.records import (
+    Replay,
+    Selection,
+    ask_to_stop,
+    claim_replay,
+    newest_replays,
+    replays,
+)
 from strandline.producers.erasing.beside import Beside
-from strandline.schemas.errors import ConfigurationError, NotFoundError
+from strandline.schemas.errors import ConfigurationError, UnknownReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -72,6 +80,7 @@ class CommandOperators:
         )
 
     def roll_back(self, database: Database, pipeline: str) -> SwitchReport:
+        self._check_pipeline(database, pipeline)
         return serve_earlier(database, pipeline)
 
     def prune(self, database: Database, generation: int) -> SwitchReport:
@@ -89,8 +98,11 @@ class CommandOperators:
             return report_of(claim_replay(database, replay.resume))
         selection = _selection(database, replay)
         if replay.pipeline is None:
-            raise ConfigurationError("pipeline is missing: a replay is of one pipeline.")
-        check_pipelines(database, self._settings, (replay.pipeline,))
+            raise ConfigurationError(
+                "pipeline is missing: a replay is of one pipeline.",
+                for_clients="`pipeline` is missing: a replay is of one, unless it names another in `resume`.",
+            )
+        self._check_pipeline(database, replay.pipeline)
         if not replay.new:
             return report_of(begin_in_place(database, replay.pipeline, selection))
         begun = begin_generation(
@@ -119,16 +131,30 @@ class CommandOperators:
     def beside(self) -> Beside:
         return Beside(open_archive=open_archive)
 
-    def replays(self, database: Database, replay_id: int | None) -> list[ReplayReport]:
-        if replay_id is not None:
-            return [report_of(_find(database, replay_id))]
-        return [report_of(replay) for replay in reversed(replays(database))]
+    def replay(self, database: Database, replay_id: int) -> ReplayReport:
+        return report_of(_find(database, replay_id))
+
+    def replays(self, database: Database, before: int | None, limit: int) -> list[ReplayReport]:
+        return [report_of(replay) for replay in newest_replays(database, before, limit)]
+
+    def stop_replay(self, database: Database, replay_id: int) -> ReplayReport:
+        return report_of(ask_to_stop(database, replay_id))
 
     def _pipelines(self, database: Database, replay: ReplayIn) -> list[str]:
         if replay.pipeline is None:
             return default_pipelines(database, self._settings, new=replay.new and not replay.force)
-        check_pipelines(database, self._settings, (replay.pipeline,))
+        self._check_pipeline(database, replay.pipeline)
         return [replay.pipeline]
+
+    def _check_pipeline(self, database: Database, name: str) -> None:
+        """Refuse a pipeline that neither serves nor is known here, with the names of those that serve."""
+        try:
+            check_pipelines(database, self._settings, (name,))
+        except ConfigurationError as error:
+            known = ", ".join(sorted(serving_generations(database)))
+            raise ConfigurationError(
+                *error.args, for_clients=f"The pipeline is none of this installation's, which has {known}."
+            ) from None
 
 
 def _selection(database: Database, replay: ReplayIn) -> Selection:
@@ -139,7 +165,8 @@ def _selection(database: Database, replay: ReplayIn) -> Selection:
         namespace, replay.session_id, replay.user_id, replay.since, replay.until, replay.dead_letters
     )
     if replay.new and not selection.is_everything:
-        raise ConfigurationError("A new generation is derived for all owners, so it takes no selection.")
+        sentence = "A new generation is derived for all owners, so it takes no selection."
+        raise ConfigurationError(sentence, for_clients=f"{sentence} Leave it, or `new`, out.")
     check_known(database, namespace=namespace, session_id=replay.session_id, user_id=replay.user_id)
     return selection
 
@@ -147,4 +174,4 @@ def _selection(database: Database, replay: ReplayIn) -> Selection:
 def _find(database: Database, replay_id: int) -> Replay:
     for replay in replays(database, replay_id=replay_id):
         return replay
-    raise NotFoundError("There is no replay of this number.")
+    raise UnknownReplayError(f"There is no replay {replay_id}.")

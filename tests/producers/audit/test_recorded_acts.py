@@ -228,7 +228,7 @@ COMMAND_ACTS = {
     "serve": "by Memory, Facts and Audit, each with the key and the client's address",
     "retention": "retention, expire, restore, reveal",
     "audit": "audit.level, audit.prune, audit.read",
-    "replay": "replay.start, replay.resume",
+    "replay": "replay.start, replay.resume, replay.stop",
     "generations": "generations.serve, generations.rollback, generations.prune",
     "dead-letters": "dead_letters.retry, dead_letters.drop",
     "migrate": "makes the tables of the trail",

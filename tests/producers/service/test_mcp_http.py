@@ -20,6 +20,7 @@ from mcp.client.streamable_http import streamable_http_client
 from strandline import Facts
 from strandline.producers.service.gate.mcp import check_asker
 from strandline.producers.service.gate.problems import ProblemError
+from strandline.producers.tokens import count_default
 from strandline.producers.tools.definitions import TOOLS
 from strandline.schemas.wire.keys import NewKey
 from tests.support.servers.service_server import RunningService
@@ -74,7 +75,10 @@ def test_a_client_lists_and_calls_all_five_tools(
     running: RunningService, key: NewKey, user: str, mode: Mode
 ) -> None:
     async def use(client: Client) -> None:
-        listed = {tool.name: tool for tool in (await client.list_tools()).tools}
+        tools = (await client.list_tools()).tools
+        sent = json.dumps([tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in tools])
+        assert count_default(sent) <= 1_000
+        listed = {tool.name: tool for tool in tools}
         assert list(listed) == list(TOOLS)
         for name, tool in listed.items():
             assert (tool.description, tool.input_schema) == (TOOLS[name].description, TOOLS[name].parameters)

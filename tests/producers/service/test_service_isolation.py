@@ -185,7 +185,46 @@ def test_another_user_of_the_namespace_finds_nothing(
             nowhere(answer, victim)
             asked += 1
         assert asked > 50
+        for path in sorted(WITHOUT_IDS - {"/v1/events"}):
+            nowhere(client.get(path), victim)
     untouched(running, victim)
+
+
+def queries(running: RunningService, path: str) -> set[str]:
+    """The parameters of a route's query."""
+    document = running.app.openapi()
+    declared = document["paths"][path].get("get", {}).get("parameters", ())
+    named = document["components"].get("parameters", {})
+    whole = [named[one["$ref"].rpartition("/")[2]] if "$ref" in one else one for one in declared]
+    return {one["name"] for one in whole if one["in"] == "query"}
+
+
+def test_no_query_names_what_is_anothers(running: RunningService, victim: Whose, stranger: Whose) -> None:
+    """Whoever manages one namespace asks for another's by each parameter that could name it."""
+    values = {
+        "namespace": str(victim.key.namespace),
+        "user_id": victim.user,
+        "session_id": victim.session,
+        "actor": f"key:{victim.key.key_id}",
+        "contains": MARK,
+        "input": MARK,
+    }
+    asked = set()
+    with running.client(stranger.key, user=stranger.user) as client:
+        for path in running.app.openapi()["paths"]:
+            for name in queries(running, path) & values.keys():
+                answer = client.get(fill_path(path, stranger), params={name: values[name]})
+                nowhere_else(answer, victim)
+                if name == "namespace":
+                    assert answer.status_code in (403, 404), path
+                asked.add(name)
+    assert asked == values.keys()
+
+
+def nowhere_else(answer: httpx2.Response, victim: Whose) -> None:
+    """Nothing of the victim's; the mark is also in what the stranger has."""
+    for word in victim.words[1:]:
+        assert word not in answer.text, (answer.request.url, word)
 
 
 def test_another_namespace_finds_nothing(running: RunningService, victim: Whose, stranger: Whose) -> None:
@@ -251,7 +290,7 @@ def test_an_unknown_id_looks_like_anothers_on_every_route(
 
 
 # What a process asks by itself, whoever's request it is: whether a key still holds.
-OF_THE_PROCESS = {"find_service_key"}
+OF_THE_PROCESS = {"find_service_keys"}
 
 
 def _noting(execute: Any, sent: list[str]) -> Any:

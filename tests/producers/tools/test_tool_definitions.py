@@ -11,7 +11,7 @@ from jsonschema import Draft202012Validator
 from strandline import ConfigurationError, Memory
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.definitions import TOOLS
-from strandline.producers.tools.results import RESULTS
+from strandline.producers.tools.results import RESULTS, short_schema
 
 NAMES = ["search_memories", "add_memory", "update_memory", "delete_memory", "get_context"]
 READING = ["search_memories", "get_context"]
@@ -62,7 +62,11 @@ def test_a_caller_may_change_what_it_was_given(memory: Memory) -> None:
 def test_arguments_and_results_have_valid_and_bounded_schemas(name: str) -> None:
     parameters = TOOLS[name].parameters
     Draft202012Validator.check_schema(parameters)
-    Draft202012Validator.check_schema(RESULTS[name].model_json_schema(mode="serialization"))
+    whole = RESULTS[name].model_json_schema(mode="serialization")
+    short = short_schema(RESULTS[name])
+    for schema in (whole, short):
+        Draft202012Validator.check_schema(schema)
+    assert short["properties"].keys() == whole["properties"].keys()
     for schema in parameters["properties"].values():
         bound = {"string": "maxLength", "integer": "maximum", "array": "maxItems"}[schema["type"]]
         assert bound in schema

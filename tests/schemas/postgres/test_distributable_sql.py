@@ -37,6 +37,7 @@ ACROSS_SHARDS = {
         "directory_page",
         "directory_page_of_namespace",
         "directory_page_of_user",
+        "directory_page_without_user",
         "find_sessions",
         "known_namespaces",
         "namespace_is_known",

@@ -108,7 +108,7 @@ def test_sessions_are_listed_with_their_marks(
 
 @pytest.mark.parametrize("within", [{}, {"namespace": "n"}, {"namespace": "n", "user_id": "u"}])
 def test_pages_of_sessions_join_without_gap_or_repetition(
-    within: dict[str, str], make_memory: MakeMemory, database: Database
+    within: dict[str, Any], make_memory: MakeMemory, database: Database
 ) -> None:
     names = sorted(f"{text}{number}" for number in range(3) for text in ("a", "é", "z z", "狗", HOSTILE))
     for name in names:
@@ -148,7 +148,12 @@ def test_a_page_of_sessions_is_found_by_its_keys(make_memory: MakeMemory, databa
             "user_id": "u4",
             "limit": 51,
         }
-        for name in ("directory_page", "directory_page_of_namespace", "directory_page_of_user"):
+        for name in (
+            "directory_page",
+            "directory_page_of_namespace",
+            "directory_page_of_user",
+            "directory_page_without_user",
+        ):
             plan = connection.execute(f"EXPLAIN {statements('strandline')[name]}", params).fetchall()
             text = "\n".join(line for (line,) in plan)
             assert "session_owner_by_" in text and "Seq Scan" not in text and "Sort" not in text, text

@@ -10,7 +10,7 @@ from uuid import UUID, uuid4
 
 import pytest
 
-from strandline import Facts, InvalidMessageError, Memory, NotFoundError, VersionError
+from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, NotFoundError, VersionError
 from strandline.client import (
     AsyncRemoteAdmin,
     RemoteAdmin,
@@ -172,6 +172,15 @@ def test_the_audit_trail_is_read_from_afar(running: RunningService) -> None:
         (act,) = admin.acts(kind="facts.add", user_id="ana")
         assert admin.act(act.entry_id).actor == f"key:{key.key_id}"
         assert admin.verify_audit().findings == []
+
+
+def test_nobody_has_facts(running: RunningService) -> None:
+    """A user called `-` would be one for all sessions that have none."""
+    with RemoteService(running.url, running.make_key().key) as service:
+        with pytest.raises(ConfigurationError, match="those of a user"):
+            RemoteFacts.for_owner(user_id="-", service=service)
+        with pytest.raises(ConfigurationError, match="those of a user"):
+            RemoteMemory.from_defaults("chat", user_id="-", service=service).facts  # noqa: B018
 
 
 def test_lists_are_followed_over_pages_for_asyncio_too(running: RunningService) -> None:

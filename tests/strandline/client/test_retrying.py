@@ -25,7 +25,7 @@ from strandline.client import (
     Timeouts,
 )
 from strandline.client.problems import ERRORS, error_of
-from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of
+from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, retry_after_of
 from strandline.producers.service.gate.problems import KINDS
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.wire.base import Problem
@@ -108,12 +108,34 @@ def test_every_problem_of_the_service_is_an_exception() -> None:
         )
         error = error_of(problem, kind.status)
         assert isinstance(error, StrandlineError)
-        assert kind.detail in str(error) or kind.name in ("erased", "invalid")
-        # What asks to come later is tried again, and nothing else.
-        if kind.name not in ("sealed", "redaction-failed", "model-failed"):
-            assert (failure_of(kind.name, kind.status) == "not_done") == (
-                kind.retry_after_seconds is not None
-            )
+        assert kind.detail in str(error) or kind.name == "erased"
+        # What asks to come later is tried again, and nothing else; but a model that failed was asked again by
+        # the service, and each further try costs tokens.
+        comes_again = kind.retry_after_seconds is not None and kind.name != "model-failed"
+        assert (failure_of(kind.name, kind.status) == "not_done") == comes_again, kind.name
+
+
+def test_a_reason_without_a_place_is_told() -> None:
+    detail = "A key for the whole installation has no user."
+    told = Problem(type="urn:strandline:problem:invalid", title="T", status=422, detail=detail)
+    with pytest.raises(ConfigurationError, match=detail):
+        raise error_of(told, 422)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5", 5.0),
+        (" 5 ", 5.0),
+        ("\xb2", None),
+        ("\u0665", None),
+        ("-1", None),
+        ("1e3", None),
+        ("9" * 10, None),
+    ],
+)
+def test_a_wish_that_cannot_be_read_is_none(value: str, seconds: float | None) -> None:
+    assert retry_after_of(value) == seconds
 
 
 DONE = (201, {"Content-Type": "application/json"}, b'{"messages": [{"id": "m", "seq": 7}]}')

@@ -129,8 +129,12 @@ try {
 } catch (error) {
   broken = error.constructor.name;
 }
+const wrong = [
+  await failed((async () => at(refusing).getSession(".."))()),
+  await failed((async () => new Strandline(refusing, "sl_a_b", " ana").whoami())()),
+];
 console.log(JSON.stringify({
-  put, events, broken,
+  put, events, broken, wrong,
   away: await failed(at(stopped, { retryMs: 50 }).putMessages("a", said)),
   late: await failed(at(silent, { retryMs: 0 }).putMessages("a", said, { timeoutMs: 30 })),
   read: await failed(at(silent, { retryMs: 0 }).listMessages("a", {}, { timeoutMs: 30 })),
@@ -248,5 +252,6 @@ def test_it_waits_for_a_service_that_restarts_and_says_what_may_be_done(tmp_path
     assert told["once"] == ["NoAnswerError", True]
     assert told["refused"] == ["StrandlineError", False]
     assert refusing.asked == 1
+    assert told["wrong"] == [["TypeError", None]] * 2
     assert told["aborted"] == ["DOMException", None]
     assert told["never"] == ["DOMException", None]

@@ -16,9 +16,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.producers.service.gate.bodies import ClientGone
 from strandline.producers.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.producers.service.gate.problems import ProblemError
+from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue
+from strandline.schemas.postgres import async_database
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
@@ -268,14 +271,25 @@ def test_a_body_without_end_is_refused_after_what_a_body_may_have(narrow: Runnin
     assert sent < 64 * 2**20  # what the kernel's buffers and the bound take, and not the gigabyte
 
 
-def test_a_refused_request_leaves_its_body_unread_and_its_database_alone(narrow: RunningService) -> None:
+def test_a_refused_request_leaves_its_body_unread_and_its_database_alone(
+    narrow: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read_only = narrow.make_key(scopes=["facts"]).key
+    asked: list[str] = []
+    execute = async_database.execute
+
+    def note(connection: Any, statement: bytes, query: Any) -> Any:
+        asked.append(query.name)
+        return execute(connection, statement, query)
+
+    monkeypatch.setattr(async_database, "execute", note)
     with connect(narrow) as connection:
         connection.sendall(head(narrow, read_only, 1_000))  # and no body
         assert received(connection).startswith(b"HTTP/1.1 403")
     with connect(narrow) as connection:
         connection.sendall(head(narrow, "sl_none", 1_000))
         assert received(connection).startswith(b"HTTP/1.1 401")
+    assert set(asked) == {"find_service_keys"}
 
 
 def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> None:
@@ -296,6 +310,21 @@ def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> 
             return client.get("/v1/sessions/long/context").status_code == 200
 
         wait_until(others_are_served, timeout=10, what="an answer to another")
+
+
+def test_a_client_that_takes_nothing_is_given_up_in_time() -> None:
+    async def scenario() -> None:
+        taken = asyncio.Event()
+
+        async def send(_message: Any) -> None:
+            await taken.wait()
+
+        sending = Sending(send, seconds=0.01, closes=False)
+        async with asyncio.timeout(30):
+            with pytest.raises(ClientGone):
+                await sending({"type": "http.response.body", "body": b"x"})
+
+    run(scenario())
 
 
 def test_a_request_that_takes_too_long_ends_with_its_statement(narrow: RunningService) -> None:
@@ -371,6 +400,15 @@ def test_a_head_that_does_not_come_to_its_end_is_refused_in_time(narrow: Running
         answer = received(connection)
     assert answer.startswith(b"HTTP/1.1 408") and b"slow-head" in answer
     assert b"application/problem+json" in answer
+
+
+def test_the_rest_of_a_refused_body_is_not_waited_for(narrow: RunningService) -> None:
+    with connect(narrow) as connection:
+        connection.sendall(head(narrow, "sl_none", 5_000) + b"{")
+        connection.settimeout(30)
+        assert connection.recv(65536).startswith(b"HTTP/1.1 401")
+        with suppress(ConnectionError):
+            assert connection.recv(1) == b""
 
 
 def test_what_is_no_http_gets_a_problem(narrow: RunningService) -> None:

@@ -10,19 +10,30 @@ from pathlib import Path
 
 import pytest
 
-from strandline.schemas.wire.keys import SCOPES
-from tests.support.servers.schema_fuzzing import fuzz
+from tests.support.servers.schema_fuzzing import fuzz, make_fuzzing_key, make_known
 from tests.support.servers.service_server import RunningService
 
 
 def test_what_the_description_allows(
     running: RunningService, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    key = running.make_key("fuzzed", scopes=SCOPES)
+    key = make_fuzzing_key(running)
+    known = make_known(running, key)
     with caplog.at_level(logging.ERROR):
         fuzzing = fuzz(
-            running, key.key, tmp_path, examples=2, seed=1, phases="fuzzing", only="^/v1/(sessions|users)"
+            running,
+            key,
+            known,
+            tmp_path,
+            examples=2,
+            seed=1,
+            phases="fuzzing",
+            only="^/v1/(sessions|users|explain|erasures|admin/audit)",
+            probability=1.0,
         )
     assert fuzzing.failures == 0, fuzzing.output[-6_000:]
-    assert fuzzing.cases >= 60
+    assert (fuzzing.cases >= 100, fuzzing.done >= 40) == (True, True)
+    # What reads something by its id finds it: a status that is not described would be seen.
+    reading = {"get_session", "list_messages", "get_retention", "get_fact", "fact_history", "get_erasure"}
+    assert reading <= fuzzing.answers.keys() and not reading & set(fuzzing.only_refused)
     assert [record for record in caplog.records if record.name.startswith("strandline.service")] == []

@@ -8,7 +8,7 @@ import re
 import socket
 import time
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
+from typing import Any, cast
 
 import httpx2
 import pytest
@@ -28,12 +28,19 @@ from strandline.producers.service.gate.keys import (
     rotate_key,
 )
 from strandline.producers.service.gate.problems import ProblemError
-from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    ConflictError,
+    DatabaseUnavailableError,
+    NotFoundError,
+)
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.queries.application.service import FindServiceKey, FindServiceKeyRow
-from strandline.schemas.wire.keys import SCOPES, NewKey
+from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
+from strandline.schemas.wire.keys import SCOPES, KeyInfo, NewKey
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.service_server import RunningService
+
+KNOWN = "0" * 16
 
 
 def status(running: RunningService, key: NewKey | str | None) -> int:
@@ -124,6 +131,23 @@ def test_a_rotation_does_not_lengthen_a_life(running: RunningService) -> None:
     running.database.run(rotate_key(old.key_id, overlap_seconds=3600))
     listed = {key.key_id: key for key in running.database.run(list_keys(None, limit=1000))}
     assert listed[old.key_id].expires_at == old.expires_at
+
+
+def test_a_rotated_key_lives_as_long_as_the_old_one_was_to(running: RunningService) -> None:
+    old = running.make_key(expires_in_seconds=3_600)
+    new = running.database.run(rotate_key(old.key_id))
+    assert old.expires_at is not None and new.expires_at is not None
+    assert new.expires_at - new.created_at == old.expires_at - old.created_at
+    longer = running.database.run(rotate_key(new.key_id, expires_in_seconds=7_200))
+    assert longer.expires_at is not None
+    assert (longer.expires_at - longer.created_at).total_seconds() == 7_200
+    endless = running.make_key()
+    assert running.database.run(rotate_key(endless.key_id)).expires_at is None
+    with running.client(running.make_key(None, scopes=["operate"])) as client:
+        path = f"/v1/admin/keys/{longer.key_id}/rotate"
+        by_http = KeyInfo.model_validate(client.post(path, json={"expires_in_seconds": 60}).json())
+        assert by_http.expires_at is not None
+        assert (by_http.expires_at - by_http.created_at).total_seconds() == 60
 
 
 def test_operators_manage_the_keys_of_their_namespace_alone(running: RunningService) -> None:
@@ -230,38 +254,87 @@ def test_a_database_without_keys_has_none(database: Database) -> None:
     assert database.run(any_key()) is False
 
 
+def make_row(key_id: str) -> FindServiceKeysRow:
+    digest = parse_key(make_text(key_id))
+    assert digest is not None
+    fields: dict[str, Any] = dict.fromkeys(FindServiceKeysRow._fields)
+    return FindServiceKeysRow(**fields | {"key_id": key_id, "secret_digest": digest[1], "scopes": ["read"]})
+
+
+class Table:
+    """The keys of an installation: looked up one statement after the other, which may be held up or fail."""
+
+    def __init__(self, *key_ids: str) -> None:
+        self.rows = {key_id: make_row(key_id) for key_id in key_ids}
+        self.statements: list[list[str]] = []
+        self.gate = asyncio.Event()
+        self.gate.set()
+        self.fails = False
+
+    async def look_up(self, query: FindServiceKeys) -> list[FindServiceKeysRow]:
+        (key_ids,) = cast(tuple[list[str]], query.values)
+        self.statements.append(key_ids)
+        await self.gate.wait()
+        if self.fails:
+            raise DatabaseUnavailableError("Postgres went away")
+        return [self.rows[key_id] for key_id in key_ids if key_id in self.rows]
+
+
 def test_invented_ids_take_nothing_from_keys_that_are_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "MAX_LOOKUPS_WAITING", 3)
     monkeypatch.setattr(authentication, "MAX_REMEMBERED", 3)
-    text = make_text("0" * 16)
-    digest = parse_key(text)
-    assert digest is not None
-    fields: dict[str, Any] = dict.fromkeys(FindServiceKeyRow._fields)
-    fields |= {"key_id": digest[0], "secret_digest": digest[1], "scopes": ["read"]}
-    known = FindServiceKeyRow(**fields)
-    gate = asyncio.Event()
-
-    async def look_up(query: FindServiceKey) -> list[FindServiceKeyRow]:
-        if query.values[0] == known.key_id:
-            return [known]
-        await gate.wait()
-        return []
+    text = make_text(KNOWN)
 
     async def scenario() -> None:
-        ring = KeyRing(look_up)
-        assert await ring.find(text) is known
+        table = Table(KNOWN)
+        ring = KeyRing(table.look_up)
+        assert await ring.find(text) is table.rows[KNOWN]
         for trusted in (4.0, -1.0):  # then as if it were looked up again each time
             monkeypatch.setattr(authentication, "TRUSTED_SECONDS", trusted)
-            gate.clear()
             invented = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 20)]
             await asyncio.sleep(0)
-            assert await ring.find(text) is known
-            gate.set()
+            assert await ring.find(text) is table.rows[KNOWN]
             refusals = await asyncio.gather(*invented, return_exceptions=True)
             kinds = {one.kind.name for one in refusals if isinstance(one, ProblemError)}
             assert kinds == {"busy", "unauthenticated"}
             assert len(ring._unknown) == 3
-            assert await ring.find(text) is known
+            assert await ring.find(text) is table.rows[KNOWN]
+
+    asyncio.run(scenario())
+
+
+def test_a_key_that_is_not_known_yet_waits_for_two_statements_in_a_flood() -> None:
+    async def scenario() -> None:
+        table = Table(KNOWN)
+        ring = KeyRing(table.look_up)
+        table.gate.clear()
+        flood = [asyncio.create_task(ring.find(make_text(f"{n:016x}"))) for n in range(1, 900)]
+        await asyncio.sleep(0)  # they ask
+        await asyncio.sleep(0)  # and the first statement is in hand
+        valid = [asyncio.create_task(ring.find(make_text(KNOWN))) for _ in range(5)]
+        await asyncio.sleep(0)
+        table.gate.set()
+        assert await asyncio.gather(*valid) == [table.rows[KNOWN]] * 5
+        assert ([KNOWN] in table.statements, len(table.statements)) == (True, 2)
+        await asyncio.gather(*flood, return_exceptions=True)
+
+    asyncio.run(scenario())
+
+
+def test_a_renewal_that_failed_is_tried_by_the_next_request(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(authentication, "RENEWED_AFTER_SECONDS", 0.0)
+
+    async def scenario() -> None:
+        table = Table(KNOWN)
+        ring = KeyRing(table.look_up)
+        await ring.find(make_text(KNOWN))
+        table.fails = True
+        for _ in range(3):  # no request waits for it, or fails with it
+            assert await ring.find(make_text(KNOWN)) is table.rows[KNOWN]
+            await asyncio.sleep(0.001)
+        assert len(table.statements) == 4
+        table.fails = False
+        await ring.find(make_text(KNOWN))
 
     asyncio.run(scenario())
 

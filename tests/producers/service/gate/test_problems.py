@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from strandline.producers.service.gate.problems import KINDS, problem_of
+from strandline.producers.service.gate.problems import KINDS, refusal_of
 from strandline.schemas import errors
 from strandline.schemas.wire.base import Problem
 from tests.support.servers.service_server import RunningService
@@ -41,6 +41,69 @@ def test_the_frameworks_own(client: httpx2.Client) -> None:
     problem(client.post(path, content=b"messages=1"), 422, "invalid")
     problem(client.post(path), 422, "invalid")
     problem(client.post(path, content=b"x" * 2_000_000, headers=kind), 413, "too-large")
+
+
+@pytest.mark.parametrize(
+    ("body", "media_type"),
+    [
+        (b"text", "text/plain"),
+        (b"{}", ""),
+        (b"{", "application/json"),
+        (b"[]", "application/json"),
+        (b"7", "application/json"),
+        (b"null", "application/json; charset=utf-8"),
+        (b"\xff{}", "application/json"),
+        (b'{"a": "\\udfff"}', "application/problem+json"),
+        (b'{"a": NaN', "application/json"),
+        (b"[" * 100_000, "application/json"),
+        (b'{"more": 1}', "application/json"),
+    ],
+)
+def test_whoever_reads_a_body_refuses_it_alike(client: httpx2.Client, body: bytes, media_type: str) -> None:
+    """The endpoints that are asked most often read theirs themselves, the framework those of others."""
+    headers = {"Content-Type": media_type}
+    direct = client.post("/v1/sessions/x/search", content=body, headers=headers)
+    other = client.post("/v1/users/ana/facts/search", content=body, headers=headers)
+    assert direct.status_code in (400, 422)
+
+    def told(answer: httpx2.Response) -> Any:
+        found = answer.json()
+        fields = "; it knows "  # each body has others
+        for one in found.get("errors", ()):
+            one["detail"] = one["detail"].partition(fields)[0]
+        return answer.status_code, found
+
+    assert told(direct) == told(other)
+
+
+@pytest.mark.parametrize("path", ["/v1/erasures/" + "9" * 5_000, "/v1/erasures/none"])
+def test_a_number_that_is_none_is_refused(running: RunningService, path: str) -> None:
+    with running.client(running.make_key(scopes=["erase"])) as client:
+        problem(client.get(path), 422, "invalid")
+
+
+@pytest.mark.parametrize("field", ["user_id", "namespace"])
+def test_a_field_of_a_body_is_named_there_whatever_it_is_elsewhere(
+    running: RunningService, field: str
+) -> None:
+    spec: dict[str, Any] = {"namespace": "acme", "user_id": "ana", "scopes": ["read"]}
+    wrong = {field: "x" * 2_000}
+    with running.client(running.make_key(None, scopes=["operate"])) as client:
+        found = problem(client.post("/v1/admin/keys", json=spec | wrong), 422, "invalid")
+    assert [place.pointer for place in found.errors or ()] == [f"/body/{field}"]
+
+
+def test_a_query_of_many_parameters_is_refused_by_their_number(client: httpx2.Client) -> None:
+    many = client.get("/v1/users/x/facts?" + "topic&" * 10_000)
+    (place,) = problem(many, 422, "invalid").errors or []
+    assert place.detail == "It has more than 100 parameters."
+    assert client.get("/v1/users/x/facts?nope=1", headers={"Authorization": ""}).status_code == 401
+
+
+def test_a_body_of_many_faults_is_told_by_its_first(client: httpx2.Client) -> None:
+    body = {"messages": [dict.fromkeys(map(str, range(20_000)), 1)]}
+    places = problem(client.post("/v1/sessions/x/messages", json=body), 422, "invalid").errors
+    assert places is not None and len(places) <= 20
 
 
 @pytest.mark.parametrize(
@@ -151,7 +214,7 @@ def test_every_error_that_a_caller_can_meet_has_a_meaning() -> None:
         for name, kind in vars(errors).items()
         if isinstance(kind, type)
         and issubclass(kind, errors.StrandlineError)
-        and problem_of(_made(kind)) is None
+        and refusal_of(_made(kind)) is None
     }
     assert unmapped == {
         "StrandlineError", "DatabaseError", "BrokerUnavailableError", "UndecodableEventError",
@@ -173,3 +236,34 @@ def test_kinds_are_apart_and_say_what_to_do() -> None:
         assert kind.detail.endswith((".", "…")) and kind.title
         assert (kind.retry_after_seconds is not None) == (kind.status in (429, 502, 503))
         assert re.fullmatch(r"[a-z-]+", kind.name)
+
+
+def test_a_defect_is_found_in_the_log_by_what_the_client_was_told(
+    running: RunningService,
+    client: httpx2.Client,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    def fail(*_: Any, **__: Any) -> Any:
+        raise RuntimeError("what somebody said".upper())
+
+    monkeypatch.setattr(running.service.records, "begin", fail)
+    body = {"messages": [{"role": "user", "content": "x"}]}
+    found = problem(client.post("/v1/sessions/x/messages", json=body), 500, "internal")
+    (record,) = (one for one in caplog.records if one.getMessage() == "a request failed")
+    assert record.__dict__["instance"] == found.instance is not None
+    assert record.__dict__["route"] == "/v1/sessions/{session_id}/messages"
+    assert "WHAT SOMEBODY SAID" not in caplog.text
+
+
+def test_nobody_on_the_way_stores_what_is_somebodys(client: httpx2.Client) -> None:
+    fact = client.post("/v1/users/ana/facts", json={"text": "Likes tea."})
+    read = client.get(f"/v1/users/ana/facts/{fact.json()['fact_id']}")
+    assert fact.headers["cache-control"] == read.headers["cache-control"] == "private, no-cache"
+    for answer in (
+        client.get("/v1/sessions"),
+        client.get("/v1/sessions/none/context"),
+        client.get("/v1/whoami"),
+    ):
+        assert answer.headers["cache-control"] == "no-store"
+    assert "cache-control" not in client.get("/healthz/live").headers

@@ -1,0 +1,180 @@
+"""The proxy's file as it stands, in a real nginx before two processes of the service."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import socket
+import ssl
+import subprocess
+import tempfile
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes, serialization
+from cryptography.hazmat.primitives.asymmetric import ec
+
+from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.schemas.wire.keys import SCOPES, NewKey
+from tests.conftest import wait_until
+from tests.support.servers.databases import temporary_database
+from tests.support.servers.service_server import RunningService
+
+FILE = Path(__file__).parents[2] / "deploy/nginx/strandline.conf"
+NAME = "memory.example.com"
+NGINX = shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
+pytestmark = pytest.mark.skipif(NGINX is None, reason="needs nginx")
+
+_MAIN = """\
+daemon off;
+master_process off;
+error_log {folder}/error.log;
+pid {folder}/nginx.pid;
+events {{}}
+http {{
+    access_log off;
+    client_body_temp_path {folder}/body;
+    proxy_temp_path {folder}/proxy;
+    fastcgi_temp_path {folder}/fastcgi;
+    uwsgi_temp_path {folder}/uwsgi;
+    scgi_temp_path {folder}/scgi;
+    include {folder}/strandline.conf;
+}}
+"""
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as probe:
+        return int(probe.getsockname()[1])
+
+
+def make_certificate(folder: Path) -> None:
+    key = ec.generate_private_key(ec.SECP256R1())
+    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, NAME)])
+    now = datetime.now(UTC)
+    certificate = (
+        x509.CertificateBuilder()
+        .subject_name(name)
+        .issuer_name(name)
+        .public_key(key.public_key())
+        .serial_number(x509.random_serial_number())
+        .not_valid_before(now - timedelta(hours=1))
+        .not_valid_after(now + timedelta(hours=1))
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(NAME)]), critical=False)
+        .sign(key, hashes.SHA256())
+    )
+    pem = serialization.Encoding.PEM
+    (folder / "memory.pem").write_bytes(certificate.public_bytes(pem))
+    form, plain = serialization.PrivateFormat.PKCS8, serialization.NoEncryption()
+    (folder / "memory.key").write_bytes(key.private_bytes(pem, form, plain))
+
+
+@pytest.fixture(scope="module")
+def service(stack: EmbeddedStack) -> Iterator[RunningService]:
+    with (
+        temporary_database(stack.database_url) as url,
+        RunningService(url, service_trusted_proxies="127.0.0.1", service_mcp_hosts=NAME) as running,
+    ):
+        yield running
+
+
+@pytest.fixture(scope="module")
+def proxy(service: RunningService) -> Iterator[int]:
+    """The port of nginx before the service, and before another process that is not there."""
+    text = FILE.read_text()
+    port = free_port()
+    with tempfile.TemporaryDirectory(prefix="strandline-nginx-", dir="/tmp") as name:
+        folder = Path(name)
+        make_certificate(folder)
+        for old, new in {
+            "127.0.0.1:8420": f"127.0.0.1:{service.port}",
+            "127.0.0.1:8421": f"127.0.0.1:{free_port()}",
+            "listen 443": f"listen 127.0.0.1:{port}",
+            f"/etc/ssl/{NAME}.pem": str(folder / "memory.pem"),
+            f"/etc/ssl/{NAME}.key": str(folder / "memory.key"),
+        }.items():
+            assert text.count(old) == 1
+            text = text.replace(old, new)
+        (folder / "strandline.conf").write_text(text)
+        (folder / "nginx.conf").write_text(_MAIN.format(folder=folder))
+        command = [str(NGINX), "-p", name, "-e", str(folder / "error.log"), "-c", str(folder / "nginx.conf")]
+        tested = subprocess.run([*command, "-t"], capture_output=True, text=True, timeout=60, check=False)
+        assert tested.returncode == 0, tested.stderr
+        running = subprocess.Popen(command)
+        try:
+            wait_until(lambda: answers(port), timeout=10, what="nginx")
+            yield port
+        finally:
+            running.terminate()
+            running.wait(30)
+
+
+def answers(port: int) -> bool:
+    try:
+        socket.create_connection(("127.0.0.1", port), timeout=1).close()
+    except OSError:
+        return False
+    return True
+
+
+@pytest.fixture(scope="module")
+def key(service: RunningService) -> NewKey:
+    return service.make_key("acme", scopes=SCOPES)
+
+
+@pytest.fixture
+def client(proxy: int, key: NewKey) -> Iterator[httpx2.Client]:
+    trusting = ssl.create_default_context()
+    trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
+    headers = {"Authorization": f"Bearer {key.key}", "Strandline-User": "ana", "Host": NAME}
+    with httpx2.Client(
+        base_url=f"https://127.0.0.1:{proxy}", headers=headers, verify=trusting, timeout=60
+    ) as client:
+        yield client
+
+
+def said(content: str) -> dict[str, Any]:
+    return {"messages": [{"role": "user", "content": content}]}
+
+
+def test_requests_arrive_as_they_were_sent_although_one_process_is_away(client: httpx2.Client) -> None:
+    for number in range(6):
+        assert client.post("/v1/sessions/a%2Fb%20c/messages", json=said(f"{number}")).status_code == 201
+    (session,) = client.get("/v1/sessions").json()["items"]
+    assert session["session_id"] == "a/b c"
+    assert len(client.get("/v1/sessions/a%2Fb%20c/messages").json()["items"]) == 6
+
+
+def test_a_body_is_bounded_and_health_is_not_for_all(client: httpx2.Client) -> None:
+    assert client.post("/v1/sessions/s/messages", content=b"x" * 2**21).status_code == 413
+    assert client.get("/healthz/ready").status_code == 404
+
+
+def test_events_come_while_they_happen(client: httpx2.Client) -> None:
+    with client.stream("GET", "/v1/events") as stream:
+        lines = stream.iter_lines()
+        assert next(lines)  # the stream is open
+        client.post("/v1/sessions/events/messages", json=said("I live in Lisbon."))
+        client.post("/v1/sessions/events/flush", json={"all": True})
+        assert next(line for line in lines if '"flushed"' in line and '"events"' in line)
+
+
+def test_the_trail_has_the_clients_address_and_not_what_it_claims(client: httpx2.Client) -> None:
+    made = client.post(
+        "/v1/admin/keys", json={"scopes": ["read"]}, headers={"X-Forwarded-For": "203.0.113.9"}
+    )
+    assert made.status_code == 201
+    (act,) = client.get("/v1/admin/audit", params={"kind": "key.create", "limit": 1}).json()["items"]
+    assert act["origin"] == "127.0.0.1"
+
+
+def test_tools_are_asked_by_the_proxys_name(client: httpx2.Client) -> None:
+    asked = client.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+    assert asked.status_code != 403
+    other = client.post("/mcp", json={}, headers={"Host": "evil.example.com"})
+    assert re.search("refused", other.text)
