@@ -271,12 +271,12 @@ def test_dead_letters_are_those_of_the_namespace(
     assert [one["outcome"] for one in dropped] == ["dropped"]
 
 
-def bury(running: RunningService, namespace: str) -> str:
+def bury(running: RunningService, namespace: str, session: str = "buried") -> str:
     """Have a flush event die in a stage, as a lane does that goes past it."""
     with running.client(running.make_key(namespace), user="ana") as client:
         body = {"messages": [{"role": "user", "content": "hi"}]}
-        client.post("/v1/sessions/buried/messages", json=body)
-        (event,) = client.post("/v1/sessions/buried/flush", json={"all": True}).json()["events"]
+        client.post(f"/v1/sessions/{session}/messages", json=body)
+        (event,) = client.post(f"/v1/sessions/{session}/flush", json={"all": True}).json()["events"]
     with running.database.transaction() as tx:
         connection: Any = tx._connection
         connection.execute(
