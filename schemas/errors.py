@@ -206,7 +206,20 @@ class ArchiveError(StrandlineError):
 
 
 class ReplayError(StrandlineError):
-    """A replay cannot begin, continue, or take effect now; the message says why."""
+    """A replay cannot begin, continue, or take effect now; the message says why.
+
+    It names replays, generations and pipelines, which are the installation's, and is told to clients as it
+    is; where one names more, it has a sentence of its own for them.
+    """
+
+    def __init__(self, *sentence: object, for_clients: str | None = None) -> None:
+        if for_clients is None and sentence and isinstance(sentence[0], str):
+            for_clients = sentence[0]
+        super().__init__(*sentence, for_clients=for_clients)
+
+
+class UnknownReplayError(ReplayError):
+    """There is no replay, or no generation, of this number."""
 
 
 class ModelError(StrandlineError):

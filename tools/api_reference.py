@@ -48,9 +48,10 @@ a change that breaks a client gets a new prefix.
 - **user**: whose memory, for a key that is not one user's: *path*, or *header*: `Strandline-User` must say it
   (`-`: a session without a user); *header?*: it may (`-`: only what has no user).
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
+  *once*: likewise, but a repetition is a `409`, since its answer is not stored;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
-  *look*: nothing names the request, so look whether it was done, unless the text says what repeating gives.
+  *look*: nothing names the request (an `Idempotency-Key` is a `422`), so look whether it was done.
 - **errors**: the last parts of `type` that the route has beside those of every route.
 """
 
@@ -86,14 +87,10 @@ class Route:
     @property
     def repeating(self) -> str:
         """What becomes of a request that is sent twice."""
-        headers = self.parameters("header")
-        if self.method == "get" or self.scope.startswith("read"):
-            return "reads"
-        if "Idempotency-Key" in headers:
-            return "key"
-        if "If-Match" in headers:
+        if "If-Match" in self.parameters("header"):
             return "If-Match"
-        return "same" if self.method in ("put", "delete") and not self.path.endswith("/last") else "look"
+        kind = str(self.operation.get("x-strandline-repeating", "reads"))
+        return {"kept": "key", "own": "key", "refused": "look"}.get(kind, kind)
 
     @property
     def statuses(self) -> list[str]:

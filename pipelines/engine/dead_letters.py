@@ -9,8 +9,8 @@ Dead letters are made in ``drain.py``, where a batch is given up.
 from __future__ import annotations
 
 import logging
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import astuple, dataclass
+from datetime import UTC, datetime
 from typing import Literal
 from uuid import UUID
 
@@ -108,6 +108,34 @@ class Retry:
     refolded: int = 0
 
 
+@dataclass(frozen=True, slots=True)
+class LetterPlace:
+    """The place of a dead letter in a list of them."""
+
+    at: datetime
+    session_key: UUID
+    from_seq: int
+    generation_id: int
+    stage: str
+
+    @classmethod
+    def of(cls, letter: DeadLetter) -> LetterPlace:
+        return cls(letter.died_at, letter.session_key, letter.from_seq, letter.generation_id, letter.stage)
+
+    @classmethod
+    def read(cls, text: str) -> LetterPlace:
+        """A place as ``str`` wrote it; raises ValueError for other texts."""
+        at, session_key, from_seq, generation_id, stage = text.split(" ", 4)
+        place = cls(datetime.fromisoformat(at), UUID(session_key), int(from_seq), int(generation_id), stage)
+        if str(place) != text or not (0 <= place.from_seq < 2**63 and 0 <= place.generation_id < 2**31):
+            raise ValueError("not a place")
+        return place
+
+    def __str__(self) -> str:
+        at = self.at.astimezone(UTC).isoformat()
+        return f"{at} {self.session_key} {self.from_seq} {self.generation_id} {self.stage}"
+
+
 def list_dead_letters(
     database: Database,
     *,
@@ -117,8 +145,14 @@ def list_dead_letters(
     stage: str | None = None,
     event_id: UUID | None = None,
     dropped: bool = False,
+    after: LetterPlace | None = None,
+    limit: int | None = None,
 ) -> list[DeadLetter]:
-    """The dead letters that match all filters, oldest first; with ``dropped`` also those given up on."""
+    """The dead letters that match all filters, oldest first; with ``dropped`` also those given up on.
+
+    ``after``: those behind this place; ``limit``: so many at most.
+    """
+    behind = (None,) * 5 if after is None else astuple(after)
     statement = ListDeadLetters(
         namespace=namespace,
         session_id=session_id,
@@ -126,6 +160,12 @@ def list_dead_letters(
         stage=stage,
         event_id=event_id,
         dropped=dropped,
+        after_at=behind[0],
+        after_session=behind[1],
+        after_seq=behind[2],
+        after_generation=behind[3],
+        after_stage=behind[4],
+        limit=limit,
     )
     return [DeadLetter(**row._asdict()) for row in database.fetch(statement)]
 

@@ -11,7 +11,7 @@ from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.recipe import Recipe, differences
 from strandline.pipelines.models.factory import REDACTION_KEYS
-from strandline.schemas.errors import ReplayError
+from strandline.schemas.errors import UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import (
     FindGeneration,
@@ -73,11 +73,11 @@ def find_kept(database: Fetcher, generation_id: int) -> Generation:
     """One generation by its number.
 
     Raises:
-        ReplayError: it does not exist, or it was pruned.
+        UnknownReplayError: it does not exist, or it was pruned.
     """
     generation = find(database, generation_id)
     if generation is None or generation.state == "retired":
-        raise ReplayError(
+        raise UnknownReplayError(
             f"There is no generation {generation_id}, or it was pruned;"
             " `strandline generations list` lists them."
         )

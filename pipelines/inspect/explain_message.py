@@ -202,7 +202,8 @@ def _only(rows: Sequence[ExplainFindMessagesRow], subject: str, namespace: str) 
     if len(sessions) > 1:
         raise ConfigurationError(
             f"Message id {quote(subject)} is used in several sessions ({', '.join(sessions[:5])}"
-            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session."
+            f"{', …' if len(sessions) > 5 else ''}); name the one you mean with --session.",
+            for_clients="Several sessions use this id, as forks do; name the one you mean in `session_id`.",
         )
     return rows[0]
 

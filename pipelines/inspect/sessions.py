@@ -166,11 +166,11 @@ def list_sessions(
         ConfigurationError: ``after`` is not what a page gave.
         StrandlineError: as ``Database.fetch`` does.
     """
+    after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
     check_known(database, namespace=namespace, user_id=user_id)
     if (user_id is not None or without_user) and namespace is None:
         namespace = DEFAULT_NAMESPACE
     append_inspection(database, namespace or ALL_NAMESPACES, "directory.read")
-    after_namespace, after_session = ("", "") if after is None else _read_cursor(after)
     listed: list[_Listed] = []
     if namespace is None:
         listed += database.fetch(
@@ -341,6 +341,7 @@ def _read_cursor(after: str) -> tuple[str, str]:
         identify_session(namespace, session_id, None)
     except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
-            "--after is not a value that a page of this list printed; leave it out."
+            "--after is not a value that a page of this list printed; leave it out.",
+            for_clients="`cursor` is not one that a page of this list gave; leave it out.",
         ) from None
     return namespace, session_id

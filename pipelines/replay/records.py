@@ -10,7 +10,7 @@ from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
-from strandline.schemas.errors import NotFoundError, ReplayError
+from strandline.schemas.errors import ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.replay import (
@@ -210,14 +210,14 @@ def ask_to_stop(database: Fetcher, replay_id: int) -> Replay:
     One whose process is gone is stopped by this, and one that is not running stays as it is.
 
     Raises:
-        NotFoundError: there is no such replay.
+        UnknownReplayError: there is no such replay.
     """
     is_running = database.fetch(AskReplayToStop(replay_id=replay_id))
     for replay in replays(database, replay_id=replay_id):
         if is_running:
             database.fetch(_act("replay.stop", replay_id, replay.kind, replay.pipeline, replay.selection))
         return replay
-    raise NotFoundError("There is no replay of this number; `strandline generations list` names them.")
+    raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
 
 
 def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
@@ -228,7 +228,7 @@ def find_unfinished(database: Fetcher, replay_id: int) -> Replay:
     """
     replays_of_id = replays(database, replay_id=replay_id)
     if not replays_of_id:
-        raise ReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
+        raise UnknownReplayError(f"There is no replay {replay_id}; `strandline generations list` names them.")
     if replays_of_id[0].state == "done":
         raise ReplayError(f"Replay {replay_id} is done; there is nothing to resume.")
     return replays_of_id[0]

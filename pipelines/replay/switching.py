@@ -13,7 +13,7 @@ from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
 from strandline.pipelines.replay.records import replays, report
-from strandline.schemas.errors import ErasedError, ReplayError
+from strandline.schemas.errors import ErasedError, ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Database, Transaction
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.derived.generations import (
@@ -132,7 +132,7 @@ def prune(
     """
     generation = find(database, generation_id)
     if generation is None:
-        raise ReplayError(
+        raise UnknownReplayError(
             f"There is no generation {generation_id}; `strandline generations list` lists them."
         )
     with database.transaction() as tx:

@@ -22,5 +22,7 @@ def refuse_truncated(fetcher: Fetcher, shard_key: UUID, way_out: str) -> None:
         raise ReplayError(
             f"The log of session {event.session_id!r} was truncated: of its messages {event.from_seq} to"
             f" {event.through_seq}, {event.remaining} of {event.message_count} are left, and memory derived"
-            f" from them would forget the others. The memory that serves stays as it is. {way_out}"
+            f" from them would forget the others. The memory that serves stays as it is. {way_out}",
+            for_clients="The log of a session was truncated, and memory derived from what is left would"
+            f" forget the rest. The memory that serves stays as it is. {way_out}",
         )

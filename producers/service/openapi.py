@@ -12,8 +12,9 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from strandline.producers.service.access import Access, access_of, needs_user
 from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
-from strandline.producers.service.route import MAX_KEY_BYTES, Access, access_of, needs_user
+from strandline.producers.service.route import MAX_KEY_BYTES
 from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
@@ -202,6 +203,7 @@ def _complete(
         return
     operation["security"] = [{"key": []}]
     operation["x-strandline-scope"] = rule.scope
+    operation["x-strandline-repeating"] = rule.idempotent
     if rule.holder != "any":
         operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])
@@ -262,7 +264,7 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         headers.append(
             _header(
                 IDEMPOTENCY_HEADER,
-                "Names the request: repeated with it, nothing is done twice.",
+                _OF_A_KEY[rule.idempotent],
                 MAX_KEY_BYTES,
             )
         )
@@ -285,6 +287,13 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
 _WAITING = (
     "read_context", "summarize", "facts_from_messages", "instruct_facts", "erase_user", "erase_session",
 )  # fmt: skip
+
+
+_OF_A_KEY = {
+    "kept": "Names the request: repeated with it, nothing is done twice, and its response is given again.",
+    "own": "Names the request: repeated with it, nothing is done twice.",
+    "once": "Names the request: repeated with it, it is refused, since what it answered is not stored.",
+}
 
 
 def _header(name: str, description: str, most: int, *, example: str | None = None) -> dict[str, Any]:

@@ -1,8 +1,10 @@
 -- Dead letters: list, retry and drop. No session row is locked here.
 
 -- name: list_dead_letters
--- Dead letters with their names, oldest first; dropped ones only if asked for.
--- params: namespace text?, session_id text?, pipeline text?, stage text?, event_id uuid?, dropped boolean
+-- Dead letters with their names, oldest first; dropped ones only if asked for.  Behind a place in that order, if one is
+-- given, and so many at most.
+-- params: namespace text?, session_id text?, pipeline text?, stage text?, event_id uuid?, dropped boolean, after_at
+--     timestamptz?, after_session uuid?, after_seq bigint?, after_generation integer?, after_stage text?, limit bigint?
 -- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
 --     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
 --     integer, tokens bigint, cause text, flushed_at timestamptz, died_at timestamptz, batch_id uuid, reason text,
@@ -22,7 +24,10 @@ WHERE (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
     AND (%(stage)s::text IS NULL OR d.stage = %(stage)s)
     AND (%(event_id)s::uuid IS NULL OR d.event_id = %(event_id)s)
     AND (d.dropped_at IS NULL OR %(dropped)s::boolean)
-ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage
+    AND (%(after_at)s::timestamptz IS NULL OR (d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage)
+        > (%(after_at)s, %(after_session)s::uuid, %(after_seq)s::bigint, %(after_generation)s::integer,
+            %(after_stage)s::text))
+ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage LIMIT %(limit)s
 
 -- name: reopen_lane
 -- The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the end.

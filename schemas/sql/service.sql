@@ -21,17 +21,26 @@ SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.r
 FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
 
 -- name: add_service_key
--- Store a new key.
+-- Store a new key; no row: its request was made before, and made one.
 -- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from
---     text?, expires_in_seconds float8?
+--     text?, request_key uuid?, expires_in_seconds float8?
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
 INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, shared_scopes, label,
-    rotated_from, created_at, expires_at)
+    rotated_from, request_key, created_at, expires_at)
 VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(shared_scopes)s, %(label)s,
-    %(rotated_from)s, statement_timestamp(), statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
+    %(rotated_from)s, %(request_key)s, statement_timestamp(),
+    statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
+ON CONFLICT (request_key) DO NOTHING
 RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
     k.revoked_at, false AS is_over
+
+-- name: find_requested_service_key
+-- The key that a request made.
+-- params: request_key uuid
+-- row: key_id text
+-- repeatable
+SELECT k.key_id FROM strandline.service_key k WHERE k.request_key = %(request_key)s
 
 -- name: list_service_keys
 -- The next keys by their ids: of a namespace, or of all.

@@ -100,13 +100,13 @@ WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id >
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: directory_page_without_user
--- The next sessions of a namespace that have no user.
+-- The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the order.)
 -- params: namespace text, after_session text, limit bigint
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id IS NULL AND o.session_id > %(after_session)s
     AND o.kind = 'chat'
-ORDER BY o.session_id LIMIT %(limit)s
+ORDER BY o.user_id, o.session_id LIMIT %(limit)s
 
 -- name: session_rows
 -- Marks, sizes and policy of sessions, by their keys.

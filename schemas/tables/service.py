@@ -31,10 +31,13 @@ service_key = Table(
     personal("shared_scopes", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("label", Text, nullable=False, server_default=text("''")),
     Column("rotated_from", Text(collation="C")),
+    # The request that made it, by its Idempotency-Key: a repetition of it makes no second key.
+    Column("request_key", Uuid),
     moment("created_at", default=True),
     moment("expires_at", nullable=True),
     moment("revoked_at", nullable=True),
     Index("service_key_by_namespace", "namespace", "key_id"),
+    Index("service_key_by_request", "request_key", unique=True),
     CheckConstraint("length(secret_digest) = 32", name="digest"),
     CheckConstraint(
         "cardinality(scopes) > 0 AND scopes <@ ARRAY['read', 'write', 'facts', 'erase', 'operate']",

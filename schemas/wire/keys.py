@@ -37,9 +37,13 @@ class KeyRequest(
 
 
 class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
-    """How long the old key goes on beside the new one."""
+    """How long the old key goes on beside the new one, and when the new one ends.
+
+    Without ``expires_in_seconds`` the new key lives as long as the old one was to when it was made.
+    """
 
     overlap_seconds: Annotated[float, Field(ge=0, le=MAX_KEY_SECONDS)] = DEFAULT_OVERLAP_SECONDS
+    expires_in_seconds: Seconds | None = None
 
 
 class KeyInfo(Answer):

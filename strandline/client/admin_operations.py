@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.client.operations import Call, Face, Operation, PageOf, path, set_fields
+from strandline.client.operations import Call, Face, Operation, PageOf, once, path, set_fields
 from strandline.client.retrying import Repeat
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.explanations import (
@@ -53,7 +53,7 @@ def workers(admin: Face) -> Operation[list[WorkerReport]]:
 
 def create_key(admin: Face, request: KeyRequest) -> Operation[NewKey]:
     """Make a key; its text is shown this once.  If the answer is lost, nobody has it: revoke it."""
-    return (yield _post("admin", "keys", body=_body(request))).read(NewKey)
+    return (yield _post("admin", "keys", body=_body(request), headers=once())).read(NewKey)
 
 
 def keys(admin: Face, cursor: str | None) -> Operation[PageOf[KeyInfo]]:
@@ -62,10 +62,20 @@ def keys(admin: Face, cursor: str | None) -> Operation[PageOf[KeyInfo]]:
     return PageOf(page.items, page.next_cursor)
 
 
-def rotate_key(admin: Face, key_id: str, *, overlap_seconds: float | None = None) -> Operation[NewKey]:
-    """Make a key that opens the same; the old one goes on for a while, by default for a day."""
-    body = _body(KeyRotation(**set_fields(overlap_seconds=overlap_seconds)))
-    return (yield _post("admin", "keys", key_id, "rotate", body=body)).read(NewKey)
+def rotate_key(
+    admin: Face,
+    key_id: str,
+    *,
+    overlap_seconds: float | None = None,
+    expires_in_seconds: float | None = None,
+) -> Operation[NewKey]:
+    """Make a key that opens the same; the old one goes on for a while, by default for a day.
+
+    ``expires_in_seconds``: when the new key ends; default: it lives as long as the old one was to.
+    """
+    given = set_fields(overlap_seconds=overlap_seconds, expires_in_seconds=expires_in_seconds)
+    body = _body(KeyRotation(**given))
+    return (yield _post("admin", "keys", key_id, "rotate", body=body, headers=once())).read(NewKey)
 
 
 def revoke_key(admin: Face, key_id: str) -> Operation[KeyInfo]:
@@ -267,8 +277,17 @@ def _post(
     body: Any = None,
     repeat: Repeat = "if_not_done",
     is_read: bool = False,
+    headers: Mapping[str, str] | None = None,
 ) -> Call:
-    return Call("POST", path(*route), query=query or {}, body=body, repeat=repeat, is_read=is_read)
+    return Call(
+        "POST",
+        path(*route),
+        query=query or {},
+        body=body,
+        repeat=repeat,
+        is_read=is_read,
+        headers=headers or {},
+    )
 
 
 def _page(cursor: str | None) -> dict[str, Any]:

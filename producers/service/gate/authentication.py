@@ -42,6 +42,10 @@ MAX_LOOKUPS_WAITING = 20_000
 Holder = Literal["any", "namespace", "installation"]
 OPENS_NO_MEMORY = "This is a key of all namespaces, which opens no memory; use a key of the namespace."
 OF_ONE_USER = "This is the key of one user; the route needs a key of the whole namespace."
+FOREIGN_SCOPE = (
+    "This is the key of one user, which begins sessions in the shared scopes alone that it names;"
+    " make one with `shared_scopes`."
+)
 OF_ONE_NAMESPACE = "This is the key of one namespace; the route needs an operator's key of all namespaces."
 
 # What an unknown key is compared with, so that it takes the time of a known one.
@@ -109,7 +113,7 @@ class Caller:
         Whoever knows a scope's name would else read what other users share in it.
         """
         if scope is not None and self.is_bound and scope not in self.shared_scopes:
-            raise ProblemError(FORBIDDEN)
+            raise ProblemError(FORBIDDEN, detail=FOREIGN_SCOPE)
 
     def session(self, session_id: str) -> SessionIdentity:
         """A session of the caller's."""

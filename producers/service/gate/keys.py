@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
+from uuid import UUID
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_act
 from strandline.schemas.display.shown_text import quote
@@ -21,9 +22,11 @@ from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.application.service import (
     AddServiceKey,
     EndServiceKey,
+    FindRequestedServiceKey,
     HasServiceKey,
     ListServiceKeys,
     LockServiceKey,
+    LockServiceKeyRow,
     RevokeServiceKey,
 )
 from strandline.schemas.values.identity import check_name
@@ -116,16 +119,23 @@ def digest_of(secret: str) -> bytes:
     return sha256(secret.encode()).digest()
 
 
-def create_key(spec: KeySpec, *, rotated_from: str | None = None) -> Operation[NewKey]:
-    """Make a key; the result holds its text, which is nowhere else."""
+def create_key(spec: KeySpec, *, request_key: UUID | None = None) -> Operation[NewKey]:
+    """Make a key; the result holds its text, which is nowhere else.
+
+    Args:
+        request_key: names the request, which makes one key however often it comes.
+
+    Raises:
+        ConflictError: the request made one before.
+    """
     act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
-    new_key: NewKey = yield Atomic(partial(_create, spec, rotated_from, act))
+    new_key: NewKey = yield Atomic(partial(_create, spec, None, request_key, act))
     return new_key
 
 
-def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewKey]:
+def _create(spec: KeySpec, rotated_from: str | None, request_key: UUID | None, act: Act) -> Operation[NewKey]:
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
-    (row,) = yield from fetch(
+    rows = yield from fetch(
         AddServiceKey(
             key_id=key_id,
             secret_digest=digest_of(secret),
@@ -135,11 +145,25 @@ def _create(spec: KeySpec, rotated_from: str | None, act: Act) -> Operation[NewK
             shared_scopes=list(spec.shared_scopes),
             label=spec.label,
             rotated_from=rotated_from,
+            request_key=request_key,
             expires_in_seconds=spec.expires_in_seconds,
         )
     )
+    if request_key is not None and not rows:
+        yield from _refuse_repetition(request_key)
     yield from append_act(spec.namespace or ALL_NAMESPACES, replace(act, detail=_detail(act, key_id)))
-    return NewKey(**row._asdict(), key=f"sl_{key_id}_{secret}")
+    return NewKey(**rows[0]._asdict(), key=f"sl_{key_id}_{secret}")
+
+
+def _refuse_repetition(request_key: UUID) -> Operation[None]:
+    """Raise ConflictError if a request made a key: its text is not stored, so it cannot be given again."""
+    for row in (yield from fetch(FindRequestedServiceKey(request_key=request_key))):
+        raise ConflictError(
+            f"This request has made the key {row.key_id}, whose text was shown that once."
+            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
+            for_clients=f"This request has made the key {row.key_id}, whose text was shown that once."
+            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
+        )
 
 
 def _detail(act: Act, key_id: str) -> dict[str, Any]:
@@ -153,18 +177,26 @@ def list_keys(namespace: str | None, *, after: str = "", limit: int = 100) -> Op
 
 
 def rotate_key(
-    key_id: str, *, namespace: str | None = None, overlap_seconds: float = DEFAULT_OVERLAP_SECONDS
+    key_id: str,
+    *,
+    namespace: str | None = None,
+    overlap_seconds: float = DEFAULT_OVERLAP_SECONDS,
+    expires_in_seconds: float | None = None,
+    request_key: UUID | None = None,
 ) -> Operation[NewKey]:
     """Make a key that opens the same; the old one goes on for ``overlap_seconds``, or until its own end.
 
-    The new key has no end, unless a later rotation gives it one.
+    Args:
+        expires_in_seconds: when the new key ends; None: it lives as long as the old one was to, from now on.
+        request_key: names the request, which makes one key however often it comes.
 
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).
-        ConflictError: the key has ended.
+        ConflictError: the key has ended, or the request made one before.
     """
     act = Act.here("key.create", detail={"rotated_from": key_id})
-    new_key: NewKey = yield Atomic(partial(_rotate, key_id, namespace, overlap_seconds, act))
+    rotation = partial(_rotate, key_id, namespace, overlap_seconds, expires_in_seconds, request_key, act)
+    new_key: NewKey = yield Atomic(rotation)
     return new_key
 
 
@@ -193,11 +225,20 @@ def any_key() -> Operation[bool]:
     return row.has_key
 
 
-def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act) -> Operation[NewKey]:
+def _rotate(
+    key_id: str,
+    namespace: str | None,
+    overlap_seconds: float,
+    expires_in_seconds: float | None,
+    request_key: UUID | None,
+    act: Act,
+) -> Operation[NewKey]:
     rows = yield from fetch(LockServiceKey(key_id=key_id))
     if not rows or (namespace is not None and rows[0].namespace != namespace):
         raise _unknown(key_id)
     old = rows[0]
+    if request_key is not None:
+        yield from _refuse_repetition(request_key)
     if old.is_over:
         raise ConflictError(
             f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
@@ -209,10 +250,16 @@ def _rotate(key_id: str, namespace: str | None, overlap_seconds: float, act: Act
         user_id=old.user_id,
         label=old.label,
         shared_scopes=old.shared_scopes,
+        expires_in_seconds=_life_seconds(old) if expires_in_seconds is None else expires_in_seconds,
     )
-    new_key = yield from _create(spec, key_id, act)
+    new_key = yield from _create(spec, key_id, request_key, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key
+
+
+def _life_seconds(key: LockServiceKeyRow) -> float | None:
+    """How long a key was to live when it was made; None: it has no end."""
+    return None if key.expires_at is None else (key.expires_at - key.created_at).total_seconds()
 
 
 def _unknown(key_id: str) -> NotFoundError:

@@ -32,7 +32,7 @@ _TOLD = re.compile(
     r"|is [\d,]+ bytes as JSON, over the limit of [\d,]+; .*|is nested more than \d+ levels deep; .*"
     r"|has no time zone; .*|must (be|have|lie|hold|name) .*|(belong|belongs) to (assistant|tool) messages\b.*"
     r"|is a field of every message; .*|takes either .*|excludes the other .*|applies to a whole namespace; .*"
-    r"|is not what a page gave .*|is not the id of a source; .*"
+    r"|is not the id of a source; .*"
 )
 _TOLD_BEGINNINGS = re.compile(r"holds a (NUL character|lone surrogate) at position \d+")
 _TOO_MANY = re.compile(r"(?<![\d,])[\d,]+ in one put, over the limit of ([\d,]+);.*")
@@ -61,6 +61,8 @@ def _told(problem: str) -> str:
         return f"There are too many: at most {many[1]} are stored at once."
     if begins := _TOLD_BEGINNINGS.match(problem):
         return f"It {begins[0]}; leave it out."
+    if problem == "is not what a page gave as next_before":  # as people at a terminal have it
+        return "It is not a cursor that a page of this list gave; leave it out."
     return f"It {problem}." if _TOLD.fullmatch(problem) else "It cannot be stored as given."
 
 

@@ -36,6 +36,7 @@ from strandline.schemas.errors import (
     SealedContentError,
     StrandlineError,
     UnknownPipelineError,
+    UnknownReplayError,
     VersionError,
 )
 from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
@@ -62,7 +63,10 @@ UNAUTHENTICATED = Kind(
     "Send a key of this service: `Authorization: Bearer sl_…`. It is unknown, has ended, or is missing.",
 )
 FORBIDDEN = Kind(
-    "forbidden", 403, "The key may not do this", "The route needs a key of the scope `write`; this has read."
+    "forbidden",
+    403,
+    "The key may not do this",
+    "The key has not the scope, or is not of the kind, that the route needs.",
 )
 REFUSED = Kind(
     "refused", 403, "It is not allowed here", "A rule of this installation refuses it; nothing was changed."
@@ -191,6 +195,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (RefusalError, REFUSED),
     (RedactionError, UNREDACTED),
     (NotFoundError, NOT_FOUND),
+    (UnknownReplayError, NOT_FOUND),
     (OwnerError, NOT_FOUND),
     (InvalidMessageError, INVALID),
     (ConfigurationError, INVALID),

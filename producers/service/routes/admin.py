@@ -15,14 +15,21 @@ from starlette.responses import Response
 
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
+    LetterPlace,
     drop_dead_letter,
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
+from strandline.producers.service.access import access
+from strandline.producers.service.gate.cursors import (
+    cursor_of,
+    read_number_cursor,
+    read_text_cursor,
+    unknown_cursor,
+)
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.producers.service.service import Service
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.base import Page
@@ -98,7 +105,7 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
     service = call_of(request).service
@@ -122,21 +129,26 @@ async def get_letters(
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     call = call_of(request)
+    after = _letter_place(cursor)
     letters = await _block(
         call.service,
         lambda database: list_dead_letters(
-            database, namespace=call.caller.managed_namespace, pipeline=pipeline, dropped=dropped
+            database,
+            namespace=call.caller.managed_namespace,
+            pipeline=pipeline,
+            dropped=dropped,
+            after=after,
+            limit=limit + 1,
         ),
     )
-    start = read_number_cursor(_LETTERS, cursor)
-    items = [DeadLetterOut.model_validate(letter) for letter in letters[start : start + limit]]
-    through = start + len(items)
-    following = cursor_of(_LETTERS, through) if through < len(letters) else None
+    page = letters[:limit]
+    items = [DeadLetterOut.model_validate(letter) for letter in page]
+    following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
     return Page[DeadLetterOut](items=items, next_cursor=following)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
     call = call_of(request)
@@ -154,7 +166,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
     call = call_of(request)
@@ -173,12 +185,12 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
     begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
-    service.operations.carry_on(service.resources.database(), begun.replay_id)
+    service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
 
@@ -216,7 +228,7 @@ async def get_operation(request: Request, operation_id: ReplayId) -> OperationOu
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
 
@@ -224,7 +236,7 @@ async def stop_operation(request: Request, operation_id: ReplayId) -> OperationO
     """
     service = call_of(request).service
     replay = await _block(service, lambda database: service.operators.stop_replay(database, operation_id))
-    service.operations.stop(operation_id)  # at once, if it is here
+    service.replays.stop(operation_id)  # at once, if it is here
     return _operation(service, replay)
 
 
@@ -255,7 +267,7 @@ async def diff_generation(
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
     service = call_of(request).service
@@ -263,7 +275,7 @@ async def promote_generation(request: Request, generation: GenerationId, body: P
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="same")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
     service = call_of(request).service
@@ -271,11 +283,19 @@ async def prune_generation(request: Request, generation: GenerationId) -> Switch
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@access("operate", "others", holder="installation")
+@access("operate", "others", holder="installation", idempotent="refused")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
     service = call_of(request).service
     return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
+
+
+def _letter_place(cursor: str | None) -> LetterPlace | None:
+    text = read_text_cursor(_LETTERS, cursor)
+    try:
+        return LetterPlace.read(text) if text else None
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
 
 
 def _manage(request: Request, namespace: str) -> Call:
@@ -334,6 +354,6 @@ def _operation(service: Service, replay: ReplayReport) -> OperationOut:
         generation=replay.generation,
         state=replay.state,
         counts=replay.counts,
-        is_running=replay.is_alive or service.operations.is_running(replay.replay_id),
-        failed=service.operations.reason(replay.replay_id),
+        is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
+        failed=service.replays.reason(replay.replay_id),
     )

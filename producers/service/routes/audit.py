@@ -9,13 +9,17 @@ from fastapi import Path, Query, Request
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES
 from strandline.producers.audit_trail import NamespaceAudit
+from strandline.producers.service.access import access
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.schemas.wire.base import Moment, Page
 from strandline.schemas.wire.operations import ActOut, AuditLevelBody, AuditLevelOut, TrailOut
 
 router = make_router()
+
+_LIST = "audit"
 
 Namespace = Annotated[
     str | None,
@@ -47,11 +51,13 @@ async def get_acts(
     until: Annotated[Moment | None, Query(description="Not after this time.")] = None,
 ) -> Page[ActOut]:
     """Who did what, newest first; reading it is an act as well."""
+    before = read_text_cursor(_LIST, cursor) or None
     page = await _trail(request, namespace).aacts(
-        since=since, until=until, kind=kind, actor=actor, user_id=user_id, limit=limit, before=cursor
+        since=since, until=until, kind=kind, actor=actor, user_id=user_id, limit=limit, before=before
     )
     items = [ActOut.model_validate(act) for act in page.acts]
-    return Page[ActOut](items=items, next_cursor=page.next_before)
+    following = None if page.next_before is None else cursor_of(_LIST, page.next_before)
+    return Page[ActOut](items=items, next_cursor=following)
 
 
 @router.get("/v1/admin/audit/verification", tags=["audit"])
@@ -79,7 +85,7 @@ async def get_level(request: Request, namespace: Namespace = None) -> AuditLevel
 
 
 @router.put("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@access("operate", "others", holder="namespace", idempotent="same")
 async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
     """Set what is recorded; the change itself is recorded."""
     await _trail(request, namespace).aset_level(body.level)

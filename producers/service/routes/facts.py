@@ -14,6 +14,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import etag_of, fact_form, json_response
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
@@ -25,7 +26,7 @@ from strandline.producers.service.params import (
     UserId,
     make_router,
 )
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
@@ -102,7 +103,7 @@ async def list_facts(
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
-@access("facts", "writes")
+@access("facts", "writes", idempotent="same")
 async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
     """Add a fact by hand; a live fact in the same words is given instead."""
     fact = await _facts(request, user).aadd(
@@ -118,7 +119,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
 
 
 @router.delete("/v1/users/{user}/facts", tags=["facts"])
-@access("facts", "writes")
+@access("facts", "writes", idempotent="refused")
 async def clear_facts(request: Request, user: UserId) -> Cleared:
     """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
     return Cleared(facts=await _facts(request, user).aclear())
@@ -137,7 +138,7 @@ async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
 
 
 @router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="refused")
 async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
     """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
     fact = await _facts(request, user).areplace(
@@ -152,7 +153,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
 
 
 @router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="same")
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
     facts = _facts(request, user)
@@ -162,7 +163,7 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
 
 
 @router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True)
+@access("facts", "writes", matches=True, idempotent="same")
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
     fact = await _facts(request, user).afeedback(
@@ -211,7 +212,7 @@ async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Resp
 
 
 @router.post("/v1/users/{user}/facts/from-messages", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", key=True)
+@access("facts", "others", idempotent="own")
 async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
     """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
@@ -220,22 +221,24 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
         key=body.key or call.idempotency_key,
         wait=call.wait_seconds,
     )
+    await call.check_key()
     return _changes_response(changes)
 
 
 @router.post("/v1/users/{user}/facts/instruct", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", key=True)
+@access("facts", "others", idempotent="own")
 async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
     """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
     changes = await _facts(request, user).ainstruct(
         body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
     )
+    await call.check_key()
     return _changes_response(changes)
 
 
 @router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
-@access("facts", "others")
+@access("facts", "others", idempotent="refused")
 async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
     """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
 
@@ -257,7 +260,7 @@ async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> Op
 
 
 @router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
-@access("facts", "writes")
+@access("facts", "writes", idempotent="same")
 async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
     """Delete the messages of a source, and the facts that only it supports."""
     call = call_of(request)

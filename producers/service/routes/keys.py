@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+from uuid import UUID
+
 from fastapi import Request
 
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.params import Cursor, KeyId, PageSize, make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import Call, call_of
+from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.keys import SCOPES, Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
 
@@ -36,11 +40,12 @@ async def whoami(request: Request) -> Identity:
 
 
 @router.post("/v1/admin/keys", status_code=201, tags=["keys"])
-@access("operate", "keys", holder="namespace")
+@access("operate", "keys", holder="namespace", idempotent="once")
 async def post_key(request: Request, body: KeyRequest) -> NewKey:
     """Make a key of this namespace; its text is shown this once.
 
     The key of an operator of the whole installation names the namespace, or makes another such key.
+    Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
     """
     call = call_of(request)
     namespace = call.caller.managed_namespace
@@ -56,7 +61,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
         shared_scopes=body.shared_scopes,
         expires_in_seconds=body.expires_in_seconds,
     )
-    return await call.service.runner.arun(create_key(spec))
+    return await call.service.runner.arun(create_key(spec, request_key=_request_key(call)))
 
 
 @router.get("/v1/admin/keys", tags=["keys"])
@@ -74,18 +79,34 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
 
 
 @router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
-@access("operate", "keys", holder="namespace")
+@access("operate", "keys", holder="namespace", idempotent="once")
 async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
-    """Make a key that opens the same; the old one goes on for a while."""
+    """Make a key that opens the same, and lives as long; the old one goes on for a while.
+
+    Repeated with its `Idempotency-Key` it is a conflict, which names the key that was made.
+    """
     call = call_of(request)
     return await call.service.runner.arun(
-        rotate_key(key_id, namespace=call.caller.managed_namespace, overlap_seconds=body.overlap_seconds)
+        rotate_key(
+            key_id,
+            namespace=call.caller.managed_namespace,
+            overlap_seconds=body.overlap_seconds,
+            expires_in_seconds=body.expires_in_seconds,
+            request_key=_request_key(call),
+        )
     )
 
 
 @router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
-@access("operate", "keys", holder="namespace")
+@access("operate", "keys", holder="namespace", idempotent="same")
 async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
     """End a key now; every process refuses it within five seconds."""
     call = call_of(request)
     return await call.service.runner.arun(revoke_key(key_id, namespace=call.caller.managed_namespace))
+
+
+def _request_key(call: Call) -> UUID | None:
+    """Names the request among those of the same key, for a key belongs to whoever made it."""
+    if call.idempotency_key is None:
+        return None
+    return kept_request_key(call.caller.key_id, call.route, call.idempotency_key)

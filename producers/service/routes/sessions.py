@@ -11,11 +11,13 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.access import access
+from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention
@@ -41,6 +43,8 @@ from strandline.schemas.wire.sessions import (
 
 router = make_router()
 
+_LIST = "sessions"
+
 # What a request without a body asks for.
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
@@ -53,6 +57,7 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
     With `Strandline-User: -` those that have no user.
     """
     call = call_of(request)
+    after = read_text_cursor(_LIST, cursor) or None
     try:
         page = await call.block(
             lambda database: list_sessions(
@@ -60,13 +65,14 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
                 namespace=call.caller.tenant,
                 **call.caller.whose,
                 limit=limit,
-                after=cursor,
+                after=after,
             )
         )
     except NotFoundError:  # nothing was put yet
         return Page[SessionOut](items=[])
     items = [SessionOut.model_validate(state) for state in page.sessions]
-    return Page[SessionOut](items=items, next_cursor=page.after)
+    following = None if page.after is None else cursor_of(_LIST, page.after)
+    return Page[SessionOut](items=items, next_cursor=following)
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
@@ -90,7 +96,7 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
 
 
 @router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def delete_session(request: Request, session_id: SessionId) -> Response:
     """Delete the messages of a session and what was derived from them; its name stays with its owner.
 
@@ -100,7 +106,7 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 
 
 @router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def reset_session(
     request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
 ) -> Response:
@@ -109,7 +115,7 @@ async def reset_session(
 
 
 @router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def flush_session(
     request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
 ) -> Response:
@@ -132,7 +138,7 @@ async def flush_session(
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
-@access("write", "writes", user=True, keeps=True)
+@access("write", "writes", user=True, idempotent="kept")
 async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
     call = call_of(request)
@@ -152,7 +158,7 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
 
 
 @router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
     """Change limits or pipelines of a session, from its next put and flush on; the change is recorded."""
     call = call_of(request)
@@ -178,7 +184,7 @@ async def get_retention(request: Request, session_id: SessionId) -> RetentionOut
 
 
 @router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@access("write", "writes", user=True)
+@access("write", "writes", user=True, idempotent="same")
 async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
     """Set how long the session is kept, from now on: no read shows what is past its time."""
     call = call_of(request)

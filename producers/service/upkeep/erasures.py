@@ -20,12 +20,13 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.erasures import (
@@ -59,7 +60,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", key=True)
+@access("erase", "others", idempotent="own")
 async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
@@ -80,7 +81,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME)
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", user=True, key=True)
+@access("erase", "others", user=True, idempotent="own")
 async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     call = call_of(request)
@@ -120,7 +121,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others")
+@access("operate", "others", idempotent="refused")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
@@ -129,7 +130,7 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY
 
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", user=True)
+@access("operate", "others", user=True, idempotent="refused")
 async def readmit_session(
     request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:

@@ -75,6 +75,7 @@ def _create_service_tables(schema: str) -> None:
         sa.Column("shared_scopes", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("label", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("rotated_from", sa.Text(collation="C"), nullable=True),
+        sa.Column("request_key", sa.Uuid(), nullable=True),
         sa.Column(
             "created_at",
             sa.DateTime(timezone=True),
@@ -102,6 +103,7 @@ def _create_service_tables(schema: str) -> None:
     op.create_index(
         "service_key_by_namespace", "service_key", ["namespace", "key_id"], unique=False, schema=schema
     )
+    op.create_index("service_key_by_request", "service_key", ["request_key"], unique=True, schema=schema)
     op.create_table(
         "kept_response",
         sa.Column("shard_key", sa.Uuid(), nullable=False),

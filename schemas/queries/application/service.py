@@ -79,7 +79,7 @@ class AddServiceKeyRow(NamedTuple):
 
 
 class AddServiceKey(Query[AddServiceKeyRow]):
-    """Store a new key."""
+    """Store a new key; no row: its request was made before, and made one."""
 
     __slots__ = ()
     name = "add_service_key"
@@ -96,6 +96,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
         shared_scopes: list[str],
         label: str,
         rotated_from: str | None,
+        request_key: UUID | None,
         expires_in_seconds: float | None,
     ) -> None:
         self.values = (
@@ -107,8 +108,25 @@ class AddServiceKey(Query[AddServiceKeyRow]):
             shared_scopes,
             label,
             rotated_from,
+            request_key,
             expires_in_seconds,
         )
+
+
+class FindRequestedServiceKeyRow(NamedTuple):
+    key_id: str
+
+
+class FindRequestedServiceKey(Query[FindRequestedServiceKeyRow]):
+    """The key that a request made."""
+
+    __slots__ = ()
+    name = "find_requested_service_key"
+    repeatable = True
+    row = FindRequestedServiceKeyRow
+
+    def __init__(self, *, request_key: UUID) -> None:
+        self.values = (request_key,)
 
 
 class ListServiceKeysRow(NamedTuple):

@@ -183,7 +183,9 @@ class DirectoryPageWithoutUserRow(NamedTuple):
 
 
 class DirectoryPageWithoutUser(Query[DirectoryPageWithoutUserRow]):
-    """The next sessions of a namespace that have no user."""
+    """The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the
+    order.)
+    """
 
     __slots__ = ()
     name = "directory_page_without_user"

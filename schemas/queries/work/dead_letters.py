@@ -35,7 +35,9 @@ class ListDeadLettersRow(NamedTuple):
 
 
 class ListDeadLetters(Query[ListDeadLettersRow]):
-    """Dead letters with their names, oldest first; dropped ones only if asked for."""
+    """Dead letters with their names, oldest first; dropped ones only if asked for.  Behind a place in that
+    order, if one is given, and so many at most.
+    """
 
     __slots__ = ()
     name = "list_dead_letters"
@@ -51,8 +53,27 @@ class ListDeadLetters(Query[ListDeadLettersRow]):
         stage: str | None,
         event_id: UUID | None,
         dropped: bool,
+        after_at: datetime | None,
+        after_session: UUID | None,
+        after_seq: int | None,
+        after_generation: int | None,
+        after_stage: str | None,
+        limit: int | None,
     ) -> None:
-        self.values = (namespace, session_id, pipeline, stage, event_id, dropped)
+        self.values = (
+            namespace,
+            session_id,
+            pipeline,
+            stage,
+            event_id,
+            dropped,
+            after_at,
+            after_session,
+            after_seq,
+            after_generation,
+            after_stage,
+            limit,
+        )
 
 
 class ReopenLaneRow(NamedTuple):

@@ -123,10 +123,22 @@ def list_command(namespace: str | None, as_json: bool, json_schema: bool, **targ
     show_default=True,
     help="How long the old key goes on.",
 )
+@click.option(
+    "--days",
+    type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
+    help="When the new key ends; default: it lives as long as the old one was to.",
+)
 @as_json
 @json_schema_option
 @target_options
-def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema: bool, **target: Any) -> int:
+def rotate_command(
+    key_id: str,
+    overlap_hours: float,
+    days: float | None,
+    as_json: bool,
+    json_schema: bool,
+    **target: Any,
+) -> int:
     """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends.
 
     `strandline keys list` shows the ids.
@@ -135,7 +147,12 @@ def rotate_command(key_id: str, overlap_hours: float, as_json: bool, json_schema
         print_schema(NewKey)
         return 0
     with opened_database(settings_from(**target)) as database:
-        new_key = database.run(rotate_key(_id_in(key_id), overlap_seconds=overlap_hours * HOUR))
+        rotation = rotate_key(
+            _id_in(key_id),
+            overlap_seconds=overlap_hours * HOUR,
+            expires_in_seconds=None if days is None else days * DAY,
+        )
+        new_key = database.run(rotation)
     _print_new(new_key, as_json=as_json)
     return 0
 

@@ -15,6 +15,7 @@ from strandline.cli.limits import read_limits, write_limits
 from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
 from strandline.cli.status import read_status
 from strandline.erasure import Signer, Verifier, signer_of, verifier_of
+from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.replay.comparison import compare_generations
 from strandline.pipelines.replay.estimate import estimate
@@ -29,7 +30,7 @@ from strandline.pipelines.replay.records import (
     replays,
 )
 from strandline.producers.erasing.beside import Beside
-from strandline.schemas.errors import ConfigurationError, NotFoundError
+from strandline.schemas.errors import ConfigurationError, UnknownReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -79,6 +80,7 @@ class CommandOperators:
         )
 
     def roll_back(self, database: Database, pipeline: str) -> SwitchReport:
+        self._check_pipeline(database, pipeline)
         return serve_earlier(database, pipeline)
 
     def prune(self, database: Database, generation: int) -> SwitchReport:
@@ -96,8 +98,11 @@ class CommandOperators:
             return report_of(claim_replay(database, replay.resume))
         selection = _selection(database, replay)
         if replay.pipeline is None:
-            raise ConfigurationError("pipeline is missing: a replay is of one pipeline.")
-        check_pipelines(database, self._settings, (replay.pipeline,))
+            raise ConfigurationError(
+                "pipeline is missing: a replay is of one pipeline.",
+                for_clients="`pipeline` is missing: a replay is of one, unless it names another in `resume`.",
+            )
+        self._check_pipeline(database, replay.pipeline)
         if not replay.new:
             return report_of(begin_in_place(database, replay.pipeline, selection))
         begun = begin_generation(
@@ -138,8 +143,18 @@ class CommandOperators:
     def _pipelines(self, database: Database, replay: ReplayIn) -> list[str]:
         if replay.pipeline is None:
             return default_pipelines(database, self._settings, new=replay.new and not replay.force)
-        check_pipelines(database, self._settings, (replay.pipeline,))
+        self._check_pipeline(database, replay.pipeline)
         return [replay.pipeline]
+
+    def _check_pipeline(self, database: Database, name: str) -> None:
+        """Refuse a pipeline that neither serves nor is known here, with the names of those that serve."""
+        try:
+            check_pipelines(database, self._settings, (name,))
+        except ConfigurationError as error:
+            known = ", ".join(sorted(serving_generations(database)))
+            raise ConfigurationError(
+                *error.args, for_clients=f"The pipeline is none of this installation's, which has {known}."
+            ) from None
 
 
 def _selection(database: Database, replay: ReplayIn) -> Selection:
@@ -150,7 +165,8 @@ def _selection(database: Database, replay: ReplayIn) -> Selection:
         namespace, replay.session_id, replay.user_id, replay.since, replay.until, replay.dead_letters
     )
     if replay.new and not selection.is_everything:
-        raise ConfigurationError("A new generation is derived for all owners, so it takes no selection.")
+        sentence = "A new generation is derived for all owners, so it takes no selection."
+        raise ConfigurationError(sentence, for_clients=f"{sentence} Leave it, or `new`, out.")
     check_known(database, namespace=namespace, session_id=replay.session_id, user_id=replay.user_id)
     return selection
 
@@ -158,4 +174,4 @@ def _selection(database: Database, replay: ReplayIn) -> Selection:
 def _find(database: Database, replay_id: int) -> Replay:
     for replay in replays(database, replay_id=replay_id):
         return replay
-    raise NotFoundError("There is no replay of this number.")
+    raise UnknownReplayError(f"There is no replay {replay_id}.")

@@ -10,8 +10,8 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
+from strandline.producers.service.upkeep.carried_replays import CarriedReplays
 from strandline.schemas.postgres.database import Database
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
@@ -79,16 +79,46 @@ def test_a_replay_is_an_operation_with_an_end(running: RunningService, root: htt
 
 
 def test_a_replay_that_cannot_begin_says_so(root: httpx2.Client, acme: httpx2.Client) -> None:
-    for body, status in (
-        ({}, 422),
-        ({"pipeline": "nonsense"}, 422),
-        ({"pipeline": "facts", "new": True}, 409),  # the settings say nothing new
-        ({"pipeline": "facts", "new": True, "namespace": "default"}, 422),
-        ({"pipeline": "facts", "namespace": "never-seen"}, 404),
-        ({"resume": 999_999}, 409),
+    for body, status, words in (
+        ({}, 422, "a replay is of one"),
+        ({"pipeline": "nonsense"}, 422, "none of this installation's, which has facts, summary, vectors"),
+        ({"pipeline": "facts", "new": True}, 409, "so there is nothing new to derive"),
+        ({"pipeline": "facts", "new": True, "namespace": "default"}, 422, "takes no selection"),
+        ({"pipeline": "facts", "namespace": "never-seen"}, 404, "nothing here"),
+        ({"resume": 999_999}, 404, "no replay 999999"),
     ):
-        assert root.post("/v1/admin/replays", json=body).status_code == status, body
+        answer = root.post("/v1/admin/replays", json=body)
+        assert answer.status_code == status, body
+        assert words in answer.json()["detail"] and "nonsense" not in answer.text, answer.text
     assert acme.post("/v1/admin/replays", json={"pipeline": "facts"}).status_code == 403
+
+
+def test_operators_refusals_say_what_to_do(root: httpx2.Client, endless: dict[str, Any]) -> None:
+    """As the commands do; none is the sentence of its kind alone."""
+    generation, replay = endless["generation"], endless["operation_id"]
+    serving = next(
+        one["generation"]
+        for one in root.get("/v1/admin/generations", params={"pipeline": "facts"}).json()["generations"]
+        if one["state"] == "serving"
+    )
+    again = {"pipeline": "summary", "new": True, "force": True}
+    for method, path, body, status, words in (
+        ("POST", f"generations/{generation}/promote", {}, 409, "Let workers catch up, then promote again"),
+        ("POST", "generations/9999/promote", {}, 404, "There is no generation 9999"),
+        ("DELETE", f"generations/{serving}", None, 409, "promote another one first"),
+        ("DELETE", f"generations/{generation}", None, 409, f"Replay {replay} is deriving generation"),
+        ("DELETE", "generations/9999", None, 404, "There is no generation 9999"),
+        ("GET", "generations/9999/diff", None, 404, "There is no generation 9999"),
+        ("GET", f"generations/{generation}/diff?against={serving}", None, 409, "not of one pipeline"),
+        ("POST", "pipelines/facts/rollback", None, 409, "nothing to roll back to"),
+        ("POST", "pipelines/zanzibar/rollback", None, 422, "none of this installation's"),
+        ("POST", "replays", again, 409, f"Replay {replay} already derives a new generation"),
+        ("POST", "replays", {"resume": replay}, 409, "Another process is running replay"),
+        ("GET", "operations/9999", None, 404, "There is no replay 9999"),
+    ):
+        answer = root.request(method, f"/v1/admin/{path}", json=body)
+        assert answer.status_code == status, (path, answer.text)
+        assert words in answer.json()["detail"] and "zanzibar" not in answer.text, (path, answer.text)
 
 
 def test_a_new_generation_is_held_compared_and_pruned(root: httpx2.Client) -> None:
@@ -202,7 +232,7 @@ def test_a_task_that_ends_leaves_the_next_one_to_be_stopped() -> None:
             assert (release if self.threads == 1 else stop).wait(30)
 
     async def resume() -> None:
-        operations = Operations(cast(Operators, Winding()))
+        operations = CarriedReplays(cast(Operators, Winding()))
         operations.carry_on(cast(Database, None), 1)
         (first,) = operations._running[1]
         operations.stop(1)
@@ -226,7 +256,10 @@ def test_dead_letters_are_those_of_the_namespace(
     bury(running, "globex")
     mine = acme.get("/v1/admin/dead-letters").json()["items"]
     assert [(one["event_id"], one["reason"]) for one in mine] == [(event, "it was buried")]
-    assert len(root.get("/v1/admin/dead-letters", params={"limit": 1}).json()["items"]) == 1
+    whole = root.get("/v1/admin/dead-letters").json()["items"]
+    first = root.get("/v1/admin/dead-letters", params={"limit": 1}).json()
+    rest = root.get("/v1/admin/dead-letters", params={"limit": 9, "cursor": first["next_cursor"]}).json()
+    assert first["items"] + rest["items"] == whole and len(whole) > 1 and rest["next_cursor"] is None
     foreign = next(
         one for one in root.get("/v1/admin/dead-letters").json()["items"] if one["namespace"] == "globex"
     )

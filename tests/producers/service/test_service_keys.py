@@ -9,7 +9,7 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
-from strandline.producers.service.route import access_of
+from strandline.producers.service.access import access_of
 from strandline.producers.service.routes import ROUTERS
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from strandline.schemas.wire.messages import MessageOut

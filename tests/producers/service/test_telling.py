@@ -8,6 +8,7 @@ from uuid import uuid4
 import httpx2
 import pytest
 
+from strandline.producers.service.gate.cursors import cursor_of
 from tests.support.servers.service_server import RunningService
 
 MARK = "Zanzibar"
@@ -150,3 +151,37 @@ def test_a_body_that_says_nothing_may_be_left_out(client: httpx2.Client, session
     assert client.post(f"/v1/sessions/{session}/flush").json() == {"events": []}
     assert client.post(f"/v1/sessions/{session}/context").json()["session_id"] == session
     assert client.post(f"/v1/sessions/{session}/reset").json()["derived"] is False
+
+
+def test_a_foreign_shared_scope_is_told_apart_from_a_missing_scope(running: RunningService) -> None:
+    bound = running.make_key(user_id="scoped", scopes=["read", "write"], shared_scopes=["open"])
+    with running.client(bound) as client:
+        body = {"messages": [{"role": "user", "content": "x"}], "policy": {"shared_scope": MARK}}
+        why = said(client.post(f"/v1/sessions/{uuid4().hex}/messages", json=body), 403)[1]
+    assert "shared scopes alone that it names" in why and "`write`" not in why
+
+
+def test_a_message_in_several_sessions_asks_for_the_session(client: httpx2.Client, session: str) -> None:
+    fork = uuid4().hex
+    assert client.post(f"/v1/sessions/{session}/fork", json={"session_id": fork}).status_code == 201
+    _, why = said(client.get("/v1/explain/messages/m1"), 422)
+    assert "`session_id`" in why
+    assert client.get("/v1/explain/messages/m1", params={"session_id": fork}).status_code == 200
+
+
+def test_a_cursor_of_another_list_is_refused_by_each_list(running: RunningService) -> None:
+    """Also where there is nothing to list, and by those that had cursors of their own."""
+    foreign = cursor_of("zanzibar", "1")
+    root = running.make_key(None, scopes=["operate"])
+    key = running.make_key("cursors", scopes=["read", "erase", "operate"])
+    paths = ("sessions", "users", "erasures", "admin/keys", "admin/audit", "admin/dead-letters",
+             "users/ana/facts")  # fmt: skip
+    with running.client(key) as client, running.client(root) as operator:
+        asked = [client.get(f"/v1/{path}", params={"cursor": foreign}) for path in paths]
+        asked.append(operator.get("/v1/admin/operations", params={"cursor": foreign}))
+        asked += [client.get(f"/v1/{path}", params={"cursor": "zzz"}) for path in paths]
+        for name in ("sessions", "audit", "dead-letters"):  # the list's own, of no place
+            path = name if name == "sessions" else f"admin/{name}"
+            asked.append(client.get(f"/v1/{path}", params={"cursor": cursor_of(name, "x y")}))
+    for answer in asked:
+        assert "a page of this list gave" in said(answer, 422)[1], answer.url

@@ -36,7 +36,7 @@ from strandline.schemas.errors import (
 )
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
-from strandline.schemas.wire.keys import SCOPES, NewKey
+from strandline.schemas.wire.keys import SCOPES, KeyInfo, NewKey
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.service_server import RunningService
 
@@ -131,6 +131,23 @@ def test_a_rotation_does_not_lengthen_a_life(running: RunningService) -> None:
     running.database.run(rotate_key(old.key_id, overlap_seconds=3600))
     listed = {key.key_id: key for key in running.database.run(list_keys(None, limit=1000))}
     assert listed[old.key_id].expires_at == old.expires_at
+
+
+def test_a_rotated_key_lives_as_long_as_the_old_one_was_to(running: RunningService) -> None:
+    old = running.make_key(expires_in_seconds=3_600)
+    new = running.database.run(rotate_key(old.key_id))
+    assert old.expires_at is not None and new.expires_at is not None
+    assert new.expires_at - new.created_at == old.expires_at - old.created_at
+    longer = running.database.run(rotate_key(new.key_id, expires_in_seconds=7_200))
+    assert longer.expires_at is not None
+    assert (longer.expires_at - longer.created_at).total_seconds() == 7_200
+    endless = running.make_key()
+    assert running.database.run(rotate_key(endless.key_id)).expires_at is None
+    with running.client(running.make_key(None, scopes=["operate"])) as client:
+        path = f"/v1/admin/keys/{longer.key_id}/rotate"
+        by_http = KeyInfo.model_validate(client.post(path, json={"expires_in_seconds": 60}).json())
+        assert by_http.expires_at is not None
+        assert (by_http.expires_at - by_http.created_at).total_seconds() == 60
 
 
 def test_operators_manage_the_keys_of_their_namespace_alone(running: RunningService) -> None:
