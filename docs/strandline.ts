@@ -89,7 +89,7 @@ export interface ErasureOut {
 
 /** What happened: messages were flushed, a pipeline covers them or gave up, a generation changed. */
 export interface EventOut {
-  kind: "flushed" | "covered" | "dead" | "generation";
+  kind: "flushed" | "covered" | "dead" | "generation" | "position" | (string & {});
   at: string;
   session_id?: string | null;
   user_id?: string | null;
@@ -258,7 +258,7 @@ export interface GivenSummaryOut {
   tokens: number;
 }
 
-/** The newest messages that pass all filters; `limit` null: all of them. */
+/** The newest messages that pass all filters. */
 export interface HistoryRequest {
   limit?: number;
   offset?: number;
@@ -270,7 +270,7 @@ export interface HistoryRequest {
 
 /** A message or a fact that matches, best first; `similarity` null where only words were compared. */
 export interface HitOut {
-  kind: "message" | "fact";
+  kind: "message" | "fact" | (string & {});
   score: number;
   similarity: number | null;
   text: string;
@@ -299,7 +299,7 @@ export interface Identity {
   key_id: string;
   namespace: string | null;
   user_id: string | null;
-  scopes: ("read" | "write" | "facts" | "erase" | "operate")[];
+  scopes: ("read" | "write" | "facts" | "erase" | "operate" | (string & {}))[];
   shared_scopes: string[];
   label: string;
   expires_at: string | null;
@@ -360,7 +360,7 @@ export interface MessageIn {
 
 /** A stored message: OpenAI's form, with `seq`, `tokens` and its time. */
 export interface MessageOut {
-  role: "system" | "developer" | "user" | "assistant" | "tool";
+  role: "system" | "developer" | "user" | "assistant" | "tool" | (string & {});
   content: string | Record<string, unknown>[] | null;
   id?: string | null;
   seq?: number | null;
@@ -630,7 +630,7 @@ export interface Times {
   longestMs?: number;
 }
 
-/** An event, and the `id` behind which a later stream goes on; one may come twice, and none is missing. */
+/** An event, and the `id` behind which a later stream goes on; one may come twice. */
 export type ServiceEvent = EventOut & { id: string };
 
 interface Call {
@@ -677,10 +677,12 @@ export class NoAnswerError extends Error {
 }
 
 // Kinds of problems that say that nothing was done, and those that do not know it.
-const NOT_DONE = new Set(["busy", "stopping", "too-many-requests", "unavailable"]);
+const NOT_DONE = new Set(["busy", "redaction-failed", "sealed", "stopping", "too-many-requests", "unavailable"]);
 const UNKNOWN = new Set(["outcome-unknown", "timed-out"]);
 // What fails before a request is sent, as Node and Bun name it.
 const NOT_SENT = new Set(["ECONNREFUSED", "ENOTFOUND", "EAI_AGAIN", "UND_ERR_CONNECT_TIMEOUT", "ConnectionRefused"]);
+// Of other events, which a newer service may tell, the ids count alone.
+const KINDS = new Set(["flushed", "covered", "dead", "generation"]);
 // A stream says something every 15 seconds; after this long its connection is dead.
 const SILENT_MS = 45_000;
 
@@ -698,6 +700,7 @@ export class Strandline {
   #times: Required<Times>;
 
   constructor(url: string, key: string, user?: string, times: Times = {}) {
+    if (user !== undefined && /^[\t ]|[\t ]$/.test(user)) throw new TypeError("A header would drop the spaces around user.");
     this.#url = url.replace(/\/+$/, "");
     this.#key = key;
     this.#user = user;
@@ -710,7 +713,7 @@ export class Strandline {
   }
 
   /** The whole log in order, flushed messages included, page by page. */
-  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null } = {}, options: CallOptions = {}): Promise<MessagePage> {
+  listMessages(sessionId: string, query: { limit?: number; cursor?: string | null; after_seq?: number } = {}, options: CallOptions = {}): Promise<MessagePage> {
     return this.#json({ method: "GET", path: `/v1/sessions/${encode(sessionId)}/messages`, query, isSafe: true, namesUser: true, options });
   }
 
@@ -996,9 +999,10 @@ export class Strandline {
         if ("failure" in answer) failure = answer.failure;
         else {
           for await (const sent of eventsOf(answer.value, limit)) {
-            [attempt, failingSince] = [0, Date.now()];
-            if (sent.data === "") continue;
+            // Where the service says that the stream is, before anything happens and while nothing does.
             lastId = sent.id ?? lastId;
+            if (!KINDS.has(sent.kind)) continue;
+            [attempt, failingSince] = [0, Date.now()];
             yield { ...JSON.parse(sent.data), id: lastId ?? "" };
           }
         }
@@ -1073,15 +1077,17 @@ async function* linesOf(response: Response, limit: Limit): AsyncGenerator<string
 }
 
 /** The events of a stream; half of one at its end is none. */
-async function* eventsOf(response: Response, limit: Limit): AsyncGenerator<{ id?: string; data: string }> {
+async function* eventsOf(response: Response, limit: Limit): AsyncGenerator<{ id?: string; kind: string; data: string }> {
   let id: string | undefined;
+  let kind = "";
   let data: string[] = [];
   for await (const line of linesOf(response, limit)) {
     const [, name, value] = /^([^:]*):? ?(.*)$/.exec(line) as RegExpExecArray;
     if (line === "") {
-      if (data.length > 0) yield { id, data: data.join("\n") };
-      data = [];
+      if (id !== undefined || data.length > 0) yield { id, kind: data.length > 0 ? kind : "", data: data.join("\n") };
+      [kind, data] = ["", []];
     } else if (name === "id") id = value;
+    else if (name === "event") kind = value;
     else if (name === "data") data.push(value);
   }
 }
@@ -1136,7 +1142,9 @@ function bytes(text: string): string {
   return String.fromCharCode(...new TextEncoder().encode(text));
 }
 
+/** A name in a path; `fetch` would leave out these two, and another route would be asked. */
 function encode(name: string | number): string {
+  if (name === "." || name === "..") throw new TypeError("A name in a path cannot be `.` or `..`.");
   return encodeURIComponent(name);
 }
 

@@ -7,7 +7,7 @@ nothing.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar
+from typing import Any, Protocol, TypeVar, cast
 
 import psycopg
 
@@ -121,6 +121,23 @@ class Resources(Protocol):
     async def aclose(self) -> None:
         """Async twin of ``close``; closes the running loop's pool as well."""
         ...
+
+
+class _OnDatabase:
+    def __init__(self, resources: Resources, database: Database) -> None:
+        self._resources = resources
+        self._database = database
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._resources, name)
+
+    def database(self) -> Database:
+        return self._database
+
+
+def on_database(resources: Resources, database: Database) -> Resources:
+    """The same resources with another database for threads, such as one for work that can be ended."""
+    return cast(Resources, _OnDatabase(resources, database))
 
 
 class OperationRunner:

@@ -40,7 +40,8 @@ This page is written by `python -m tools.api_reference` from the OpenAPI documen
 The service gives the document itself: `GET /openapi.json`.
 [service.md](service.md) says how to begin, and the [rules](service.md#rules) that hold for all routes.
 
-Within `/v1` fields may be added; a change that breaks a client gets a new prefix.
+Within `/v1` answers may get fields, and values where *now* stands;
+a change that breaks a client gets a new prefix.
 
 - **scope**: what the key must allow; *any*: each key does.
   *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.
@@ -234,6 +235,8 @@ def _type(schema: Json) -> str:
         return f"`{json.dumps(schema['const'])}`"
     if "enum" in schema:
         return " or ".join(f"`{json.dumps(each)}`" for each in schema["enum"])
+    if known := schema.get("x-extensible-enum"):
+        return "string, now " + " or ".join(f"`{json.dumps(each)}`" for each in known)
     for union in ("anyOf", "oneOf"):
         if union in schema:
             return " or ".join(dict.fromkeys(_type(each) for each in schema[union]))
@@ -243,7 +246,7 @@ def _type(schema: Json) -> str:
         values = schema.get("additionalProperties")
         return f"object of {_type(values)}" if isinstance(values, Mapping) and values else "object"
     kind = str(schema.get("type", "*free*"))
-    return f"{kind} ({schema['format']})" if "format" in schema else kind
+    return f"{kind} ({schema['format']})" if "format" in schema and kind == "string" else kind
 
 
 def _limits(schema: Json) -> Iterator[str]:

@@ -2,28 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from uuid import UUID
-
-from pydantic import BaseModel, ConfigDict
 
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.conversation.sessions import SessionCorrections
-
-
-class CorrectionTrace(BaseModel):
-    """One correction of a session's log; ``messages`` is how many it took back or replaced."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    number: int
-    kind: str
-    from_seq: int
-    through_seq: int
-    messages: int
-    actor: str | None
-    at: datetime
+from strandline.schemas.wire.explanations import CorrectionTrace
 
 
 def corrections_of(

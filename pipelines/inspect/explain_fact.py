@@ -6,14 +6,6 @@ from collections.abc import Sequence
 from typing import TypedDict
 from uuid import UUID
 
-from strandline.pipelines.inspect.explanation import (
-    FactEventTrace,
-    FactExplanation,
-    RemovedFactExplanation,
-    RemovedSource,
-    RevisionTrace,
-    Source,
-)
 from strandline.pipelines.inspect.rows import model_calls, source_of
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.inspection.explain import (
@@ -32,6 +24,14 @@ from strandline.schemas.queries.inspection.explain import (
 )
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.message import read_rows
+from strandline.schemas.wire.explanations import (
+    FactEventTrace,
+    FactExplanation,
+    RemovedFactExplanation,
+    RemovedSource,
+    RevisionTrace,
+    Source,
+)
 
 
 class Where(TypedDict):

@@ -17,16 +17,6 @@ from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
 from strandline.pipelines.inspect.explain_reasons import correction_reasons, message_reasons, part_reasons
-from strandline.pipelines.inspect.explanation import (
-    FactExplanation,
-    MessageExplanation,
-    ModelCall,
-    Place,
-    RemovedFactExplanation,
-    StageState,
-    StageTrace,
-    StateTrace,
-)
 from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.pipelines.inspect.rows import (
     candidate_trace,
@@ -59,6 +49,16 @@ from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
 from strandline.schemas.values.lanes import MERGE_STAGE
 from strandline.schemas.values.message import read_rows
+from strandline.schemas.wire.explanations import (
+    FactExplanation,
+    MessageExplanation,
+    ModelCall,
+    Place,
+    RemovedFactExplanation,
+    StageState,
+    StageTrace,
+    StateTrace,
+)
 
 
 def explain(
@@ -119,6 +119,7 @@ def explain_message_alone(
 
     Raises: as ``explain``.
     """
+    append_inspection(database, namespace, "explain")
     with database.transaction() as tx:
         tx.fetch(VerifySnapshot())
         check_known(

@@ -4,13 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.pipelines.inspect.corrections import CorrectionTrace
-from strandline.pipelines.inspect.explanation import CandidateTrace, CitingFact, FlushTrace, Place, StageTrace
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
 from strandline.schemas.values.message import Message
+from strandline.schemas.wire.explanations import (
+    CandidateTrace,
+    CitingFact,
+    CorrectionTrace,
+    FlushTrace,
+    Place,
+    StageTrace,
+)
 
 _DONE = {"delete": "deleted that fact", "replace": "corrected that fact", "clear": "cleared all facts"}
 

@@ -3,30 +3,11 @@
 from __future__ import annotations
 
 import json
-from datetime import datetime
-from typing import Any
 from uuid import UUID
-
-from pydantic import BaseModel, ConfigDict
 
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.conversation.sessions import PolicyChanges, PolicyChangesRow
-
-
-class PolicyChangeTrace(BaseModel):
-    """One change of a session's policy; ``before`` and ``after`` hold only what changed.
-
-    What was flushed up to ``flushed_through`` went to the pipelines of the policy before.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    number: int
-    at: datetime
-    actor: str | None
-    flushed_through: int
-    before: dict[str, Any]
-    after: dict[str, Any]
+from strandline.schemas.wire.explanations import PolicyChangeTrace
 
 
 def policy_changes(fetcher: Fetcher, shard_key: UUID, session_key: UUID) -> tuple[PolicyChangeTrace, ...]:

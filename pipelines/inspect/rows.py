@@ -5,15 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable
 from uuid import UUID
 
-from strandline.pipelines.inspect.explanation import (
-    CandidateTrace,
-    ChunkTrace,
-    CitingFact,
-    ContextTrace,
-    FlushTrace,
-    ModelCall,
-    Source,
-)
 from strandline.pipelines.transcript import plain_text, speaker
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.inspection.explain import (
@@ -25,6 +16,15 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainMessageRow,
 )
 from strandline.schemas.values.message import Message
+from strandline.schemas.wire.explanations import (
+    CandidateTrace,
+    ChunkTrace,
+    CitingFact,
+    ContextTrace,
+    FlushTrace,
+    ModelCall,
+    Source,
+)
 
 MAX_EXCERPT_CHARACTERS = 160
 

@@ -11,9 +11,9 @@ from uuid import UUID
 from pydantic import BaseModel, ConfigDict
 
 from strandline.pipelines.audit.appending import ALL_NAMESPACES, append_inspection
-from strandline.pipelines.inspect.corrections import CorrectionTrace, corrections_of
+from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
-from strandline.pipelines.inspect.policy_history import PolicyChangeTrace, policy_changes
+from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -37,6 +37,7 @@ from strandline.schemas.queries.conversation.sessions import (
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
+from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 
 _Listed = (
     DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow | DirectoryPageWithoutUserRow

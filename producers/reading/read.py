@@ -7,7 +7,7 @@ that fails is left out, and the result says so.
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -40,6 +40,7 @@ from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
+from strandline.schemas.values.identity import SessionIdentity
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
@@ -148,16 +149,26 @@ def _newest_facts(blocks: Sequence[BaseMemoryBlock]) -> int:
 def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operation[None]:
     """Wait until ``seq`` was put and every pipeline covers the messages up to it, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
-    deadline = time.monotonic() + timeout
-    uncovered = Coverage(**request.identity.keys, pipelines=list(pipelines), seq=seq)
-    pause = FIRST_PAUSE_SECONDS
-    while True:
-        rows = yield from fetch(uncovered)
-        left = deadline - time.monotonic()
-        if left <= 0 or (rows and all(row.from_seq is None and seq <= row.last_seq for row in rows)):
+    pauses = pauses_within(timeout)
+    while not (yield from is_covered(request.identity, pipelines, seq)):
+        seconds = next(pauses, None)
+        if seconds is None:
             return
-        yield Pause(min(pause, left))
+        yield Pause(seconds)
+
+
+def pauses_within(seconds: float) -> Iterator[float]:
+    """The pauses between looks, each longer than the one before, until so many seconds have passed."""
+    deadline, pause = time.monotonic() + seconds, FIRST_PAUSE_SECONDS
+    while (left := deadline - time.monotonic()) > 0:
+        yield min(pause, left)
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
+
+
+def is_covered(identity: SessionIdentity, pipelines: Sequence[str], seq: int) -> Operation[bool]:
+    """Whether ``seq`` was put, and every pipeline covers the messages up to it that were flushed."""
+    rows = yield from fetch(Coverage(**identity.keys, pipelines=list(pipelines), seq=seq))
+    return bool(rows) and all(row.from_seq is None and seq <= row.last_seq for row in rows)
 
 
 def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:

@@ -63,6 +63,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
             await service.events.close()
             await service.operations.close()
             await service.erasures.close()
+            await service.threads.close()
             await resources.aclose()
 
     app = ServiceApp(

@@ -1,8 +1,9 @@
 """What happens in namespaces, for those who listen: one poller a process, however many they are.
 
-The poller reads flush events by their time, since numbers that are taken before a commit cannot be followed,
-and looks how pipelines stand with those that are not covered yet.  An event's id is the time up to which all
-is told; whoever comes back with it hears again what came after: an event may come twice, and none is missing.
+The poller reads flushes, the ends of pipelines and changes of derivations by the times that their rows bear,
+since numbers that are taken before a commit cannot be followed.  So nothing has to be remembered of what is
+open: an end is heard whenever it comes.  An event's id is the time up to which all is told; whoever comes
+back with it hears what came after: an event may come twice.
 """
 
 from __future__ import annotations
@@ -10,49 +11,48 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import deque
-from collections.abc import AsyncIterator, Iterable
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from time import monotonic
+from typing import Literal
 from uuid import UUID
 
 from strandline.producers.execution import Resources
-from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.async_database import AsyncDatabase
-from strandline.schemas.queries.application.service import (
-    FlushOutcomes,
-    GenerationStates,
-    Now,
-    RecentFlushes,
-    RecentFlushesRow,
-)
+from strandline.schemas.queries.application.service import Happenings, HappeningsRow, Settled, SettledRow
 from strandline.schemas.wire.operations import EventOut
 
 logger = logging.getLogger("strandline.service")
 
 POLL_SECONDS = 0.5
-# A transaction may commit so long after the time that its event bears.
+# Each look reads the last second once more, for what committed meanwhile ...
+SOON_SECONDS = 1.0
+# ... and now and then a look goes back as far as anything may still come from.
+DEEP_SECONDS = 5.0
+# A transaction that writes and is still open is waited for, but for no longer than a minute; one that the
+# database does not show to this role has ten seconds.
 LATE_SECONDS = 10.0
-# After so long an event that no pipeline has covered is not looked at any more.
-MAX_OPEN_SECONDS = 3_600.0
-MAX_OPEN = 10_000
-FLUSHES_PER_POLL = 1_000
+LATEST_SECONDS = 60.0
+ROWS_PER_PAGE = 1_000
 MAX_RESUMED_SECONDS = 86_400.0
+# After a restart all streams come back at the same time.
+RESUMED_AT_ONCE = 2
 # A listener that is behind by so many loses its stream, and comes back with its last id.
 MAX_WAITING = 1_000
+# Of more than so many it is forgotten that they were told, so that they may be told twice.
+MAX_TOLD = 100_000
+# After so long without an event a stream says where it is.
+PING_SECONDS = 15.0
 
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _LAST_UUID = UUID(int=2**128 - 1)
+_LAST_GENERATION = 2**31 - 1
+_TICK = timedelta(microseconds=1)
+_ENDS: dict[str, Literal["covered", "dead"]] = {"covered": "covered", "dead": "dead"}
 
 Told = tuple[str, EventOut]
-
-
-@dataclass(slots=True)
-class _Open:
-    """A flush event, and the pipelines whose end of it was told."""
-
-    row: RecentFlushesRow
-    pipelines_told: set[str] = field(default_factory=set)
 
 
 @dataclass(eq=False, slots=True)
@@ -63,25 +63,39 @@ class Listener:
     user_id: str | None = None
     without_user: bool = False
     session_key: UUID | None = None
-    waiting: deque[Told] = field(default_factory=deque)
+    # All that it may hear of and that happened up to this time was told.
+    through: datetime = _EPOCH
+    is_resumed: bool = False
+    # All that happened up to this time could be read when it came.
+    came_at: datetime = _EPOCH
+    waiting: deque[tuple[datetime, EventOut]] = field(default_factory=deque)
     arrived: asyncio.Event = field(default_factory=asyncio.Event)
     is_behind: bool = False
 
-    def hears(self, row: RecentFlushesRow) -> bool:
-        """Whether an event is one of those it listens to."""
-        return (
+    def hears(self, row: HappeningsRow) -> bool:
+        """Whether an event is one of those it listens to; changes of derivations are everybody's."""
+        return row.namespace is None or (
             row.namespace == self.namespace
             and self.user_id in (None, row.user_id)
             and not (self.without_user and row.user_id is not None)
             and self.session_key in (None, row.session_key)
         )
 
-    def tell(self, event_id: str, event: EventOut) -> None:
+    def tell(self, through: datetime, event: EventOut) -> None:
         if len(self.waiting) >= MAX_WAITING:
             self.is_behind = True
         else:
-            self.waiting.append((event_id, event))
+            self.waiting.append((through, event))
         self.arrived.set()
+
+    def told(self, through: datetime, event: EventOut) -> Told:
+        """An event, with the id of how far this one was told; that never goes back."""
+        self.through = max(self.through, through)
+        return _id_of(self.through), event
+
+    def position(self) -> Told:
+        """How far it was told, as an event of its own."""
+        return _id_of(self.through), EventOut(kind="position", at=self.through)
 
 
 class EventHub:
@@ -90,33 +104,61 @@ class EventHub:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._listeners: set[Listener] = set()
-        self._open: dict[UUID, _Open] = {}
-        self._seen: dict[UUID, datetime] = {}
-        self._generations: dict[int, str] | None = None
-        self._through: datetime | None = None
+        self._told: dict[tuple[UUID, int], datetime] = {}
+        # The clock at the last look; and up to when all was told.
+        self._looked_at: datetime | None = None
+        self._settled: datetime | None = None
+        self._deep_at = 0.0
         self._poller: asyncio.Task[None] | None = None
+        self._resuming = asyncio.Semaphore(RESUMED_AT_ONCE)
+        self.looks = 0
 
     @property
     def listeners(self) -> int:
         return len(self._listeners)
 
-    async def listen(self, listener: Listener, last_event_id: str | None) -> AsyncIterator[Told | None]:
-        """The events from now on, or since an id; None now and then, so that the caller can look around.
+    @property
+    def is_polling(self) -> bool:
+        return self._poller is not None
+
+    async def place(self, listener: Listener, last_event_id: str | None) -> None:
+        """Let a listener begin now, or behind an id, at most a day ago.
 
         Raises:
             ValueError: ``last_event_id`` is not the id of an event.
+            StrandlineError: the database cannot be asked.
         """
         since = None if last_event_id is None else _time_of(last_event_id)
+        clock = await self._clock()
+        listener.through = listener.came_at = clock.settled
+        if since is not None:
+            listener.is_resumed = True
+            oldest = clock.at - timedelta(seconds=MAX_RESUMED_SECONDS)
+            listener.through = min(max(since, oldest), clock.settled)
+
+    async def listen(self, listener: Listener) -> AsyncGenerator[Told | None, None]:
+        """First its position, then the events; None now and then, so that the caller can look around."""
         self._listeners.add(listener)
         try:
             if self._poller is None:
+                # Also if the first looks fail, all from here on is told.
+                self._settled = listener.came_at
                 self._poller = asyncio.create_task(self._poll())
-            if since is not None:
-                async for event in self._catch_up(listener, since):
-                    yield event
-            while not listener.is_behind:
+            yield listener.position()
+            if listener.is_resumed:
+                async for told in self._catch_up(listener):
+                    yield told
+            said_at = monotonic()
+            while True:
                 while listener.waiting:
-                    yield listener.waiting.popleft()
+                    yield listener.told(*listener.waiting.popleft())
+                    said_at = monotonic()
+                if listener.is_behind:
+                    return
+                listener.through = max(listener.through, self._settled or listener.through)
+                if monotonic() - said_at >= PING_SECONDS:
+                    yield listener.position()
+                    said_at = monotonic()
                 listener.arrived.clear()
                 try:
                     async with asyncio.timeout(1.0):
@@ -138,7 +180,7 @@ class EventHub:
                 began = monotonic()
                 try:
                     await self._look()
-                except StrandlineError as error:
+                except Exception as error:  # noqa: BLE001  # the outermost edge of a task's work
                     logger.warning(
                         "events could not be read",
                         extra={"action": "events_failed", "reason": type(error).__name__},
@@ -147,193 +189,133 @@ class EventHub:
         finally:
             # The next listener begins with what is then; nobody was told of what came between.
             self._poller = None
-            self._through, self._generations = None, None
-            self._open.clear()
-            self._seen.clear()
+            self._looked_at, self._settled = None, None
+            self._told.clear()
 
     async def _look(self) -> None:
-        database = await self._resources.async_database()
-        (clock,) = await database.fetch(Now())
-        if self._through is None:
-            self._through = clock.at
-        await self._tell_generations(database, clock.at)
+        clock = await self._clock()
+        settled = self._settled or clock.settled
+        is_deep = self._looked_at is None or monotonic() - self._deep_at >= DEEP_SECONDS
+        since = settled
+        if self._looked_at is not None and not is_deep:
+            since = max(settled, self._looked_at - timedelta(seconds=SOON_SECONDS))
+        # Whoever came before the clock was read is among them; for others the next look goes back behind it.
         namespaces = sorted({listener.namespace for listener in self._listeners})
-        since = self._through - timedelta(seconds=LATE_SECONDS)
-        async for rows in _pages(database, namespaces, None, since, until=clock.at):
-            self._tell_flushed([row for row in rows if row.event_id not in self._seen])
-        self._through = clock.at
-        await self._tell_outcomes(database, clock.at)
-        self._forget(clock.at)
+        async for rows in self._pages(namespaces, since, until=clock.at):
+            for row in filter(self._is_new, rows):
+                event = _event_of(row)
+                for listener in self._listeners:
+                    if listener.hears(row):
+                        listener.tell(settled, event)
+        self._looked_at = clock.at
+        if is_deep:
+            self._settled, self._deep_at = clock.settled, monotonic()
+            self._forget(clock.settled)
+        self.looks += 1
 
-    def _tell_flushed(self, rows: list[RecentFlushesRow]) -> None:
-        for row in rows:
-            self._seen[row.event_id] = row.created_at
-            self._open[row.event_id] = _Open(row)
-        position = self._position()
-        for row in rows:
-            self._tell(row, position, _flush_event(row))
+    def _is_new(self, row: HappeningsRow) -> bool:
+        """Whether it was not told yet; an end that came once more is another one."""
+        key = row.event_id, row.generation_id
+        told_at = self._told.get(key)
+        self._told[key] = row.at
+        return told_at is None or told_at < row.at
 
-    async def _tell_outcomes(self, database: AsyncDatabase, now: datetime) -> None:
-        position = self._position()
-        rows_open = [one.row for one in self._open.values()]
-        for start in range(0, len(rows_open), FLUSHES_PER_POLL):
-            rows = rows_open[start : start + FLUSHES_PER_POLL]
-            for pipeline, outcome, row in await _outcomes(database, rows):
-                known = self._open.get(row.event_id)
-                if known is not None and outcome != "due" and pipeline not in known.pipelines_told:
-                    known.pipelines_told.add(pipeline)
-                    self._tell(row, position, _end_event(row, pipeline, outcome, now))
+    def _forget(self, settled: datetime) -> None:
+        for key, at in list(self._told.items()):
+            if at <= settled:
+                del self._told[key]
+        while len(self._told) > MAX_TOLD:
+            del self._told[next(iter(self._told))]
 
-    async def _tell_generations(self, database: AsyncDatabase, now: datetime) -> None:
-        rows = await database.fetch(GenerationStates())
-        states = {row.generation_id: row.state for row in rows}
-        if self._generations is not None and states != self._generations:
-            position = self._position()
-            for row in rows:
-                if self._generations.get(row.generation_id) != row.state:
-                    event = EventOut(
-                        kind="generation",
-                        at=now,
-                        pipeline=row.pipeline,
-                        generation=row.generation_id,
-                        state=row.state,
-                    )
-                    for listener in self._listeners:
-                        listener.tell(position, event)
-        self._generations = states
+    async def _catch_up(self, listener: Listener) -> AsyncIterator[Told]:
+        """What happened since the listener left, by time; the poller tells it what comes meanwhile."""
+        clock = await self._clock()
+        pages = self._pages(
+            [listener.namespace],
+            listener.through,
+            until=clock.at,
+            session_key=listener.session_key,
+            turn=self._resuming,
+        )
+        async for rows in pages:
+            for row in filter(listener.hears, rows):
+                # Others may bear the same time.
+                yield listener.told(min(row.at - _TICK, clock.settled), _event_of(row))
+        listener.through = max(listener.through, clock.settled)
 
-    def _tell(self, row: RecentFlushesRow, position: str, event: EventOut) -> None:
-        for listener in self._listeners:
-            if listener.hears(row):
-                listener.tell(position, event)
+    async def _pages(
+        self,
+        namespaces: list[str],
+        since: datetime,
+        *,
+        until: datetime,
+        session_key: UUID | None = None,
+        turn: AbstractAsyncContextManager[None] | None = None,
+    ) -> AsyncIterator[list[HappeningsRow]]:
+        """What happened since a time, page by page, at least as far as ``until``.
 
-    def _position(self) -> str:
-        """The time up to which all that happened was told, as the id of what is told next.
-
-        It is found once for many events, since it asks all that are open.
+        What is written meanwhile bears a later time, so the pages come to an end however much that is.
         """
-        surely = (self._through or datetime.now(UTC)) - timedelta(seconds=LATE_SECONDS)
-        return _id_of(min([surely, *(_before(one.row) for one in self._open.values())]))
+        database = await self._database()
+        place = since, _LAST_UUID, _LAST_GENERATION
+        while True:
+            async with turn or nullcontext():
+                rows = await database.fetch(
+                    Happenings(
+                        namespaces=namespaces,
+                        session_key=session_key,
+                        since=place[0],
+                        after_event=place[1],
+                        after_generation=place[2],
+                        limit=ROWS_PER_PAGE,
+                    )
+                )
+            yield rows
+            if len(rows) < ROWS_PER_PAGE or rows[-1].at > until:
+                return
+            place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
 
-    def _forget(self, now: datetime) -> None:
-        pipelines = MAX_OPEN_SECONDS
-        for event_id, one in list(self._open.items()):
-            if (now - one.row.created_at).total_seconds() > pipelines:
-                del self._open[event_id]
-        while len(self._open) > MAX_OPEN:
-            del self._open[next(iter(self._open))]
-        old = now - timedelta(seconds=3 * LATE_SECONDS)
-        for event_id, at in list(self._seen.items()):
-            if at < old and event_id not in self._open:
-                del self._seen[event_id]
+    async def _database(self) -> AsyncDatabase:
+        return await self._resources.async_database()
 
-    async def _catch_up(self, listener: Listener, since: datetime) -> AsyncIterator[Told]:
-        """What happened since, for a listener that comes back; what has not ended yet is followed on."""
-        database = await self._resources.async_database()
-        (clock,) = await database.fetch(Now())
-        since = max(since, clock.at - timedelta(seconds=MAX_RESUMED_SECONDS))
-        surely = clock.at - timedelta(seconds=LATE_SECONDS)
-        async for rows in _pages(database, [listener.namespace], listener.session_key, since, until=clock.at):
-            heard = [row for row in rows if listener.hears(row)]
-            ends: dict[UUID, dict[str, str]] = {row.event_id: {} for row in heard}
-            for pipeline, outcome, row in await _outcomes(database, heard):
-                ends[row.event_id][pipeline] = outcome
-            for row in heard:
-                ended = {pipeline: how for pipeline, how in ends[row.event_id].items() if how != "due"}
-                if len(ended) < len(ends[row.event_id]):
-                    surely = min(surely, _before(row))
-                    if len(self._open) < MAX_OPEN:
-                        self._open.setdefault(row.event_id, _Open(row, set(ended)))
-                event_id = _id_of(min(row.created_at, surely))
-                yield event_id, _flush_event(row)
-                for pipeline, how in ended.items():
-                    yield event_id, _end_event(row, pipeline, how, clock.at)
+    async def _clock(self) -> SettledRow:
+        database = await self._database()
+        (clock,) = await database.fetch(Settled(late_seconds=LATE_SECONDS, latest_seconds=LATEST_SECONDS))
+        return clock
 
 
-async def _pages(
-    database: AsyncDatabase,
-    namespaces: list[str],
-    session_key: UUID | None,
-    since: datetime,
-    *,
-    until: datetime,
-) -> AsyncIterator[list[RecentFlushesRow]]:
-    """Flush events since a time, page by page, at least as far as those of ``until``.
-
-    What is written meanwhile bears a later time, so the pages come to an end however much that is.
-    """
-    after = _LAST_UUID
-    while True:
-        rows = await database.fetch(
-            RecentFlushes(
-                namespaces=namespaces,
-                session_key=session_key,
-                since=since,
-                after=after,
-                limit=FLUSHES_PER_POLL,
-            )
+def _event_of(row: HappeningsRow) -> EventOut:
+    if row.kind == "generation":
+        return EventOut(
+            kind="generation",
+            at=row.at,
+            pipeline=row.pipeline,
+            generation=row.generation_id,
+            state=row.state,
         )
-        yield rows
-        if len(rows) < FLUSHES_PER_POLL or rows[-1].created_at > until:
-            return
-        since, after = rows[-1].created_at, rows[-1].event_id
-
-
-async def _outcomes(
-    database: AsyncDatabase, rows: Iterable[RecentFlushesRow]
-) -> list[tuple[str, str, RecentFlushesRow]]:
-    by_place = {(row.session_key, row.from_seq): row for row in rows}
-    if not by_place:
-        return []
-    rows_of_ends = await database.fetch(
-        FlushOutcomes(
-            shard_keys=[row.shard_key for row in by_place.values()],
-            session_keys=[row.session_key for row in by_place.values()],
-            from_seqs=[row.from_seq for row in by_place.values()],
-        )
-    )
-    return [(one.pipeline, one.outcome, by_place[one.session_key, one.from_seq]) for one in rows_of_ends]
-
-
-def _flush_event(row: RecentFlushesRow) -> EventOut:
+    end = _ENDS.get(row.kind)
     return EventOut(
-        kind="flushed",
-        at=row.created_at,
+        kind=end or "flushed",
+        at=row.at,
         session_id=row.session_id,
         user_id=row.user_id,
         event_id=row.event_id,
         from_seq=row.from_seq,
         through_seq=row.through_seq,
         cause=row.cause,
+        pipeline=row.pipeline,
+        generation=None if end is None else row.generation_id,
     )
-
-
-def _end_event(row: RecentFlushesRow, pipeline: str, outcome: str, at: datetime) -> EventOut:
-    return EventOut(
-        kind="dead" if outcome == "dead" else "covered",
-        at=at,
-        session_id=row.session_id,
-        user_id=row.user_id,
-        event_id=row.event_id,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        pipeline=pipeline,
-    )
-
-
-def _before(row: RecentFlushesRow) -> datetime:
-    """The time from which on a flush event is told again."""
-    return row.created_at - timedelta(microseconds=1)
 
 
 def _id_of(at: datetime) -> str:
-    return str((at - _EPOCH) // timedelta(microseconds=1))
+    return str((at - _EPOCH) // _TICK)
 
 
 def _time_of(event_id: str) -> datetime:
     if not is_event_id(event_id):
         raise ValueError("not the id of an event")
-    return _EPOCH + timedelta(microseconds=int(event_id))
+    return _EPOCH + int(event_id) * _TICK
 
 
 def is_event_id(text: str) -> bool:

@@ -108,7 +108,44 @@ def _document(app: FastAPI) -> dict[str, Any]:
         for method in route.methods or ():
             operation = document["paths"][route.path_format][method.lower()]
             _complete(operation, route, access_of(route), names)
-    return cast(dict[str, Any], _with_plain_names(document))
+    document = cast(dict[str, Any], _with_plain_names(document))
+    _open_answers(document)
+    for schema in _parts(document):
+        if schema.get("type") == "integer" and not schema.get("maximum", _LARGE) < _LARGE:
+            schema["format"] = "int64"
+    return document
+
+
+_LARGE = 2**31
+
+
+def _open_answers(document: dict[str, Any]) -> None:
+    """Say of each body but those of requests that it may have further fields, or generators refuse them."""
+    schemas = document["components"]["schemas"]
+    bodies = [
+        operation["requestBody"]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        if "requestBody" in operation
+    ]
+    asked: set[str] = set()
+    while bodies:
+        for part in _parts(bodies.pop()):
+            name = str(part.get("$ref", "")).removeprefix(_SCHEMAS)
+            if name and name not in asked:
+                asked.add(name)
+                bodies.append(schemas[name])
+    for name, schema in schemas.items():
+        if name not in asked and "properties" in schema:
+            schema["additionalProperties"] = True
+
+
+def _parts(part: Any) -> Iterator[dict[str, Any]]:
+    """All objects of the document, at every depth."""
+    if isinstance(part, dict):
+        yield part
+    for each in part.values() if isinstance(part, dict) else part if isinstance(part, list) else ():
+        yield from _parts(each)
 
 
 _PAGE = re.compile(r"Page_([A-Za-z]+?)(?:Out|Report|Info)?_(?=$)")

@@ -6,9 +6,9 @@ whose process ended can be resumed.
 
 from __future__ import annotations
 
-import asyncio
 import threading
 
+from strandline.producers.service.gate.deadlines import in_own_thread
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.upkeep.carried import CarriedWork
 from strandline.schemas.postgres.database import Database
@@ -25,7 +25,7 @@ class Operations(CarriedWork):
     def carry_on(self, database: Database, replay_id: int) -> None:
         """Begin to carry a replay on; returns at once."""
         stop = self._stops[replay_id] = threading.Event()
-        work = asyncio.to_thread(self._operators.carry_on, database, replay_id, stop)
+        work = in_own_thread(lambda: self._operators.carry_on(database, replay_id, stop))
         task = self.begin_work(replay_id, work)
         task.add_done_callback(lambda _done: self._drop(replay_id, stop))
 

@@ -9,6 +9,7 @@ from uuid import UUID
 from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
+from strandline.producers.service.gate.cursors import MAX_CURSOR_CHARACTERS
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.route import ServiceRoute
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
@@ -61,6 +62,9 @@ SeqPath = Annotated[int, Path(ge=1, le=2**53 - 1, description="The number of the
 FactId = Annotated[UUID, Path(description="The id of the fact.")]
 KeyId = Annotated[str, Path(description="The id of the key.", max_length=100)]
 Cursor = Annotated[
-    str | None, Query(max_length=4_096, description="`next_cursor` of the page before; default: the first.")
+    str | None,
+    Query(
+        max_length=MAX_CURSOR_CHARACTERS, description="`next_cursor` of the page before; default: the first."
+    ),
 ]
 PageSize = Annotated[int, Query(ge=1, le=MAX_PAGE, description="How many at most.")]

@@ -60,23 +60,26 @@ class SessionRecords:
             ProblemError: the caller has no such session.
         """
         record = await self.find(identity)
-        policy = record.policy
-        if token_limit is not None and token_limit > policy.token_limit:
-            policy = replace(policy, token_limit=token_limit)
-        return self._memory(identity, policy, record.blocks, insert_method)
+        return self._memory(identity, _within(record.policy, token_limit), record.blocks, insert_method)
 
     def begin(
         self,
         identity: SessionIdentity,
         policy: Policy | None = None,
         blocks: tuple[BaseMemoryBlock, ...] | None = None,
+        *,
+        token_limit: int | None = None,
+        insert_method: InsertMethod = InsertMethod.SYSTEM,
     ) -> SessionMemory:
-        """The memory of a session that may not exist yet; the policy is stored if this begins it."""
+        """The memory of a session that may not exist yet; the policy is stored if this begins it.
+
+        ``token_limit`` and ``insert_method`` are for its reads, as for ``open``.
+        """
         return self._memory(
             identity,
-            policy or self._default,
+            _within(policy or self._default, token_limit),
             default_blocks() if blocks is None else blocks,
-            InsertMethod.SYSTEM,
+            insert_method,
         )
 
     async def find(self, identity: SessionIdentity) -> SessionRecord:
@@ -139,6 +142,13 @@ class SessionRecords:
             insert_method=insert_method,
             shared_key=None if scope is None else shared_scope_key(identity.namespace, scope),
         )
+
+
+def _within(policy: Policy, token_limit: int | None) -> Policy:
+    """The policy for a read within so many tokens, if these are more."""
+    if token_limit is None or token_limit <= policy.token_limit:
+        return policy
+    return replace(policy, token_limit=token_limit)
 
 
 def default_policy() -> Policy:

@@ -6,14 +6,11 @@ database, one that is not admitted leaves its body unread.
 
 from __future__ import annotations
 
-import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
-from urllib.parse import parse_qsl
+from typing import Any, TypeVar
 from uuid import uuid4
 
 from fastapi.routing import APIRoute
@@ -21,7 +18,7 @@ from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.types import Receive, Scope, Send
+from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
@@ -31,58 +28,51 @@ from strandline.producers.service.gate.authentication import (
     check_scope,
 )
 from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
     bearer_in,
     check_media_type,
+    check_query,
     fingerprint_of,
     headers_of,
     preferred_seconds,
+    refuse_key,
     route_of,
     text_in,
 )
 from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
     INTERNAL,
-    INVALID,
     MALFORMED,
+    READ_ENDED,
     STOPPING,
-    TIMED_OUT,
+    UNAUTHENTICATED,
     ProblemError,
     invalid,
     refusal_of,
 )
-from strandline.producers.service.gate.sending import Sending
+from strandline.producers.service.gate.sending import Kept, Sending
 from strandline.producers.service.service import Queue, Service
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER, ProblemPlace
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER, Idempotent
 from strandline.schemas.wire.keys import Scope as KeyScope
 
 logger = logging.getLogger("strandline.service")
 
+T = TypeVar("T")
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
-MAX_QUERY_FIELDS = 100
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
-)
-
-
-# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
-# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
-# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
-# key, which promises that it does not, is `refused`.
-Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
-KEY_REFUSED = (
-    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
-    " repeat."
 )
 
 
@@ -99,6 +89,7 @@ class Access:
         is_direct: whether its endpoint is called without the framework's steps.
         holder: whose key it takes.
         any_user: whether it tells of a session whoever's it is, to a request that names no user.
+        own_turns: of a read: it takes its turns among the reads itself, as one does that waits between them.
     """
 
     scope: KeyScope | None
@@ -109,6 +100,7 @@ class Access:
     is_direct: bool = False
     holder: Holder = "any"
     any_user: bool = False
+    own_turns: bool = False
 
     @property
     def keeps_response(self) -> bool:
@@ -131,6 +123,7 @@ def access(
     direct: bool = False,
     holder: Holder = "any",
     any_user: bool = False,
+    own_turns: bool = False,
 ) -> Callable[[Endpoint], Endpoint]:
     """Say what an endpoint asks of a request; without this it is open to all."""
 
@@ -147,6 +140,7 @@ def access(
                 is_direct=direct,
                 holder=holder,
                 any_user=any_user,
+                own_turns=own_turns,
             ),
         )
         return endpoint
@@ -182,7 +176,8 @@ class Call:
         service: what the process shares.
         caller: whose request it is.
         row: its key.
-        wait_seconds: how long the client waits at most (``Prefer: wait=5``); None: it does not say.
+        wait_seconds: how long the client waits at most (``Prefer: wait=5``), which is less than the time of a
+            request; None: it does not say.
         idempotency_key: the header of that name.
         route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
@@ -207,6 +202,31 @@ class Call:
             return await self.service.keys.goes_on(self.row.key_id)
         except (StrandlineError, ProblemError):
             return False  # nobody can say; the client comes back, and is told why
+
+    async def check_key(self) -> None:
+        """Look at its key again, after what may have taken some time.
+
+        Raises:
+            ProblemError: it was revoked, or has ended.
+            DatabaseUnavailableError: nobody can say.
+        """
+        if not await self.service.keys.goes_on(self.row.key_id):
+            raise ProblemError(UNAUTHENTICATED)
+
+    def seconds_to_wait(self, otherwise: float) -> float:
+        """How long to wait for what is being made: as the client says, or ``otherwise``."""
+        seconds = otherwise if self.wait_seconds is None else self.wait_seconds
+        return min(seconds, longest_wait(self.service.settings.service_request_seconds))
+
+    async def block(self, work: Callable[[Database], T]) -> T:
+        """Run what blocks in a thread, on the pool for threads; it ends with the request.
+
+        Let it do all that a request changes: after a result that came at the very end no time is left.
+
+        Raises:
+            ProblemError: the time is over, and it has not come to an end yet.
+        """
+        return await self.service.threads.run(self.service.resources.database(), work)
 
 
 def call_of(request: Request) -> Call:
@@ -247,7 +267,7 @@ class ServiceRoute(APIRoute):
         )
         try:
             if access_rule is None:
-                self._check_query(scope)
+                check_query(scope, self._queries, self._lists)
                 await super().handle(scope, receive, sending)
             else:
                 await self._answer(service, access_rule, scope, receive, sending)
@@ -269,11 +289,11 @@ class ServiceRoute(APIRoute):
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
-        if access_rule.idempotent == "refused" and _KEY in headers:
-            raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
+        if access_rule.idempotent == "refused":
+            refuse_key(headers)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
-        self._check_query(scope)
+        check_query(scope, self._queries, self._lists)
         async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
             settings = service.settings
             body = await read_body(
@@ -283,30 +303,41 @@ class ServiceRoute(APIRoute):
                 seconds=settings.service_body_seconds,
             )
             send.closes = service.state.is_stopping
+            preferred = preferred_seconds(headers.get(b"prefer"))
+            if preferred is not None:
+                preferred = min(preferred, longest_wait(settings.service_request_seconds))
             call = scope[_CALL] = Call(
                 service=service,
                 caller=caller,
                 row=row,
                 route=route_of(scope),
-                wait_seconds=preferred_seconds(headers.get(b"prefer")),
+                wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
             )
+            await call.check_key()  # its body may have taken long
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
                 async with self._deadline(access_rule, settings.service_request_seconds):
-                    work = self._work(scope, body, receive, send)
-                    if access_rule.queue == "reads":
-                        work = service.turns.take(work, waits=call.wait_seconds is not None)
-                    await work
+                    if access_rule.queue == "streams":
+                        await super().handle(scope, given_again(body, receive), send)
+                        return
+                    work = self._work(scope, body, receive)
+                    if access_rule.queue == "reads" and not access_rule.own_turns:
+                        work = service.turns.take(work)
+                    respond = await work
+                    if access_rule.scope == "read" or call.wait_seconds is not None:
+                        await call.check_key()  # what it waited for may have been said since
+                    await respond(scope, receive, send)
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive, send: Sending) -> None:
-        if self._direct is None:
-            if body and self.body_field is not None:
-                _check_json(scope, body)
-            await super().handle(scope, given_again(body, receive), send)
-        else:
-            response = await self._direct(Request(scope), body)
-            await response(scope, receive, send)
+    async def _work(self, scope: Scope, body: bytes, receive: Receive) -> ASGIApp:
+        """What answers a request: the place of a read does not wait for a client to take its answer."""
+        if self._direct is not None:
+            return await self._direct(Request(scope), body)
+        if body and self.body_field is not None:
+            _check_json(scope, body)
+        kept = Kept()
+        await super().handle(scope, given_again(body, receive), kept)
+        return kept.respond
 
     async def _fail(self, error: Exception, scope: Scope, receive: Receive, send: Sending) -> None:
         problem = refusal_of(error, self._body)
@@ -317,31 +348,9 @@ class ServiceRoute(APIRoute):
             await problem.response()(scope, receive, send)
 
     def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
-        return nullcontext() if access_rule.queue == "streams" else _Deadline(seconds)
-
-    def _check_query(self, scope: Scope) -> None:
-        """Raise a problem for a parameter that the route does not have, or has once, or that is no text."""
-        if not scope["query_string"]:
-            return
-        query = scope["query_string"].decode("latin-1")
-        try:
-            pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
-        except ValueError:
-            raise invalid("/query", f"It has more than {MAX_QUERY_FIELDS} parameters.") from None
-        counts = Counter(name for name, _ in pairs)
-        if not counts.keys() <= self._queries:
-            known = ", ".join(sorted(self._queries)) or "none"
-            raise invalid("/query", f"There is a parameter that this route does not have; it has: {known}.")
-        twice = {name for name, count in counts.items() if count > 1} - self._lists
-        if twice:
-            places = [
-                ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
-                for name in sorted(twice)
-            ]
-            raise ProblemError(INVALID, places=places)
-        for name, value in pairs:
-            if "\0" in value:  # no text of Postgres holds it
-                raise invalid(f"/query/{name}", "It must not hold NUL.")
+        if access_rule.queue == "streams":
+            return nullcontext()
+        return Deadline(seconds, READ_ENDED if access_rule.scope == "read" else None)
 
 
 def _check_json(scope: Scope, body: bytes) -> None:
@@ -351,26 +360,6 @@ def _check_json(scope: Scope, body: bytes) -> None:
         from_json(body)
     except ValueError:
         raise ProblemError(MALFORMED) from None
-
-
-class _Deadline:
-    """Ends what is done within it after so many seconds, its statement included, with a problem."""
-
-    __slots__ = ("_timeout",)
-
-    def __init__(self, seconds: float) -> None:
-        self._timeout = asyncio.timeout(seconds)
-
-    async def __aenter__(self) -> None:
-        await self._timeout.__aenter__()
-
-    async def __aexit__(self, kind: Any, error: Any, trace: Any) -> None:
-        try:
-            await self._timeout.__aexit__(kind, error, trace)
-        except TimeoutError as raised:
-            if raised is not error and self._timeout.expired():
-                raise ProblemError(TIMED_OUT) from None
-            raise
 
 
 def log_defect(error: Exception, route: str, instance: str | None = None) -> None:

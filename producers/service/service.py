@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
-from typing import Literal
+from time import monotonic
+from typing import Any, Literal
 
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.service.events import EventHub
 from strandline.producers.service.gate.authentication import KeyRing
+from strandline.producers.service.gate.deadlines import Threads
 from strandline.producers.service.gate.limits import Admission, ClassLimits
 from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
 from strandline.producers.service.gate.turns import Turns
@@ -22,6 +26,8 @@ Queue = Literal["reads", "writes", "others", "keys", "streams"]
 
 # Requests about keys, of their own: a key that floods a process can be revoked through it.
 KEYS_AT_ONCE = 4
+# How long an answer about readiness is good for.
+READY_FOR_SECONDS = 0.5
 # Beside the permits of streams.  A client may read slowly, so no tenant has all of them.
 EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2, at_once_per_namespace=3)
 
@@ -48,11 +54,14 @@ class Service:
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()
-        # Reads never have so many of the pool's connections that a put waits for them.
+        self.readiness = Readiness()
         self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
         writes = self._admissions["writes"]
+        # Reads never have so many of the pool's connections that a put waits for them.
         self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work > 0)
         self.mcp = McpEndpoint(make_tools)
+        # Of these classes some block; each has its permit until its thread has ended.
+        self.threads = Threads(self.settings.service_reads_at_once + self.settings.service_others_at_once)
 
     @property
     def settings(self) -> Settings:
@@ -65,6 +74,24 @@ class Service:
     async def _look_up(self, query: FindServiceKeys) -> list[FindServiceKeysRow]:
         database = await self.resources.async_database()
         return await database.fetch(query)
+
+
+class Readiness:
+    """What keeps a process from answering: one look for all that ask within half a second, key or no key."""
+
+    def __init__(self) -> None:
+        self._look: asyncio.Task[str | None] | None = None
+        self._ends_at = 0.0
+
+    async def tell(self, look: Callable[[], Coroutine[Any, Any, str | None]]) -> str | None:
+        """The reason that ``look`` found, now or a moment ago; None: there is none."""
+        if self._look is None or (self._look.done() and monotonic() >= self._ends_at):
+            self._look = asyncio.create_task(look())
+            self._look.add_done_callback(self._note_end)
+        return await asyncio.shield(self._look)
+
+    def _note_end(self, _done: object) -> None:
+        self._ends_at = monotonic() + READY_FOR_SECONDS
 
 
 @dataclass(slots=True)

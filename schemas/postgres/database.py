@@ -30,6 +30,7 @@ from strandline.schemas.postgres.operations import (
 )
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.own_connection import MakeRow, OwnConnection, run_by_cursor
+from strandline.schemas.postgres.pools.ending_pool import EndingPool
 from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
@@ -291,6 +292,15 @@ class Database:
                 if pause is None or not is_rolled_back(error):
                     raise
             time.sleep(pause)
+
+    def endable(self) -> tuple[Database, EndingPool]:
+        """The same database for one piece of work, and what ends it, from another thread."""
+        with translate_errors():
+            self._open()
+        pool = EndingPool(self._pool)
+        seconds = self._statement_seconds
+        own = Database(pool, self.schema, owns_pool=False, statement_seconds=seconds, content=self.content)
+        return own, pool
 
     def close(self) -> None:
         """Close the pool, unless the caller of the library owns it."""

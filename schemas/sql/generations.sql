@@ -71,7 +71,7 @@ SELECT pg_snapshot_xmin(pg_current_snapshot())::text::bigint AS number
 -- name: feed_generation
 -- Mark that every flush feeds it from now on.
 -- params: generation_id integer
-UPDATE strandline.generation SET state = 'feeding', fed_since = statement_timestamp()
+UPDATE strandline.generation SET state = 'feeding', fed_since = statement_timestamp(), state_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'preparing'
 
 -- name: owners_after
@@ -234,7 +234,8 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND ring_a
 -- The derivation that served by default is still fed, so that it can be rolled back to.
 -- params: pipeline text, generation_id integer
 -- row: generation_id integer
-UPDATE strandline.generation SET state = 'feeding', served_until = statement_timestamp()
+UPDATE strandline.generation SET state = 'feeding', served_until = statement_timestamp(),
+    state_since = statement_timestamp()
 WHERE pipeline = %(pipeline)s AND state = 'serving' AND generation_id <> %(generation_id)s
 RETURNING generation_id
 
@@ -242,7 +243,7 @@ RETURNING generation_id
 -- Let this derivation serve all owners.
 -- params: generation_id integer
 -- row: generation_id integer
-UPDATE strandline.generation SET state = 'serving', served_until = NULL
+UPDATE strandline.generation SET state = 'serving', served_until = NULL, state_since = statement_timestamp()
 WHERE generation_id = %(generation_id)s AND state = 'feeding'
 RETURNING generation_id
 
@@ -279,7 +280,8 @@ ORDER BY g.pipeline, g.generation_id
 -- Retire it: it is no longer fed, and no worker works on it.
 -- params: generation_id integer
 -- row: pipeline text
-UPDATE strandline.generation g SET state = 'retired'
+UPDATE strandline.generation g SET state = 'retired',
+    state_since = CASE WHEN g.state = 'retired' THEN g.state_since ELSE statement_timestamp() END
 WHERE g.generation_id = %(generation_id)s AND g.state IN ('preparing', 'feeding', 'retired') AND NOT EXISTS (
     SELECT FROM strandline.scope_generation s WHERE s.generation_id = g.generation_id)
 RETURNING g.pipeline

@@ -122,50 +122,73 @@ DELETE FROM strandline.kept_response r USING page p
 WHERE r.shard_key = p.shard_key AND r.request_key = p.request_key
 RETURNING r.shard_key
 
--- name: recent_flushes
--- Flush events of namespaces behind a time and an id, oldest first, for those who listen; only of one session, if it
--- is named.  Many events may bear the same time, so a page ends at an id.
--- params: namespaces text[], session_key uuid?, since timestamptz, after uuid, limit bigint
--- row: shard_key uuid, session_key uuid, namespace text, session_id text, user_id text?, event_id uuid, from_seq bigint,
---     through_seq bigint, cause text, created_at timestamptz
+-- name: settled
+-- The clock, and the time up to which whatever was written is there to be read: a row bears the time of its write, and
+-- is seen after the commit of its transaction.  A transaction that writes and is still open holds it back, but for no
+-- longer than latest_seconds; late_seconds is for those that this role may not see.
+-- params: late_seconds float8, latest_seconds float8
+-- row: at timestamptz, settled timestamptz
 -- repeatable
-SELECT e.shard_key, e.session_key, s.namespace, s.session_id, s.user_id, e.event_id, e.from_seq, e.through_seq,
-    e.cause, e.created_at
+SELECT statement_timestamp() AS at, greatest(
+    statement_timestamp() - %(latest_seconds)s::float8 * interval '1 second',
+    least(statement_timestamp() - %(late_seconds)s::float8 * interval '1 second', (
+        SELECT min(a.xact_start) FROM pg_stat_activity a
+        WHERE a.datname = current_database() AND a.backend_xid IS NOT NULL))) AS settled
+
+-- name: happenings
+-- What happened behind a time, an event and a derivation, oldest first, for those who listen to namespaces: flushes,
+-- how pipelines ended with them in the derivation that serves, and changes of derivations, which concern all.  Only of
+-- one session, if it is named.  Many rows may bear the same time, so a page ends at all three.
+-- A receipt of an earlier stage is no end, nor is one while the event is due again.  The rows of a time are looked up
+-- one by one (LIMIT 1): what is read then follows from what happened, and not from how much there is.
+-- params: namespaces text[], session_key uuid?, since timestamptz, after_event uuid, after_generation integer, limit
+--     bigint
+-- row: at timestamptz, event_id uuid, generation_id integer, kind text, namespace text?, session_key uuid?, session_id
+--     text?, user_id text?, from_seq bigint?, through_seq bigint?, cause text?, pipeline text?, state text?
+-- repeatable
+(SELECT e.created_at AS at, e.event_id, 0 AS generation_id, 'flushed' AS kind, o.namespace, e.session_key, o.session_id,
+    o.user_id, e.from_seq, e.through_seq, e.cause, NULL AS pipeline, NULL AS state
 FROM strandline.flush_event e
-JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
-WHERE (e.created_at, e.event_id) > (%(since)s, %(after)s) AND s.namespace = ANY (%(namespaces)s::text[])
+CROSS JOIN LATERAL (
+    SELECT s.namespace, s.session_id, s.user_id FROM strandline.session s
+    WHERE s.shard_key = e.shard_key AND s.session_key = e.session_key
+        AND s.namespace = ANY (%(namespaces)s::text[]) LIMIT 1) AS o
+WHERE (e.created_at, e.event_id) > (%(since)s, %(after_event)s)
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
     AND e.cause NOT IN ('source', 'instruction')
-ORDER BY e.created_at, e.event_id LIMIT %(limit)s
-
--- name: flush_outcomes
--- How each pipeline of their sessions stands with flush events: due, dead, or covered.
--- params: shard_keys uuid[], session_keys uuid[], from_seqs bigint[]
--- row: session_key uuid, from_seq bigint, pipeline text, outcome text
--- repeatable
-SELECT w.session_key, w.from_seq, g.pipeline, CASE
-        WHEN EXISTS (SELECT FROM strandline.due d
-            WHERE d.shard_key = w.shard_key AND d.session_key = w.session_key
-                AND d.generation_id = g.generation_id AND d.from_seq = w.from_seq) THEN 'due'
-        WHEN EXISTS (SELECT FROM strandline.dead_letter l
-            WHERE l.shard_key = w.shard_key AND l.session_key = w.session_key
-                AND l.generation_id = g.generation_id AND l.from_seq = w.from_seq
-                AND l.dropped_at IS NULL) THEN 'dead'
-        ELSE 'covered' END AS outcome
-FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[], %(from_seqs)s::bigint[])
-    AS w (shard_key, session_key, from_seq)
-JOIN strandline.session s ON s.shard_key = w.shard_key AND s.session_key = w.session_key
-CROSS JOIN LATERAL @serving(w.shard_key, s.pipelines) AS g
-
--- name: now
--- The clock of the database.
--- row: at timestamptz
--- repeatable
-SELECT statement_timestamp() AS at
-
--- name: generation_states
--- The state of each generation that is not retired.
--- row: generation_id integer, pipeline text, state text
--- repeatable
-SELECT g.generation_id, g.pipeline, g.state FROM strandline.generation g WHERE g.state <> 'retired'
-ORDER BY g.generation_id
+ORDER BY e.created_at, e.event_id LIMIT %(limit)s)
+UNION ALL
+(SELECT r.applied_at, r.event_id, r.generation_id, o.kind, o.namespace, o.session_key, o.session_id, o.user_id,
+    o.from_seq, o.through_seq, NULL, o.pipeline, NULL
+FROM strandline.receipt r
+CROSS JOIN LATERAL (
+    SELECT s.namespace, e.session_key, s.session_id, s.user_id, e.from_seq, e.through_seq, g.pipeline, CASE
+            WHEN EXISTS (SELECT FROM strandline.dead_letter l
+                WHERE l.shard_key = r.shard_key AND l.session_key = e.session_key
+                    AND l.generation_id = r.generation_id AND l.from_seq = e.from_seq
+                    AND l.dropped_at IS NULL) THEN 'dead'
+            ELSE 'covered' END AS kind
+    FROM strandline.flush_event e
+    JOIN strandline.session s ON s.shard_key = r.shard_key AND s.session_key = e.session_key
+    CROSS JOIN LATERAL @serving(r.shard_key, s.pipelines) AS g
+    WHERE e.shard_key = r.shard_key AND e.event_id = r.event_id AND g.generation_id = r.generation_id
+        AND s.namespace = ANY (%(namespaces)s::text[])
+        AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+        AND e.cause NOT IN ('source', 'instruction')
+        AND NOT EXISTS (SELECT FROM strandline.due d
+            WHERE d.shard_key = r.shard_key AND d.session_key = e.session_key
+                AND d.generation_id = r.generation_id AND d.from_seq = e.from_seq)
+        AND NOT EXISTS (SELECT FROM strandline.receipt later
+            WHERE later.shard_key = r.shard_key AND later.event_id = r.event_id
+                AND later.generation_id = r.generation_id AND later.applied_at > r.applied_at)
+    LIMIT 1) AS o
+WHERE (r.applied_at, r.event_id, r.generation_id) > (%(since)s, %(after_event)s, %(after_generation)s)
+ORDER BY r.applied_at, r.event_id, r.generation_id LIMIT %(limit)s)
+UNION ALL
+(SELECT g.state_since, '00000000-0000-0000-0000-000000000000'::uuid, g.generation_id, 'generation', NULL, NULL, NULL,
+    NULL, NULL, NULL, NULL, g.pipeline, g.state
+FROM strandline.generation g
+WHERE (g.state_since, '00000000-0000-0000-0000-000000000000'::uuid, g.generation_id)
+    > (%(since)s, %(after_event)s, %(after_generation)s)
+ORDER BY g.state_since, g.generation_id LIMIT %(limit)s)
+ORDER BY at, event_id, generation_id LIMIT %(limit)s

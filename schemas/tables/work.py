@@ -42,6 +42,8 @@ generation = Table(
     Column("fed_since", DateTime(timezone=True), server_default=func.clock_timestamp()),
     Column("backfilled_through", Uuid),
     moment("served_until", nullable=True),
+    # For those who listen: when it came to its state.
+    moment("state_since", default=True),
     Index("generation_serving", "pipeline", unique=True, postgresql_where=text("state = 'serving'")),
     CheckConstraint("state IN ('preparing', 'feeding', 'serving', 'retired')", name="state"),
     CheckConstraint("(fed_since IS NULL) = (state = 'preparing') OR state = 'retired'", name="fed_since"),
@@ -247,6 +249,8 @@ receipt = Table(
     Column("outcome", Text, nullable=False),
     Column("batch_id", Uuid),
     moment("applied_at", default=True),
+    # For those who listen to a namespace; it grows at its end, once a stage of a flush.
+    Index("receipt_by_time", "applied_at"),
     CheckConstraint("outcome IN ('applied', 'void', 'dead')", name="outcome"),
     comment="Records that an event reached its end in a stage; written in the transaction of its effect",
 )

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
 Item = TypeVar("Item")
 
@@ -60,6 +60,12 @@ CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
 
+# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
+# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
+# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
+# key, which promises that it does not, is `refused`.
+Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
+
 
 def example(**fields: Any) -> dict[str, Any]:
     """What a description adds to the schema of a body: one as a client may send it."""
@@ -73,9 +79,17 @@ class Request(BaseModel):
 
 
 class Answer(BaseModel):
-    """A body that the service sends; later releases may add fields."""
+    """A body that the service sends; later releases may add fields, and values of ``one_of``."""
 
     model_config = ConfigDict(extra="ignore", frozen=True, from_attributes=True)
+
+
+def one_of(*values: str) -> WithJsonSchema:
+    """For a text of an answer that is one of these now; later releases may add values, as fields.
+
+    The document names them under ``x-extensible-enum``: of an ``enum`` a generated client takes no other.
+    """
+    return WithJsonSchema({"type": "string", "x-extensible-enum": list(values)})
 
 
 class Page(Answer, Generic[Item]):

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Count, Json, Request, example
+from strandline.schemas.wire.base import Answer, Count, Json, Request, example, one_of
 from strandline.schemas.wire.facts import FactOut
 from strandline.schemas.wire.messages import MessageIn, MessageOut
 
@@ -175,7 +175,7 @@ class SearchRequest(Request):
 class HitOut(Answer):
     """A message or a fact that matches, best first; ``similarity`` null where only words were compared."""
 
-    kind: Literal["message", "fact"]
+    kind: Annotated[str, one_of(*get_args(HitKindName))]
     score: float
     similarity: float | None
     text: str

@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Name, Request, example
+from strandline.schemas.wire.base import Answer, Name, Request, example, one_of
 
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -51,7 +51,7 @@ class KeyInfo(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
@@ -73,7 +73,7 @@ class Identity(Answer):
     key_id: str
     namespace: str | None
     user_id: str | None
-    scopes: list[Scope]
+    scopes: list[Annotated[str, one_of(*SCOPES)]]
     shared_scopes: list[str]
     label: str
     expires_at: datetime | None

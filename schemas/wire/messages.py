@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, get_args
+from uuid import UUID
 
 from pydantic import ConfigDict, Field
 from pydantic.config import JsonDict
@@ -27,6 +28,7 @@ from strandline.schemas.wire.base import (
     Request,
     Seq,
     example,
+    one_of,
 )
 
 RunState = Literal["pending", "running", "paused", "completed", "cancelled", "error"]
@@ -75,7 +77,7 @@ class MessageOut(Answer):
     In a context one that was made for the read (memory without a pinned head) has no ``seq`` and no ``id``.
     """
 
-    role: RoleName
+    role: Annotated[str, one_of(*get_args(RoleName))]
     content: ContentField
     id: str | None = None
     seq: int | None = None
@@ -155,7 +157,7 @@ class MessagesPut(Answer):
 
 
 class HistoryRequest(Request, json_schema_extra=example(limit=20, roles=["user", "assistant"])):
-    """The newest messages that pass all filters; ``limit`` null: all of them."""
+    """The newest messages that pass all filters."""
 
     limit: Annotated[int, Field(ge=0, le=MAX_PAGE)] = 100
     offset: Count = 0
@@ -232,4 +234,4 @@ class RunHistoryQuery(Request, json_schema_extra=example(last_n=3)):
 class FlushEvents(Answer):
     """Flush events that were recorded; none if there was nothing to deliver."""
 
-    events: list[str]
+    events: list[UUID]

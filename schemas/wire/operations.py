@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example
+from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example, one_of
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -110,14 +111,6 @@ class Promotion(Request, json_schema_extra=example(namespace="default", user_id=
     session_id: Name | None = None
 
 
-class SwitchOut(Answer):
-    """What serves, or is gone, now."""
-
-    pipeline: str
-    generation: int
-    done: str
-
-
 class ImportIn(
     Request,
     json_schema_extra=example(messages=[{"id": "old-1", "role": "user", "content": "I live in Lisbon."}]),
@@ -168,11 +161,14 @@ class ImportFactsOut(Answer):
     known: int
 
 
-EventKind = Literal["flushed", "covered", "dead", "generation"]
+EventKind = Literal["flushed", "covered", "dead", "generation", "position"]
 
 
 class EventOut(Answer):
-    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed."""
+    """What happened: messages were flushed, a pipeline covers them or gave up, a generation changed.
+
+    `position` is nothing that happened: all up to `at` was told, and its id resumes there.
+    """
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -190,7 +186,7 @@ class EventOut(Answer):
         }
     )
 
-    kind: EventKind
+    kind: Annotated[str, one_of(*get_args(EventKind))]
     at: datetime
     session_id: str | None = None
     user_id: str | None = None
@@ -238,10 +234,10 @@ class TrailOut(Answer):
 class AuditLevelBody(Request, json_schema_extra=example(level="changes")):
     """What is recorded: nothing, changes, or reads and puts as well."""
 
-    level: Literal["off", "changes", "all"]
+    level: AuditLevel
 
 
 class AuditLevelOut(Answer):
     """What is recorded now."""
 
-    level: Literal["off", "changes", "all"]
+    level: Annotated[str, one_of(*LEVELS)]

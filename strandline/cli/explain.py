@@ -13,7 +13,10 @@ from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import (
+from strandline.pipelines.inspect.policy_history import change_line
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.schemas.wire.explanations import (
     FactEventTrace,
     FactExplanation,
     MessageExplanation,
@@ -23,9 +26,6 @@ from strandline.pipelines.inspect.explanation import (
     Source,
     StageTrace,
 )
-from strandline.pipelines.inspect.policy_history import change_line
-from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 _PLACES = {
     "pinned": "in the pinned head, always shown",

@@ -10,8 +10,8 @@ from strandline.client.admin import AsyncRemoteAdmin, RemoteAdmin
 from strandline.client.events import ServiceEvent
 from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.memory import AsyncRemoteMemory, RemoteMemory
-from strandline.client.retrying import Retries
-from strandline.client.service import RemoteService, Timeouts
+from strandline.client.retrying import Retries, Timeouts
+from strandline.client.service import RemoteService
 from strandline.client.upkeep.exports import ExportedFile
 from strandline.schemas.errors import (
     ServiceError,

@@ -7,8 +7,15 @@ from datetime import datetime
 from typing import Any
 from uuid import UUID
 
-from strandline.client.operations import Call, Face, Operation, PageOf, Repeat, once, path, set_fields
+from strandline.client.operations import Call, Face, Operation, PageOf, once, path, set_fields
+from strandline.client.retrying import Repeat
 from strandline.schemas.wire.base import Page
+from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
+    FactExplanation,
+    MessageExplanation,
+    RemovedFactExplanation,
+)
 from strandline.schemas.wire.facts import UserOut
 from strandline.schemas.wire.keys import Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
 from strandline.schemas.wire.operations import (
@@ -241,6 +248,23 @@ def sessions(admin: Face, cursor: str | None, *, user_id: str | None = None) -> 
 def session(admin: Face, session_id: str, *, user_id: str | None = None) -> Operation[SessionPictureOut]:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections."""
     return (yield Call("GET", path("sessions", session_id), user_id=user_id)).read(SessionPictureOut)
+
+
+def explain_message(
+    admin: Face, message_id: str, *, session_id: str | None = None, user_id: str | None = None
+) -> Operation[MessageExplanation]:
+    """What became of a message; name its session if several use the id."""
+    query = {"session_id": session_id}
+    call = Call("GET", path("explain", "messages", message_id), query=query, user_id=user_id)
+    return (yield call).read(MessageExplanation)
+
+
+def explain_fact(
+    admin: Face, fact_id: UUID | str, *, user_id: str | None = None
+) -> Operation[FactExplanation | RemovedFactExplanation]:
+    """Where a fact comes from, and what people did to it."""
+    call = Call("GET", path("explain", "facts", str(fact_id)), user_id=user_id)
+    return (yield call).read(AnyFactExplanation).root
 
 
 def _get(*route: str | int, query: Mapping[str, Any] | None = None) -> Call:

@@ -22,8 +22,15 @@ from strandline.schemas.wire.operations import EventOut
 SILENT_SECONDS = 45.0
 
 
+# Of others, which a newer service may tell, the ids count alone.
+_KINDS = frozenset({"flushed", "covered", "dead", "generation"})
+
+
 class ServiceEvent(EventOut):
-    """An event, with the id behind which a later stream goes on; one may come twice, none is missing."""
+    """An event, with the id behind which a later stream goes on.
+
+    One may come twice.  None that comes after the stream has begun is missing, for a day of lost connections.
+    """
 
     id: str
 
@@ -58,14 +65,15 @@ class _Stream:
 
     def read(self, event: httpx2.ServerSentEvent) -> ServiceEvent | None:
         """The event; None for what is none of ours."""
-        self._failures = 0
-        if not event.data:
+        # Where the service says that the stream is, before anything happens and while nothing does.
+        self._last_id = event.id or self._last_id
+        if event.event not in _KINDS or not event.data:
             return None
+        self._failures = 0
         try:
             event_out = EventOut.model_validate_json(event.data)
         except ValidationError as error:
             raise unreadable(error) from None
-        self._last_id = event.id or self._last_id
         return ServiceEvent(id=self._last_id or "", **event_out.model_dump())
 
     def wait_after(self, refusal: httpx2.Response | None) -> float:

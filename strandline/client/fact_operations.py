@@ -8,7 +8,17 @@ from datetime import date
 from typing import Any
 from uuid import UUID, uuid4
 
-from strandline.client.operations import NOT_FOUND, Call, Operation, Repeat, Reply, UserFace, path, set_fields
+from strandline.client.operations import (
+    NOT_FOUND,
+    Call,
+    Operation,
+    Reply,
+    UserFace,
+    following,
+    path,
+    set_fields,
+)
+from strandline.client.retrying import Repeat
 from strandline.client.session_operations import namespace_of
 from strandline.client.values import changes_from, fact_from, message_bodies
 from strandline.producers.arguments import check_count, check_timeout
@@ -22,6 +32,11 @@ from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import MAX_PAGE
+from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
+    FactExplanation,
+    RemovedFactExplanation,
+)
 from strandline.schemas.wire.facts import (
     CaptureOut,
     CaptureSet,
@@ -90,7 +105,7 @@ def list(
         else:
             facts_read += [fact_from(one, namespace) for one in out.items[:left]]
             left -= len(out.items)
-        cursor = out.next_cursor
+        cursor = following(out.next_cursor, cursor)
         if left <= 0 or cursor is None:
             return FactPage(facts_read[::-1] if page.is_turned else facts_read, out.total)
 
@@ -171,7 +186,7 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
     reply = yield Call(
         "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=NOT_FOUND
     )
-    # If an answer was lost, it is this very call that facts_read the fact, and now does not.
+    # If an answer was lost, it is this very call that deleted the fact, and now does not find it.
     return not reply.is_missing or reply.was_lost
 
 
@@ -229,6 +244,16 @@ def choose(
         input_tokens=out.input_tokens,
         output_tokens=out.output_tokens,
     )
+
+
+def explain(facts: UserFace, fact_id: UUID | str) -> Operation[FactExplanation | RemovedFactExplanation]:
+    """Where a fact comes from: its revisions with their messages, and what people did to it.
+
+    Raises:
+        NotFoundError: this user has no such fact, and never had one.
+    """
+    call = Call("GET", path("explain", "facts", str(fact_id)), user_id=facts.user_id)
+    return (yield call).read(AnyFactExplanation).root
 
 
 def topics(facts: UserFace, *, limit: int = 100) -> Operation[Sequence[TopicCount]]:

@@ -49,6 +49,7 @@ class AsyncFactMethods(FactsOfUser):
     ainstruct = async_method(operations.instruct)
     aforget_source = async_method(operations.forget_source)
     achoose = async_method(operations.choose)
+    aexplain = async_method(operations.explain)
     atopics = async_method(operations.topics)
     afigures = async_method(operations.figures)
     aoptimize = async_method(operations.optimize)
@@ -80,6 +81,7 @@ class RemoteFacts(AsyncFactMethods):
     instruct = sync_method(operations.instruct)
     forget_source = sync_method(operations.forget_source)
     choose = sync_method(operations.choose)
+    explain = sync_method(operations.explain)
     topics = sync_method(operations.topics)
     figures = sync_method(operations.figures)
     optimize = sync_method(operations.optimize)
@@ -112,6 +114,7 @@ class AsyncRemoteFacts(AsyncFactMethods):
     instruct = AsyncFactMethods.ainstruct
     forget_source = AsyncFactMethods.aforget_source
     choose = AsyncFactMethods.achoose
+    explain = AsyncFactMethods.aexplain
     topics = AsyncFactMethods.atopics
     figures = AsyncFactMethods.afigures
     optimize = AsyncFactMethods.aoptimize

@@ -187,6 +187,7 @@ class AsyncMethods(RemoteSession):
     asearch = async_method(operations.search)
     asummarize = async_method(operations.summarize)
     asummarize_last = async_method(operations.summarize_last)
+    aexplain = async_method(operations.explain)
     aadd_run = async_method(operations.add_run)
     arun_history = async_method(operations.run_history)
     areset = async_method(changes.reset)
@@ -232,6 +233,7 @@ class RemoteMemory(AsyncMethods):
     search = sync_method(operations.search)
     summarize = sync_method(operations.summarize)
     summarize_last = sync_method(operations.summarize_last)
+    explain = sync_method(operations.explain)
     add_run = sync_method(operations.add_run)
     run_history = sync_method(operations.run_history)
     reset = sync_method(changes.reset)
@@ -277,6 +279,7 @@ class AsyncRemoteMemory(AsyncMethods):
     search = AsyncMethods.asearch
     summarize = AsyncMethods.asummarize
     summarize_last = AsyncMethods.asummarize_last
+    explain = AsyncMethods.aexplain
     add_run = AsyncMethods.aadd_run
     run_history = AsyncMethods.arun_history
     reset = AsyncMethods.areset

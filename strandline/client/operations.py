@@ -15,14 +15,16 @@ from typing import Any, Concatenate, Generic, Literal, ParamSpec, Protocol, Type
 from urllib.parse import quote as percent_encoded
 from uuid import uuid4
 
-from pydantic import BaseModel
+from pydantic import BaseModel, ValidationError
+
+from strandline.client.problems import unreadable
+from strandline.client.retrying import Repeat
+from strandline.schemas.errors import ConfigurationError, ServiceError
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
 P = ParamSpec("P")
-
-# Whether a request may be sent again if no answer came: one that was carried out changes nothing more.
-Repeat = Literal["always", "if_not_done"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,8 +73,22 @@ class Reply:
         return self.status == 404
 
     def read(self, kind: type[A]) -> A:
-        """The body as the wire has it."""
-        return kind.model_validate_json(self.content)
+        """The body as the wire has it; fields that a later release added are left out, at every level.
+
+        Raises:
+            ServiceError: it is not of this form.
+        """
+        try:
+            return kind.model_validate_json(self.content, extra="ignore")
+        except ValidationError as error:
+            raise unreadable(error) from None
+
+    def text(self) -> str:
+        """The body as it was sent; raises ServiceError if it is not UTF-8."""
+        try:
+            return self.content.decode()
+        except UnicodeDecodeError:
+            raise ServiceError("The service's answer is not UTF-8; look at what stands between.") from None
 
 
 Operation = Generator[Call, Reply, T]
@@ -172,7 +188,7 @@ def sync_iterator(
         while True:
             page = face.service.run(operation(face, cursor, *arguments, **named))
             yield from page.items
-            cursor = page.next_cursor
+            cursor = following(page.next_cursor, cursor)
             if cursor is None:
                 return
 
@@ -191,21 +207,42 @@ def async_iterator(
             page = await face.service.arun(operation(face, cursor, *arguments, **named))
             for item in page.items:
                 yield item
-            cursor = page.next_cursor
+            cursor = following(page.next_cursor, cursor)
             if cursor is None:
                 return
 
     return _signed(method, operation, page_as="AsyncIterator")
 
 
+def following(next_cursor: str | None, cursor: str | None) -> str | None:
+    """The cursor of the next page, None at the end; raises ServiceError if it is the page's own."""
+    if next_cursor is not None and next_cursor == cursor:
+        raise without_end()
+    return next_cursor
+
+
+def without_end() -> ServiceError:
+    """For a list that gives the same page again and again."""
+    return ServiceError("The service gives the same page of the list again; use releases that go together.")
+
+
+_STEPS = frozenset({".", ".."})
+
+
 def path(*parts: str | int) -> str:
-    """A path below ``/v1``; names in it are percent-encoded, slashes too."""
+    """A path below ``/v1``; names in it are percent-encoded, slashes too.
+
+    Raises:
+        ConfigurationError: a name is ``.`` or ``..``, which clients and proxies take for steps of the path.
+    """
+    if not _STEPS.isdisjoint(parts):
+        raise ConfigurationError("A name cannot be '.' or '..' here: proxies take these for steps of a path.")
     return "/v1/" + "/".join(percent_encoded(str(part), safe="") for part in parts)
 
 
 def once() -> dict[str, str]:
     """The header that has the service carry a request out once, however often it is sent."""
-    return {"Idempotency-Key": uuid4().hex}
+    return {IDEMPOTENCY_HEADER: uuid4().hex}
 
 
 def set_fields(**fields: Any) -> dict[str, Any]:

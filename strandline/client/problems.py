@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 from pydantic import ValidationError
 
+from strandline.client.retrying import Failure, failure_of, retry_after_of
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import (
     ActRefusedError,
@@ -30,6 +32,9 @@ from strandline.schemas.errors import (
     VersionError,
 )
 from strandline.schemas.wire.base import PROBLEM_MEDIA_TYPE, PROBLEM_TYPES, Problem, ProblemPlace
+
+# Of what a service says of an error.
+MAX_SENTENCE = 2_000
 
 # By the last part of a problem's type.
 ERRORS: dict[str, Callable[[str], StrandlineError]] = {
@@ -97,23 +102,19 @@ def error_of(problem: Problem | None, status: int, retry_after: float | None = N
             " process and the service, and at the service's URL."
         )
     kind = kind_of(problem)
-    sentence = f"{problem.title}: {problem.detail}"
+    sentence = _shown(f"{problem.title}: {problem.detail}")
     if retry_after:
         sentence += f" (It asks for {quantity(round(retry_after), 'second')}.)"
     places = problem.errors or []
     if kind == "invalid":
-        return _of_places(places)
+        return _of_places(places) if places else ConfigurationError(_shown(problem.detail))
     return ERRORS.get(kind or "", ServiceError)(sentence)
 
 
 def _of_places(places: list[ProblemPlace]) -> StrandlineError:
-    if not places:
-        return ConfigurationError(
-            "The service cannot use an argument, and does not say which, since it quotes nothing; compare the"
-            " call with docs/client.md."
-        )
-    field = _dotted(places[0].pointer)
-    problem = _lower_first("; ".join(dict.fromkeys(place.detail.removesuffix(".") for place in places)))
+    field = _shown(_dotted(places[0].pointer))
+    details = dict.fromkeys(place.detail.removesuffix(".") for place in places)
+    problem = _shown(_lower_first("; ".join(details)))
     if field in _CHOICES:
         return ConfigurationError(f"{field}: {problem}")
     return InvalidMessageError(field, problem)
@@ -132,6 +133,44 @@ def _dotted(pointer: str) -> str:
     for step in steps:
         dotted += f"[{step}]" if step.isdigit() else f".{step}" if dotted else step
     return dotted or "body"
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """What an answer says that is no success.
+
+    Attributes:
+        kind: the last part of the problem's type; None: the answer is not Strandline's.
+        failure: None: it is the answer, and sending the request again does not help.
+        retry_after: after how many seconds the service asks to come again.
+        error: what the caller gets if it is not sent again.
+    """
+
+    kind: str | None
+    failure: Failure | None
+    retry_after: float | None
+    error: StrandlineError
+
+
+def refusal_of(status: int, headers: Mapping[str, str], content: bytes) -> Refusal:
+    """Read an answer that is no success."""
+    problem = problem_of(content, headers.get("content-type"))
+    kind = kind_of(problem)
+    retry_after = retry_after_of(headers.get("retry-after"))
+    return Refusal(kind, failure_of(kind, status), retry_after, error_of(problem, status, retry_after))
+
+
+def _shown(text: str) -> str:
+    """What a service says, as a person may see it: not endless, and without control characters."""
+    printable = "".join(one if one.isprintable() else " " for one in text[:MAX_SENTENCE])
+    return printable + "…" * (len(text) > MAX_SENTENCE)
+
+
+def unusable(error: ValidationError) -> ConfigurationError:
+    """For arguments of a call that the wire does not take."""
+    places: list[Any] = error.errors(include_url=False, include_context=False, include_input=False)
+    where = ".".join(str(step) for step in places[0]["loc"]) or "an argument"
+    return ConfigurationError(f"{where}: {_lower_first(places[0]['msg'])}")
 
 
 def unreadable(error: ValidationError) -> ServiceError:

@@ -1,22 +1,54 @@
-"""Which requests are sent again, and when: decided without I/O, so that it can be tested alone."""
+"""How long is waited, which requests are sent again, and when: decided without I/O, to be tested alone.
+
+Requests and exports count by ``Attempts``; a stream counts failures in a row, since it has no end.
+"""
 
 from __future__ import annotations
 
+import random
 import sys
+import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
-from strandline.client.operations import Repeat
 from strandline.schemas.errors import ConfigurationError
 
+# Whether a request may be sent again if no answer came: one that was carried out changes nothing more.
+Repeat = Literal["always", "if_not_done"]
 # What became of a request: it never left, the service refused it undone, or no answer came.
 Failure = Literal["not_sent", "not_done", "unknown"]
 
 # Problems that say that nothing was done, and that it may be tried again.
-NOT_DONE = frozenset({"busy", "stopping", "too-many-requests", "unavailable"})
-# Problems after which it may have been done.
+NOT_DONE = frozenset({"busy", "redaction-failed", "sealed", "stopping", "too-many-requests", "unavailable"})
+# Problems after which it may have been done.  (`model-failed` is none of both: the service has tried already,
+# and each further try costs tokens.)
 UNKNOWN = frozenset({"outcome-unknown", "timed-out"})
+
+
+@dataclass(frozen=True, slots=True)
+class Timeouts:
+    """The longest waits of one attempt, in seconds.
+
+    Attributes:
+        connect: for a connection.
+        read: for the next part of an answer; what a call has the service wait comes on top.
+        write: until a part of the request is taken.
+        pool: for a free connection of the pool.
+        answer: from the request to the end of the answer, events and exports aside; waits come on top.
+    """
+
+    connect: float = 5.0
+    read: float = 35.0
+    write: float = 10.0
+    pool: float = 10.0
+    answer: float = 300.0
+
+    def __post_init__(self) -> None:
+        for name in ("connect", "read", "write", "pool", "answer"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
+                raise ConfigurationError(f"The time-out {name} must be a number of seconds above 0.")
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,6 +128,38 @@ def failure_of(problem: str | None, status: int) -> Failure | None:
 
 def retry_after_of(value: str | None) -> float | None:
     """The seconds of a header ``Retry-After``; a date, or what cannot be read, is no wish."""
-    if value is None or not value.strip().isdigit() or len(value) > 9:
-        return None
-    return float(value)
+    seconds = "" if value is None else value.strip()
+    return float(seconds) if seconds.isascii() and seconds.isdecimal() and len(seconds) <= 9 else None
+
+
+@dataclass(slots=True)
+class Attempts:
+    """How it stands with one request: how often it was sent, since when, and whether an answer was lost."""
+
+    retries: Retries
+    repeat: Repeat = "always"
+    number: int = 1
+    was_lost: bool = False
+    began_at: float = field(default_factory=time.monotonic)
+    _answered_at: float | None = None
+
+    def note_answer(self) -> None:
+        """A long answer begins to come: the time until it broke off is none of a service that refuses."""
+        self._answered_at = time.monotonic()
+
+    def next_wait(self, failure: Failure, retry_after: float | None) -> float | None:
+        """How long to wait before the next attempt; None: there is none."""
+        now = time.monotonic()
+        if self._answered_at is not None:
+            self.began_at, self._answered_at = self.began_at + now - self._answered_at, None
+        self.was_lost = self.was_lost or failure == "unknown"
+        wait = self.retries.wait_seconds(
+            self.repeat,
+            failure,
+            attempt=self.number,
+            spent_seconds=now - self.began_at,
+            retry_after=retry_after,
+            random=random.random,
+        )
+        self.number += 1
+        return wait

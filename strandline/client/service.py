@@ -5,11 +5,9 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import threading
 import time
 import weakref
-from dataclasses import dataclass
 from math import ceil
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
@@ -18,12 +16,14 @@ import httpx2
 from pydantic import ValidationError
 
 from strandline.client.operations import Call, Operation, Reply
-from strandline.client.problems import error_of, kind_of, problem_of, unreadable
-from strandline.client.retrying import Failure, Retries, failure_of, retry_after_of
+from strandline.client.problems import refusal_of, unusable
+from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
+from strandline.producers.arguments import check_count
 from strandline.schemas.errors import (
     ConfigurationError,
     InvalidMessageError,
     OutcomeUnknownError,
+    ServiceError,
     ServiceTimeoutError,
     ServiceUnavailableError,
     StrandlineError,
@@ -37,29 +37,6 @@ T = TypeVar("T")
 KEEP_ALIVE_SECONDS = 60.0
 # These failed before a byte of the request left.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
-
-
-@dataclass(frozen=True, slots=True)
-class Timeouts:
-    """The longest waits of one attempt, in seconds.
-
-    Attributes:
-        connect: for a connection.
-        read: for the next part of an answer; what a call has the service wait comes on top.
-        write: until a part of the request is taken.
-        pool: for a free connection of the pool.
-    """
-
-    connect: float = 5.0
-    read: float = 35.0
-    write: float = 10.0
-    pool: float = 10.0
-
-    def __post_init__(self) -> None:
-        for name in ("connect", "read", "write", "pool"):
-            value = getattr(self, name)
-            if isinstance(value, bool) or not isinstance(value, (int, float)) or not 0 < value < 1e9:
-                raise ConfigurationError(f"The time-out {name} must be a number of seconds above 0.")
 
 
 class _Key(httpx2.Auth):
@@ -76,29 +53,36 @@ class _Key(httpx2.Auth):
         return "<key>"
 
 
-@dataclass(slots=True)
-class _Attempts:
-    """How it stands with one call: attempts made, when the first began, and whether an answer was lost."""
+class Body:
+    """An answer's body while it comes: bounded in size and time, whoever sends it."""
 
-    call: Call
-    retries: Retries
-    began_at: float
-    number: int = 1
-    was_lost: bool = False
+    def __init__(self, call: Call, most: int, seconds: float) -> None:
+        self._call, self._most = call, most
+        self._ends_at = time.monotonic() + seconds
+        self._parts: list[bytes] = []
+        self._size = 0
 
-    def next_wait(self, failure: Failure, retry_after: float | None) -> float | None:
-        """How long to wait before the next attempt; None: there is none."""
-        self.was_lost = self.was_lost or failure == "unknown"
-        wait = self.retries.wait_seconds(
-            self.call.repeat,
-            failure,
-            attempt=self.number,
-            spent_seconds=time.monotonic() - self.began_at,
-            retry_after=retry_after,
-            random=random.random,
-        )
-        self.number += 1
-        return wait
+    def take(self, part: bytes) -> None:
+        """A part of it.
+
+        Raises:
+            ServiceError: it is too large.
+            httpx2.ReadTimeout: it takes too long.
+        """
+        self._parts.append(part)
+        self._size += len(part)
+        if self._size > self._most:
+            done = " The change may have taken effect." if _changes(self._call) else ""
+            raise ServiceError(
+                f"The answer has more than {self._most:,} bytes; ask for less at once, or raise"
+                f" max_answer_bytes.{done}"
+            )
+        if time.monotonic() > self._ends_at:
+            raise httpx2.ReadTimeout("the answer takes too long as a whole")
+
+    @property
+    def content(self) -> bytes:
+        return b"".join(self._parts)
 
 
 class RemoteService:
@@ -112,6 +96,7 @@ class RemoteService:
         timeouts: of one attempt.
         retries: how often and how long what is safe is sent again.
         max_connections: of the pool, for each event loop, and for all threads together.
+        max_answer_bytes: what an answer has at most, uncompressed; events and exports are read by parts.
 
     Raises:
         ConfigurationError: an argument cannot be used.
@@ -125,11 +110,13 @@ class RemoteService:
         timeouts: Timeouts | None = None,
         retries: Retries | None = None,
         max_connections: int = 100,
+        max_answer_bytes: int = 256 * 1024 * 1024,
     ) -> None:
         self.url = _checked_url(url)
         self._key = _Key(_checked_key(key))
         self.timeouts = timeouts or Timeouts()
         self.retries = retries or Retries()
+        self.max_answer_bytes = check_count("max_answer_bytes", max_answer_bytes, least=1)
         self._limits = httpx2.Limits(
             max_connections=max_connections,
             max_keepalive_connections=max_connections,
@@ -163,8 +150,8 @@ class RemoteService:
         except StopIteration as done:
             result: T = done.value
             return result
-        except ValidationError as error:
-            raise unreadable(error) from None
+        except ValidationError as error:  # of what is sent; what comes is read by `Reply.read`
+            raise unusable(error) from None
 
     async def arun(self, operation: Operation[T]) -> T:
         """Async twin of ``run``."""
@@ -177,7 +164,7 @@ class RemoteService:
             result: T = done.value
             return result
         except ValidationError as error:
-            raise unreadable(error) from None
+            raise unusable(error) from None
 
     def close(self) -> None:
         """Close the connections of threads; the next call makes new ones."""
@@ -214,9 +201,9 @@ class RemoteService:
     def request_of(self, call: Call) -> dict[str, Any]:
         """What the HTTP client sends for a call."""
         # Text in UTF-8, as the service reads it.
-        headers: dict[str, Any] = {name: value.encode() for name, value in call.headers.items()}
+        headers: dict[str, Any] = {name: _header(name, value) for name, value in call.headers.items()}
         if call.user_id is not None:
-            headers[USER_HEADER] = call.user_id.encode()
+            headers[USER_HEADER] = _header(USER_HEADER, call.user_id)
         if call.wait_seconds is not None:
             headers["Prefer"] = f"wait={ceil(call.wait_seconds)}"
         sent: dict[str, Any] = {"method": call.method, "url": call.path, "headers": headers}
@@ -231,66 +218,75 @@ class RemoteService:
         return sent
 
     def _answer(self, call: Call) -> Reply:
-        attempts = _Attempts(call, self.retries, time.monotonic())
+        attempts = Attempts(self.retries, call.repeat)
         sent = self.request_of(call)
         while True:
+            body = self.body_of(call)
             try:
-                response = self.client().request(**sent)
+                with self.client().stream(**sent) as response:
+                    for part in response.iter_bytes():
+                        body.take(part)
             except httpx2.RequestError as error:
-                wait = self._after_failure(attempts, error)
+                wait = self._after_failure(call, attempts, error)
             else:
-                judged = self._judge(attempts, response)
+                judged = self._judge(call, attempts, response, body.content)
                 if isinstance(judged, Reply):
                     return judged
                 wait = judged
             time.sleep(wait)
 
     async def _aanswer(self, call: Call) -> Reply:
-        attempts = _Attempts(call, self.retries, time.monotonic())
+        attempts = Attempts(self.retries, call.repeat)
         sent = self.request_of(call)
         while True:
+            body = self.body_of(call)
             try:
-                response = await self.aclient().request(**sent)
+                async with self.aclient().stream(**sent) as response:
+                    async for part in response.aiter_bytes():
+                        body.take(part)
             except httpx2.RequestError as error:
-                wait = self._after_failure(attempts, error)
+                wait = self._after_failure(call, attempts, error)
             else:
-                judged = self._judge(attempts, response)
+                judged = self._judge(call, attempts, response, body.content)
                 if isinstance(judged, Reply):
                     return judged
                 wait = judged
             await asyncio.sleep(wait)
 
-    def _after_failure(self, attempts: _Attempts, error: httpx2.RequestError) -> float:
+    def body_of(self, call: Call) -> Body:
+        """The body of an answer to a call, with the bounds of this service."""
+        return Body(call, self.max_answer_bytes, self.timeouts.answer + (call.wait_seconds or 0.0))
+
+    def _after_failure(self, call: Call, attempts: Attempts, error: httpx2.RequestError) -> float:
         """How long to wait before the next attempt; raises an error if there is none."""
         failure: Failure = "not_sent" if isinstance(error, _NOT_SENT) else "unknown"
         wait = attempts.next_wait(failure, None)
         if wait is None:
-            raise self._no_answer(attempts, error) from None
+            raise self._no_answer(call, attempts, error) from None
         return wait
 
-    def _judge(self, attempts: _Attempts, response: httpx2.Response) -> Reply | float:
+    def _judge(
+        self, call: Call, attempts: Attempts, response: httpx2.Response, content: bytes
+    ) -> Reply | float:
         """The reply, or how long to wait before the next attempt; raises an error for a refusal."""
-        reply = Reply(response.status_code, response.content, attempts.was_lost)
+        reply = Reply(response.status_code, content, attempts.was_lost)
         if response.is_success:
             return reply
-        problem = problem_of(response.content, response.headers.get("content-type"))
-        kind = kind_of(problem)
-        if kind in attempts.call.accepts:
+        refusal = refusal_of(response.status_code, response.headers, content)
+        if refusal.kind in call.accepts:
             return reply
-        failure = failure_of(kind, response.status_code)
-        retry_after = retry_after_of(response.headers.get("retry-after"))
-        if failure is not None:
-            wait = attempts.next_wait(failure, retry_after)
+        if refusal.failure is not None:
+            wait = attempts.next_wait(refusal.failure, refusal.retry_after)
             if wait is not None:
                 return wait
-        if failure == "unknown" and _changes(attempts.call):
+        if refusal.failure == "unknown" and _changes(call):
             raise OutcomeUnknownError(_LOST)
-        raise error_of(problem, response.status_code, retry_after)
+        raise refusal.error
 
-    def _no_answer(self, attempts: _Attempts, error: httpx2.RequestError) -> StrandlineError:
+    def _no_answer(self, call: Call, attempts: Attempts, error: httpx2.RequestError) -> StrandlineError:
         tried = attempts.number - 1
         times = "once" if tried == 1 else f"{tried} times"
-        if attempts.was_lost and _changes(attempts.call):
+        if attempts.was_lost and _changes(call):
             return OutcomeUnknownError(_LOST)
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, _NOT_SENT):
             return ServiceTimeoutError(
@@ -348,6 +344,16 @@ _LOST = (
 def _changes(call: Call) -> bool:
     """Whether a call changes something, as far as its method says; reads by POST are named by ``is_read``."""
     return call.method != "GET" and not call.is_read
+
+
+def _header(name: str, value: str) -> bytes:
+    """Text in UTF-8; raises ConfigurationError if no header can hold it."""
+    encoded = value.encode(errors="ignore")
+    if encoded.decode() != value.strip(" ") or any(byte < 32 or byte == 127 for byte in encoded):
+        raise ConfigurationError(
+            f"What goes into {name} cannot hold control characters, or begin or end with a space."
+        )
+    return encoded
 
 
 def _json(body: Any) -> bytes:

@@ -15,6 +15,7 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.message import Content, Message, plain
 from strandline.schemas.values.policy import Deliver, Policy, Unchanged, stored_policy
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
 from strandline.schemas.wire.messages import CorrectionOut, FlushEvents
 from strandline.schemas.wire.sessions import ForkOut, PolicyOut, PopOut, RetentionOut, RetentionSet
 
@@ -29,13 +30,13 @@ def reset(memory: SessionFace, *, derived: bool = False) -> Operation[None]:
 def flush(memory: SessionFace, *, all: bool = False) -> Operation[list[UUID]]:
     """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
     reply = yield session_call(memory, "POST", "flush", body={"all": check_flag("all", all)}, headers=once())
-    return [UUID(event) for event in reply.read(FlushEvents).events]
+    return reply.read(FlushEvents).events
 
 
 def deliver(memory: SessionFace) -> Operation[list[UUID]]:
     """Deliver all that was not delivered yet, and keep it in the window; return the events recorded."""
     reply = yield session_call(memory, "POST", "flush", body={"keep": True}, headers=once())
-    return [UUID(event) for event in reply.read(FlushEvents).events]
+    return reply.read(FlushEvents).events
 
 
 def pop(memory: SessionFace) -> Operation[Message | None]:
@@ -141,4 +142,4 @@ def set_retention(memory: SessionFace, retention: Retention, *, actor: str | Non
 
 
 def _key_header(idempotency_key: str | None) -> dict[str, str]:
-    return once() if idempotency_key is None else {"Idempotency-Key": idempotency_key}
+    return once() if idempotency_key is None else {IDEMPOTENCY_HEADER: idempotency_key}

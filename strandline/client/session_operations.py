@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
+from uuid import uuid4
 
 from strandline.client.operations import (
     NOT_FOUND,
@@ -13,13 +14,15 @@ from strandline.client.operations import (
     Driver,
     Operation,
     PageOf,
-    Repeat,
     Reply,
     SessionFace,
+    following,
     once,
     path,
     set_fields,
+    without_end,
 )
+from strandline.client.retrying import Repeat
 from strandline.client.values import (
     context_from,
     hit_from,
@@ -30,7 +33,7 @@ from strandline.client.values import (
     run_from,
     summary_from,
 )
-from strandline.producers.arguments import check_count, check_timeout
+from strandline.producers.arguments import check_count, check_page_size, check_seq, check_timeout
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
 from strandline.producers.reading.history.filters import HistoryFilter
@@ -45,6 +48,7 @@ from strandline.schemas.values.labels import Scalar
 from strandline.schemas.values.message import Message, Role, RunStatus, plain
 from strandline.schemas.wire.base import MAX_PAGE, Page
 from strandline.schemas.wire.contexts import ContextOut, Hits, LatestSummaryOut, SummaryOut
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.schemas.wire.keys import Identity
 from strandline.schemas.wire.messages import MessageOut, MessagesPut, RunOut
 from strandline.schemas.wire.operations import ImportOut
@@ -127,7 +131,7 @@ def get_all(memory: SessionFace) -> Operation[list[Message]]:
     while True:
         page = yield from _log_page(memory, cursor, MAX_PAGE)
         messages += page.items
-        cursor = page.next_cursor
+        cursor = following(page.next_cursor, cursor)
         if cursor is None:
             return messages
 
@@ -136,14 +140,15 @@ def iterate(
     memory: SessionFace, cursor: str | None, *, after_seq: int = 0, page_size: int = HISTORY_PAGE
 ) -> Operation[PageOf[Message]]:
     """The history page by page, for long ones; each page is a separate request."""
-    page = yield from _log_page(memory, cursor, min(check_count("page_size", page_size, least=1), MAX_PAGE))
-    return PageOf([one for one in page.items if (one.seq or 0) > after_seq], page.next_cursor)
+    after, size = check_seq("after_seq", after_seq), check_page_size(page_size)
+    return (yield from _log_page(memory, cursor, min(size, MAX_PAGE), after or None))
 
 
-def _log_page(memory: SessionFace, cursor: str | None, size: int) -> Operation[PageOf[Message]]:
-    reply = yield session_call(
-        memory, "GET", "messages", query={"limit": size, "cursor": cursor}, accepts=NOT_FOUND
-    )
+def _log_page(
+    memory: SessionFace, cursor: str | None, size: int, after_seq: int | None = None
+) -> Operation[PageOf[Message]]:
+    query = {"limit": size, "cursor": cursor, "after_seq": after_seq}
+    reply = yield session_call(memory, "GET", "messages", query=query, accepts=NOT_FOUND)
     page = _page_of(reply)
     return PageOf(messages_from(page.items), page.next_cursor)
 
@@ -178,7 +183,10 @@ def history(
         )
         page = messages_from(_page_of(reply).items)
         # What is put meanwhile moves the pages: a message may come twice.
+        known = len(by_seq)
         by_seq |= {message.seq or 0: message for message in page if (message.seq or 0) not in by_seq}
+        if page and len(by_seq) == known:
+            raise without_end()
         offset += len(page)
         left = None if left is None else left - len(page)
         if len(page) < number or left == 0:
@@ -216,7 +224,8 @@ def search(
     reply = yield read_call(memory, "search", body)
     hits = reply.read(Hits).items
     namespace = (yield from namespace_of(memory.service)) if "fact" in kinds else ""
-    return [hit_from(hit, namespace) for hit in hits]
+    # What is neither is of a kind that this release does not know.
+    return [hit_from(hit, namespace) for hit in hits if hit.message is not None or hit.fact is not None]
 
 
 def summarize(memory: SessionFace, *, wait: float | None = None) -> Operation[Summary | None]:
@@ -237,6 +246,21 @@ def summarize_last(
     body = set_fields(messages=messages, runs=runs, instructions=instructions)
     reply = yield session_call(memory, "POST", "summary/latest", body=body, repeat="if_not_done")
     return latest_summary_from(reply.read(LatestSummaryOut).summary)
+
+
+def explain(memory: SessionFace, message_id: str) -> Operation[MessageExplanation]:
+    """What became of a message of this session: where it is, and what each stage made of it.
+
+    Raises:
+        NotFoundError: the session has no such message.
+    """
+    call = Call(
+        "GET",
+        path("explain", "messages", message_id),
+        query={"session_id": memory.session_id},
+        user_id=memory.user_id,
+    )
+    return (yield call).read(MessageExplanation)
 
 
 def add_run(
@@ -339,7 +363,7 @@ def _parts(bodies: list[dict[str, Any]]) -> Iterator[list[dict[str, Any]]]:
     part: list[dict[str, Any]] = []
     size = 0
     for body in bodies:
-        body.setdefault("id", once()["Idempotency-Key"])
+        body.setdefault("id", uuid4().hex)
         length = len(json.dumps(body, default=str))
         if part and (size + length > MAX_IMPORT_BYTES or len(part) == MAX_PAGE):
             yield part

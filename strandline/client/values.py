@@ -19,7 +19,7 @@ from strandline.producers.writing.correcting.correct import Correction
 from strandline.producers.writing.correcting.correct import Kind as CorrectionKind
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, RunStatus, plain
+from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, Role, RunStatus, plain
 from strandline.schemas.wire.contexts import ContextOut, HitOut, LatestSummaryText, SummaryText
 from strandline.schemas.wire.facts import FactChangesOut, FactOut, RevisionOut
 from strandline.schemas.wire.messages import CorrectionOut, MessageOut, RunOut
@@ -73,7 +73,7 @@ def message_bodies(sources: object) -> list[dict[str, Any]]:
 def message_from(out: MessageOut) -> Message:
     """A stored message."""
     return Message(
-        role=out.role,
+        role=cast("Role", out.role),
         content=out.content,
         id=out.id,
         name=out.name,

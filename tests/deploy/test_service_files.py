@@ -17,8 +17,8 @@ import yaml
 from starlette.routing import Route
 
 from strandline.cli.serve.server import KEEP_ALIVE_SECONDS
+from strandline.producers.service.events import PING_SECONDS
 from strandline.producers.service.routes import health
-from strandline.producers.service.routes.events import PING_SECONDS
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 

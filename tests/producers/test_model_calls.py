@@ -14,7 +14,6 @@ from strandline import ConfigurationError, Facts, Memory, ModelError
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
-from strandline.pipelines.inspect.explanation import FactExplanation
 from strandline.schemas.errors import BudgetError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -22,6 +21,7 @@ from strandline.schemas.queries.work.limits import ListLimits, SetLimits
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.wire.explanations import FactExplanation
 from tests.conftest import rows_of
 from tests.producers.facts.test_fact_optimizing import BOTH, COFFEE, TEA, merging
 from tests.support.servers.databases import temporary_database

@@ -225,6 +225,8 @@ def _type(schema: Json) -> str:
         return json.dumps(schema["const"])
     if "enum" in schema:
         return " | ".join(json.dumps(one) for one in schema["enum"])
+    if known := schema.get("x-extensible-enum"):  # later releases have more
+        return " | ".join([*map(json.dumps, known), "(string & {})"])
     for union in ("anyOf", "oneOf"):
         if union in schema:
             return " | ".join(dict.fromkeys(_type(one) for one in schema[union]))

@@ -242,10 +242,10 @@ class _Lookups:
             return begun
         if len(self._waiting) >= MAX_LOOKUPS_WAITING:
             raise ProblemError(BUSY)
-        found = self._waiting[key_id] = asyncio.get_running_loop().create_future()
+        lookup = self._waiting[key_id] = asyncio.get_running_loop().create_future()
         if self._task is None:
             self._task = asyncio.create_task(self._run())
-        return found
+        return lookup
 
     async def _run(self) -> None:
         try:
@@ -255,16 +255,16 @@ class _Lookups:
                 try:
                     keys = await self._find(key_ids)
                 except Exception as error:  # noqa: BLE001  # each of those who wait has it
-                    for found in self._in_hand.values():
-                        found.set_exception(error)
-                        found.exception()  # perhaps nobody waits any more
+                    for lookup in self._in_hand.values():
+                        lookup.set_exception(error)
+                        lookup.exception()  # perhaps nobody waits any more
                 else:
-                    for key_id, found in self._in_hand.items():
-                        found.set_result(keys[key_id])
+                    for key_id, lookup in self._in_hand.items():
+                        lookup.set_result(keys[key_id])
                 self._in_hand = {}
         finally:
-            for found in (*self._in_hand.values(), *self._waiting.values()):
-                found.cancel()
+            for lookup in (*self._in_hand.values(), *self._waiting.values()):
+                lookup.cancel()
             self._task = None
 
 

@@ -2,22 +2,30 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Set
 from hashlib import sha256
-from urllib.parse import quote, unquote_to_bytes
+from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from starlette.types import Scope
 
 from strandline.producers.service.gate.bodies import CLOSE
 from strandline.producers.service.gate.problems import (
+    INVALID,
     MALFORMED,
     UNAUTHENTICATED,
     UNSUPPORTED,
     ProblemError,
     invalid,
 )
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 
+KEY_REFUSED = (
+    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
+    " repeat."
+)
 _ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "If-Match", "Last-Event-ID", "Content-Encoding")
+MAX_QUERY_FIELDS = 100
 
 
 def route_of(scope: Scope) -> str:
@@ -57,6 +65,12 @@ def bearer_in(value: bytes | None) -> str:
     return token.strip().decode("latin-1")
 
 
+def refuse_key(headers: dict[bytes, bytes]) -> None:
+    """Raise a problem for an Idempotency-Key, which the route could not keep to."""
+    if IDEMPOTENCY_HEADER.lower().encode() in headers:
+        raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
+
+
 def text_in(name: str, value: bytes | None, most: int) -> str | None:
     """A header that holds text in UTF-8; raises a problem if it does not, or is too long."""
     if value is None:
@@ -78,6 +92,34 @@ def preferred_seconds(prefer: bytes | None) -> float | None:
         if name.strip().lower() == b"wait" and value.strip().isdigit() and len(value) < 10:
             return float(value)
     return None
+
+
+def check_query(scope: Scope, known: Set[str], lists: Set[str]) -> None:
+    """Raise a problem for a parameter that a route does not have, or has once, or that is no text.
+
+    ``known``: the parameters that the route has; ``lists``: those that may come several times.
+    """
+    if not scope["query_string"]:
+        return
+    query = scope["query_string"].decode("latin-1")
+    try:
+        pairs = parse_qsl(query, keep_blank_values=True, max_num_fields=MAX_QUERY_FIELDS)
+    except ValueError:
+        raise invalid("/query", f"It has more than {MAX_QUERY_FIELDS} parameters.") from None
+    counts = Counter(name for name, _ in pairs)
+    if not counts.keys() <= known:
+        names = ", ".join(sorted(known)) or "none"
+        raise invalid("/query", f"There is a parameter that this route does not have; it has: {names}.")
+    twice = {name for name, count in counts.items() if count > 1} - lists
+    if twice:
+        places = [
+            ProblemPlace(pointer=f"/query/{name}", detail="It is given more than once.")
+            for name in sorted(twice)
+        ]
+        raise ProblemError(INVALID, places=places)
+    for name, value in pairs:
+        if "\0" in value:  # no text of Postgres holds it
+            raise invalid(f"/query/{name}", "It must not hold NUL.")
 
 
 def check_media_type(scope: Scope) -> None:

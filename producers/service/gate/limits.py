@@ -9,8 +9,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter, OrderedDict, deque
+from contextvars import ContextVar
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from strandline.producers.service.gate.problems import BUSY, TOO_MANY, ProblemError
 
@@ -174,17 +175,34 @@ class Admission:
             del self._queues[asker.namespace]
 
 
+_HELD: ContextVar[Permit] = ContextVar("held")
+
+
 class Permit:
     """One permit, held within ``async with``."""
 
-    __slots__ = ("_admission", "_asker")
+    __slots__ = ("_admission", "_asker", "_work")
 
     def __init__(self, admission: Admission, asker: Asker) -> None:
         self._admission = admission
         self._asker = asker
+        self._work: asyncio.Future[Any] | None = None
 
     async def __aenter__(self) -> None:
         await self._admission.take(self._asker)
+        _HELD.set(self)
 
     async def __aexit__(self, *_: object) -> None:
-        self._admission.give_back(self._asker)
+        if self._work is None or self._work.done():
+            self._admission.give_back(self._asker)
+        else:
+            self._work.add_done_callback(lambda _done: self._admission.give_back(self._asker))
+
+    def lasts_until(self, work: asyncio.Future[Any]) -> None:
+        """Keep the permit, also when the block has ended, until this has."""
+        self._work = work
+
+
+def held_permit() -> Permit | None:
+    """The permit of the request that this task works on."""
+    return _HELD.get(None)

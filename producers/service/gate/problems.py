@@ -157,8 +157,11 @@ TIMED_OUT = Kind(
     "timed-out",
     504,
     "It took too long",
-    "Its statement was ended. A read, or a write with an Idempotency-Key, may be repeated; check others.",
+    "It was ended, and a change may have taken effect in the same moment. A read, or a write with an"
+    " Idempotency-Key, may be repeated; check others.",
 )
+READ_ENDED = "Its statement was ended. It may be repeated."
+STILL_AT_WORK = "It has not come to its end yet, and may take effect. A read may be repeated; check others."
 OUTCOME_UNKNOWN = Kind(
     "outcome-unknown",
     504,

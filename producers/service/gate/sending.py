@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Generator, Iterator
 from typing import Any
 
-from starlette.types import Message, Send
+from starlette.types import Message, Receive, Scope, Send
 
 from strandline.producers.service.gate.bodies import ClientGone
 
@@ -55,6 +55,22 @@ class Sending:
         if self._private and b"cache-control" not in names:
             # What has an ETag may be kept by the client, who asks whether it is still so.
             yield b"cache-control", b"private, no-cache" if b"etag" in names else b"no-store"
+
+
+class Kept:
+    """An ASGI ``send`` that keeps a response until it may be sent."""
+
+    __slots__ = ("_messages",)
+
+    def __init__(self) -> None:
+        self._messages: list[Message] = []
+
+    async def __call__(self, message: Message) -> None:
+        self._messages.append(message)
+
+    async def respond(self, scope: Scope, receive: Receive, send: Send) -> None:
+        for message in self._messages:
+            await send(message)
 
 
 class _Rest:

@@ -34,19 +34,18 @@ class Turns:
     def __init__(self, at_once: int, has_writes: Callable[[], bool] = lambda: False) -> None:
         self._has_writes = has_writes
         self._places = asyncio.Semaphore(at_once)
-        self._places_to_wait = asyncio.Semaphore(at_once)
         self._in_hand = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_giving = False
 
-    async def take(self, work: Coroutine[Any, Any, T], *, waits: bool = False) -> T:
+    async def take(self, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, each step of which is taken when it is its turn.
 
-        ``waits``: it may wait most of its time, for memory that is being made; it has one of other places, so
-        that those that do not wait find theirs.
+        It has a place until it ends.  What waits for memory that is being made, or for a client, does that
+        without a place: it takes one for each look at the database.
         """
         try:
-            async with self._places_to_wait if waits else self._places:
+            async with self._places:
                 self._in_hand += 1
                 try:
                     return await _StepByStep(self, work)

@@ -6,7 +6,6 @@ operator of the whole installation.
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable
 from typing import Annotated, TypeVar
 from uuid import UUID
@@ -109,8 +108,12 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
     service = call_of(request).service
-    await _block(service, lambda database: service.operators.set_limits(database, namespace, body))
-    reports = await _block(service, lambda database: service.operators.limits(database, namespace))
+
+    def set_and_read(database: Database) -> list[NamespaceLimitsReport]:
+        service.operators.set_limits(database, namespace, body)
+        return service.operators.limits(database, namespace)
+
+    reports = await _block(service, set_and_read)
     return reports[0] if reports else _no_limits(namespace)
 
 
@@ -186,8 +189,7 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
     begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
-    database = await asyncio.to_thread(service.resources.database)
-    service.operations.carry_on(database, begun.replay_id)
+    service.operations.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
 
@@ -304,8 +306,8 @@ def _manage(request: Request, namespace: str) -> Call:
 
 
 async def _block(service: Service, work: Callable[[Database], T]) -> T:
-    """Run what blocks in a thread, on the pool for threads."""
-    return await asyncio.to_thread(lambda: work(service.resources.database()))
+    """Run what blocks in a thread, on the pool for threads; it ends with the request."""
+    return await service.threads.run(service.resources.database(), work)
 
 
 async def _limits(service: Service, namespace: str) -> NamespaceLimitsReport:

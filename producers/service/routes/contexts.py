@@ -2,19 +2,21 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+import asyncio
 from typing import Annotated, Any
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
 from strandline.producers.blocks.base import InsertMethod
+from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
+from strandline.producers.reading.read import DEFAULT_WAIT_SECONDS, is_covered, pauses_within
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import SessionId, make_router
-from strandline.producers.service.records import default_policy
 from strandline.producers.service.route import Call, access, call_of
+from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.wire.contexts import (
     ABOUT_FORM,
     ContextOut,
@@ -36,7 +38,7 @@ _FOR_LATEST = ContextRequest()
 
 
 @router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@access("read", "reads", user=True, direct=True)
+@access("read", "reads", user=True, direct=True, own_turns=True)
 async def read_context(
     request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
 ) -> Response:
@@ -44,7 +46,10 @@ async def read_context(
 
     It never waits for a model, unless `wait_for` asks for it; `caught_up` says whether all was covered.
     """
-    return await _read(call_of(request), session_id, body)
+    call = call_of(request)
+    if body.wait_for is not None:
+        await _wait(call, session_id, body.wait_for, begun_only=body.begun_only)
+    return await call.service.turns.take(_read(call, session_id, body))
 
 
 @router.get("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
@@ -122,11 +127,37 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
         messages=messages,
         initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
         wait_for=body.wait_for,
-        timeout=None if body.wait_for is None else call.wait_seconds,
+        timeout=0,  # it has waited already, without a place among the reads
         block_arguments=body.block_arguments,
     )
     form = {**context_form(context, body.form), "session_id": session_id}
     return json_response(form, headers=freshness(context))
+
+
+async def _wait(call: Call, session_id: str, seq: int, *, begun_only: bool) -> None:
+    """Wait until a session's memory covers ``seq``, or the client waits no longer; a place is for each look.
+
+    A session that has not begun may begin meanwhile.
+    """
+    turns, identity = call.service.turns, call.caller.session(session_id)
+    pauses = pauses_within(call.seconds_to_wait(DEFAULT_WAIT_SECONDS))
+    while not await turns.take(_covers(call, identity, seq, begun_only=begun_only)):
+        seconds = next(pauses, None)
+        if seconds is None:
+            return
+        await asyncio.sleep(seconds)
+        await call.check_key()
+
+
+async def _covers(call: Call, identity: SessionIdentity, seq: int, *, begun_only: bool) -> bool:
+    try:
+        record = await call.service.records.find(identity)
+    except ProblemError as problem:
+        if begun_only or problem.kind is not NOT_FOUND:
+            raise
+        return False
+    pipelines = pipelines_of(record.blocks)
+    return not pipelines or await call.service.runner.arun(is_covered(identity, pipelines, seq))
 
 
 async def _open(
@@ -149,10 +180,8 @@ async def _open(
     except ProblemError as problem:
         if begun_only or problem.kind is not NOT_FOUND:
             raise
-    policy = default_policy()
-    if token_limit is not None and token_limit > policy.token_limit:
-        policy = replace(policy, token_limit=token_limit)
-    return records.begin(call.caller.session(new_session_id()), policy)
+    identity = call.caller.session(new_session_id())
+    return records.begin(identity, token_limit=token_limit, insert_method=insert_method)
 
 
 def _withheld(memory: SessionMemory, token_limit: int | None) -> int:

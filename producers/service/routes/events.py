@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator
-from time import monotonic
+from contextlib import aclosing
 from typing import Any
 
 from fastapi import Request
@@ -17,11 +17,14 @@ from strandline.producers.service.route import Call, access, call_of
 
 router = make_router()
 
-PING_SECONDS = 15.0
 RETRY_MILLISECONDS = 1_000
 _STREAM: dict[int | str, dict[str, Any]] = {
     200: {
-        "description": "Events: `flushed`, `covered`, `dead`, `generation`; the data of each is `EventOut`.",
+        "description": (
+            "Events: `flushed`, `covered`, `dead`, `generation`, and `position`, which tells how far the"
+            " stream is: at its beginning, and when nothing else was told for 15 s."
+            "  The data of each is `EventOut`."
+        ),
         "content": {
             "text/event-stream": {
                 "schema": {"type": "string"},
@@ -43,11 +46,12 @@ class EventStream(StreamingResponse):
 async def namespace_events(request: Request) -> EventStream:
     """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
 
-    `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again.
+    The first event is a `position`, so that a stream has an id before anything happens.
+    `Last-Event-ID` resumes: what came after that event is told, perhaps some of it again, for a day.
     """
     call = call_of(request)
     listener = Listener(call.caller.tenant, **call.caller.whose)
-    return _stream(call, request, listener)
+    return await _stream(call, request, listener)
 
 
 @router.get(
@@ -59,31 +63,27 @@ async def session_events(request: Request, session_id: SessionId) -> EventStream
     call = call_of(request)
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    return _stream(
-        call, request, Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
-    )
+    listener = Listener(identity.namespace, **call.caller.whose, session_key=identity.session_key)
+    return await _stream(call, request, listener)
 
 
-def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
+async def _stream(call: Call, request: Request, listener: Listener) -> EventStream:
     last = request.headers.get("last-event-id")
     if last is not None and not is_event_id(last):
         raise invalid("/header/Last-Event-ID", "It must be the id of an event that this service sent.")
+    await call.service.events.place(listener, last)
     headers = {"Cache-Control": "no-store", "X-Accel-Buffering": "no"}
-    return EventStream(_events_of(call, listener, last), headers=headers)
+    return EventStream(_events_of(call, listener), headers=headers)
 
 
-async def _events_of(call: Call, listener: Listener, last: str | None) -> AsyncIterator[bytes]:
-    """The events as text; a comment now and then shows that the stream lives."""
+async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
+    """The events as text."""
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
-    said_at = monotonic()
-    async for item in call.service.events.listen(listener, last):
-        if call.service.state.is_stopping or not await call.goes_on():
-            return
-        if item is not None:
-            event_id, event = item
-            data = event.model_dump_json(exclude_none=True)
-            yield format_sse_event(data_str=data, event=event.kind, id=event_id)
-            said_at = monotonic()
-        elif monotonic() - said_at >= PING_SECONDS:
-            yield format_sse_event(data_str=None, comment="ping")
-            said_at = monotonic()
+    async with aclosing(call.service.events.listen(listener)) as told:
+        async for item in told:
+            if call.service.state.is_stopping or not await call.goes_on():
+                return
+            if item is not None:
+                event_id, event = item
+                data = event.model_dump_json(exclude_none=True)
+                yield format_sse_event(data_str=data, event=event.kind, id=event_id)

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import asyncio
 from typing import Annotated
 
 from fastapi import Query, Request
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
-from strandline.pipelines.inspect.explanation import (
+from strandline.producers.service.params import FactId, MessageId, make_router
+from strandline.producers.service.route import access, call_of
+from strandline.schemas.wire.explanations import (
+    AnyFactExplanation,
     FactExplanation,
     MessageExplanation,
     RemovedFactExplanation,
 )
-from strandline.producers.service.params import FactId, MessageId, make_router
-from strandline.producers.service.route import access, call_of
 
 router = make_router()
 
@@ -30,9 +30,9 @@ async def explain_message(
 ) -> MessageExplanation:
     """Follow a message to the memory derived from it: where it is, and what each stage made of it."""
     call = call_of(request)
-    return await asyncio.to_thread(
-        lambda: explain_message_alone(
-            call.service.resources.database(),
+    return await call.block(
+        lambda database: explain_message_alone(
+            database,
             message_id,
             namespace=call.caller.tenant,
             session_id=session_id,
@@ -41,14 +41,14 @@ async def explain_message(
     )
 
 
-@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"])
+@router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
 @access("read", "others", user=True)
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
     """Follow a fact back to its messages; of one that people took away only what they did."""
     call = call_of(request)
-    return await asyncio.to_thread(
-        lambda: explain_fact_alone(
-            call.service.resources.database(),
+    return await call.block(
+        lambda database: explain_fact_alone(
+            database,
             str(fact_id),
             namespace=call.caller.tenant,
             **call.caller.whose,

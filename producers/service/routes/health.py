@@ -37,6 +37,10 @@ async def ready(request: Request) -> Response:
 
 
 async def _trouble(service: Service) -> str | None:
+    return await service.readiness.tell(lambda: _look(service))
+
+
+async def _look(service: Service) -> str | None:
     try:
         async with asyncio.timeout(READY_SECONDS):
             database = await service.resources.async_database()

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
-import asyncio
 from uuid import UUID, uuid5
 
 from fastapi import Request
 
+from strandline.producers.execution import on_database
 from strandline.producers.facts.edit_operations import Wording
-from strandline.producers.facts.importing import ImportedFact
+from strandline.producers.facts.importing import FactsImported, ImportedFact
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, UserId, make_router
+from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import access, call_of
+from strandline.producers.writing.bulk_import import Imported
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.operations import (
     ImportedFactIn,
     ImportFactsIn,
@@ -37,9 +40,14 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
     for index, message in enumerate(body.messages):
         if message.id is None:
             raise invalid(f"/body/messages/{index}/id", "It is missing: imported messages need ids.")
-    memory = call.service.records.begin(call.caller.session(session_id))
     messages = [message.openai_form() for message in body.messages]
-    done = await asyncio.to_thread(memory.import_messages, messages)
+    identity = call.caller.session(session_id)
+
+    def import_all(database: Database) -> Imported:
+        memory = SessionRecords(on_database(call.service.resources, database)).begin(identity)
+        return memory.import_messages(messages)
+
+    done = await call.block(import_all)
     events = 0 if done.flushed is None else len(done.flushed.event_ids)
     return ImportOut(added=done.added, known=done.known, events=events)
 
@@ -52,7 +60,11 @@ async def import_facts(request: Request, user: UserId, body: ImportFactsIn) -> I
     owner = call.caller.owner(user)
     actor = call.caller.actor
     facts = [_fact(user, fact, actor) for fact in body.facts]
-    done = await asyncio.to_thread(OwnerFacts(call.service.resources, owner).import_facts, facts)
+
+    def import_all(database: Database) -> FactsImported:
+        return OwnerFacts(on_database(call.service.resources, database), owner).import_facts(facts)
+
+    done = await call.block(import_all)
     return ImportFactsOut(added=done.added, known=done.known)
 
 

@@ -21,7 +21,7 @@ from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.values.policy import Policy, make_policy
-from strandline.schemas.wire.base import Page, ProblemPlace
+from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
     CorrectionOut,
     HistoryRequest,
@@ -71,13 +71,17 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 @router.get("/v1/sessions/{session_id}/messages", tags=["messages"], response_model=Page[MessageOut])
 @access("read", "reads", user=True)
 async def list_messages(
-    request: Request, session_id: SessionId, limit: PageSize = 100, cursor: Cursor = None
+    request: Request,
+    session_id: SessionId,
+    limit: PageSize = 100,
+    cursor: Cursor = None,
+    after_seq: Annotated[int, Query(ge=0, le=MAX_SEQ, description="Only messages with a higher number.")] = 0,
 ) -> Response:
     """The whole log in order, flushed messages included, page by page."""
     call = call_of(request)
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
-    after = read_number_cursor(_LOG, cursor)
+    after = max(after_seq, read_number_cursor(_LOG, cursor))
     messages = await call.service.runner.arun(history_page(identity, after, limit + 1))
     page = messages[:limit]
     more = len(messages) > limit

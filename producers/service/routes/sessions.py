@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from functools import partial
 
 from fastapi import Request
@@ -50,7 +49,7 @@ _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest()
 
 
 @router.get("/v1/sessions", tags=["sessions"])
-@access("read", "reads", user=True)
+@access("read", "reads", user=True, own_turns=True)
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
     """The sessions by name: of the user, or of the whole namespace if the request names none.
 
@@ -59,9 +58,9 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
     call = call_of(request)
     after = read_text_cursor(_LIST, cursor) or None
     try:
-        page = await asyncio.to_thread(
-            lambda: list_sessions(
-                call.service.resources.database(),
+        page = await call.block(
+            lambda database: list_sessions(
+                database,
                 namespace=call.caller.tenant,
                 **call.caller.whose,
                 limit=limit,
@@ -76,7 +75,7 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@access("read", "reads", user=True, any_user=True)
+@access("read", "reads", user=True, any_user=True, own_turns=True)
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
@@ -84,9 +83,9 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
     with `Strandline-User: -` of one that has no user alone.
     """
     call = call_of(request)
-    picture = await asyncio.to_thread(
-        lambda: show_session(
-            call.service.resources.database(),
+    picture = await call.block(
+        lambda database: show_session(
+            database,
             session_id,
             namespace=call.caller.tenant,
             **call.caller.whose,
@@ -132,7 +131,7 @@ async def flush_session(
             events = await memory.adeliver(connection=connection)
         else:
             events = await memory.aflush(all=body.all, connection=connection)
-        return FlushEvents(events=[str(event) for event in events])
+        return FlushEvents(events=events)
 
     return await once(call, identity.shard_key, work)
 

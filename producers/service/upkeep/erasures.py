@@ -43,8 +43,6 @@ router = make_router()
 _LIST = "erasures"
 # Bodies of requests that name no person.
 _NO_NAME, _BY_NOBODY = ErasureIn(), ReadmissionIn()
-# Of the longest time of a request, what may be spent on waiting.
-WAITING_SHARE = 0.5
 ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
@@ -196,8 +194,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
         number = await carried.begin(order)
         call.service.records.forget_owner(target.owner_key)
     if call.wait_seconds:
-        most = call.service.settings.service_request_seconds * WAITING_SHARE
-        await carried.wait(number, min(call.wait_seconds, most))
+        await carried.wait(number, call.wait_seconds)
     record = await call.service.runner.arun(show_erasure(number))
     form = _form(call, record).model_dump(mode="json")
     status = 202 if record.receipt is None else 200

@@ -664,6 +664,12 @@ def upgrade() -> None:
         ),
         sa.Column("backfilled_through", sa.Uuid(), nullable=True),
         sa.Column("served_until", sa.DateTime(timezone=True), nullable=True),
+        sa.Column(
+            "state_since",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
         sa.CheckConstraint("entry_scope IN ('session', 'owner')", name=op.f("generation_entry_scope_check")),
         sa.CheckConstraint(
             "state IN ('preparing', 'feeding', 'serving', 'retired')", name=op.f("generation_state_check")
@@ -1006,6 +1012,7 @@ def upgrade() -> None:
         comment="Records that an event reached its end in a stage; written in the transaction of its effect",
         postgresql_partition_by=divided,
     )
+    op.create_index("receipt_by_time", "receipt", ["applied_at"], unique=False, schema=schema)
     op.create_table(
         "session",
         sa.Column("shard_key", sa.Uuid(), nullable=False),

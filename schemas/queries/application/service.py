@@ -274,77 +274,65 @@ class ForgetKeptResponses(Query[ForgetKeptResponsesRow]):
         self.values = (limit,)
 
 
-class RecentFlushesRow(NamedTuple):
-    shard_key: UUID
-    session_key: UUID
-    namespace: str
-    session_id: str
-    user_id: str | None
-    event_id: UUID
-    from_seq: int
-    through_seq: int
-    cause: str
-    created_at: datetime
+class SettledRow(NamedTuple):
+    at: datetime
+    settled: datetime
 
 
-class RecentFlushes(Query[RecentFlushesRow]):
-    """Flush events of namespaces behind a time and an id, oldest first, for those who listen; only of one
-    session, if it is named.  Many events may bear the same time, so a page ends at an id.
+class Settled(Query[SettledRow]):
+    """The clock, and the time up to which whatever was written is there to be read: a row bears the time of
+    its write, and is seen after the commit of its transaction.  A transaction that writes and is still
+    open holds it back, but for no longer than latest_seconds; late_seconds is for those that this role may
+    not see.
     """
 
     __slots__ = ()
-    name = "recent_flushes"
+    name = "settled"
     repeatable = True
-    row = RecentFlushesRow
+    row = SettledRow
+
+    def __init__(self, *, latest_seconds: float, late_seconds: float) -> None:
+        self.values = (latest_seconds, late_seconds)
+
+
+class HappeningsRow(NamedTuple):
+    at: datetime
+    event_id: UUID
+    generation_id: int
+    kind: str
+    namespace: str | None
+    session_key: UUID | None
+    session_id: str | None
+    user_id: str | None
+    from_seq: int | None
+    through_seq: int | None
+    cause: str | None
+    pipeline: str | None
+    state: str | None
+
+
+class Happenings(Query[HappeningsRow]):
+    """What happened behind a time, an event and a derivation, oldest first, for those who listen to
+    namespaces: flushes, how pipelines ended with them in the derivation that serves, and changes of
+    derivations, which concern all.  Only of one session, if it is named.  Many rows may bear the same
+    time, so a page ends at all three. A receipt of an earlier stage is no end, nor is one while the event
+    is due again.  The rows of a time are looked up one by one (LIMIT 1): what is read then follows from
+    what happened, and not from how much there is.
+    """
+
+    __slots__ = ()
+    name = "happenings"
+    repeatable = True
+    row = HappeningsRow
 
     def __init__(
-        self, *, since: datetime, after: UUID, namespaces: list[str], session_key: UUID | None, limit: int
+        self,
+        *,
+        namespaces: list[str],
+        since: datetime,
+        after_event: UUID,
+        session_key: UUID | None,
+        limit: int,
+        after_generation: int,
     ) -> None:
-        self.values = (since, after, namespaces, session_key, limit)
-
-
-class FlushOutcomesRow(NamedTuple):
-    session_key: UUID
-    from_seq: int
-    pipeline: str
-    outcome: str
-
-
-class FlushOutcomes(Query[FlushOutcomesRow]):
-    """How each pipeline of their sessions stands with flush events: due, dead, or covered."""
-
-    __slots__ = ()
-    name = "flush_outcomes"
-    repeatable = True
-    row = FlushOutcomesRow
-
-    def __init__(self, *, shard_keys: list[UUID], session_keys: list[UUID], from_seqs: list[int]) -> None:
-        self.values = (shard_keys, session_keys, from_seqs)
-
-
-class NowRow(NamedTuple):
-    at: datetime
-
-
-class Now(Query[NowRow]):
-    """The clock of the database."""
-
-    __slots__ = ()
-    name = "now"
-    repeatable = True
-    row = NowRow
-
-
-class GenerationStatesRow(NamedTuple):
-    generation_id: int
-    pipeline: str
-    state: str
-
-
-class GenerationStates(Query[GenerationStatesRow]):
-    """The state of each generation that is not retired."""
-
-    __slots__ = ()
-    name = "generation_states"
-    repeatable = True
-    row = GenerationStatesRow
+        self.values = (namespaces, since, after_event, session_key, limit, after_generation)

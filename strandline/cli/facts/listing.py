@@ -20,9 +20,9 @@ from strandline.cli.servers.options import (
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_schema, print_table, say
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
-from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation, RevisionTrace
 from strandline.producers.facts.listing import Fact, FactPage, Sort
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation, RevisionTrace
 
 
 @click.command("list", short_help="List the facts of a user or a session.")

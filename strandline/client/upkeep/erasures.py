@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from strandline.client.operations import Call, Face, Operation, PageOf, once, path, set_fields
-from strandline.schemas.wire.base import Page
+from strandline.producers.arguments import check_timeout
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, Page
 from strandline.schemas.wire.erasures import (
     ErasureOut,
     ErasureReport,
@@ -113,7 +114,7 @@ def receipt(admin: Face, number: int) -> Operation[str]:
     Raises:
         NotFoundError: the erasure is not done yet.
     """
-    return (yield Call("GET", path("erasures", number, "receipt"))).content.decode()
+    return (yield Call("GET", path("erasures", number, "receipt"))).text()
 
 
 def verify_erasure(admin: Face, number: int) -> Operation[ErasureVerdictOut]:
@@ -124,5 +125,6 @@ def verify_erasure(admin: Face, number: int) -> Operation[ErasureVerdictOut]:
 def _begin(
     where: str, user_id: str | None, body: dict[str, Any], wait: float | None, idempotency_key: str | None
 ) -> Call:
-    headers = once() if idempotency_key is None else {"Idempotency-Key": idempotency_key}
-    return Call("POST", where, body=body, user_id=user_id, headers=headers, wait_seconds=wait)
+    headers = once() if idempotency_key is None else {IDEMPOTENCY_HEADER: idempotency_key}
+    seconds = None if wait is None else max(0.0, check_timeout(wait))
+    return Call("POST", where, body=body, user_id=user_id, headers=headers, wait_seconds=seconds)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import json
 import os
-import random
 import time
 from collections import Counter
 from collections.abc import Iterator, Mapping
@@ -21,12 +20,17 @@ from uuid import uuid4
 import httpx2
 
 from strandline.client.operations import Call
-from strandline.client.problems import error_of, kind_of, problem_of
-from strandline.client.retrying import failure_of, retry_after_of
+from strandline.client.problems import Refusal, refusal_of
+from strandline.client.retrying import Attempts
 from strandline.client.service import RemoteService
-from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError, StrandlineError
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError
 
 _TRAILER = "trailer"
+# No line of an export is as long; what sends one is no service.
+MAX_LINE_BYTES = 64 * 1024 * 1024
+# An export that breaks off at the same place each time is not begun for ever.
+MAX_BEGUN = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,38 +59,49 @@ class _File:
         self._path, self._part, self._file = path, part, file
         self._counts: Counter[str] = Counter()
         self._expected: Mapping[str, int] | None = None
-        self._rest = b""
+        self._rest = bytearray()
         self._size = 0
 
     def take(self, part: bytes) -> None:
         """Write a part of the stream, and count its lines."""
         self._file.write(part)
         self._size += len(part)
-        *lines, self._rest = (self._rest + part).split(b"\n")
-        for line in lines:
-            self._count(line)
+        first, *others = part.split(b"\n")
+        self._rest += first
+        for line in others:
+            self._count(bytes(self._rest))
+            self._rest = bytearray(line)
+        if len(self._rest) > MAX_LINE_BYTES:
+            raise IncompleteError
 
     def finish(self) -> ExportedFile:
         """Give it its name."""
-        if self._rest or self._expected is None or dict(self._expected) != dict(self._counts):
+        if self._rest or self._expected != dict(self._counts):
             raise IncompleteError
         self._file.flush()
         os.fsync(self._file.fileno())
-        self._part.replace(self._path)
+        try:
+            os.link(self._part, self._path)  # never in place of a file that was made meanwhile
+        except FileExistsError:
+            raise ConfigurationError(f"{self._path} was made meanwhile; name another file.") from None
+        except OSError:  # of file systems that have no links
+            self._part.replace(self._path)
         return ExportedFile(self._path, dict(self._counts), self._size)
 
     def _count(self, line: bytes) -> None:
         try:
             fields = json.loads(line)
-            kind = fields["kind"]
-        except (ValueError, TypeError, KeyError):
+        except (ValueError, RecursionError):
             raise IncompleteError from None
-        if self._expected is not None:
+        kind = fields.get("kind") if isinstance(fields, dict) else None
+        if self._expected is not None or not isinstance(kind, str):
             raise IncompleteError
-        if kind == _TRAILER:
-            self._expected = fields["lines"]
-        else:
+        if kind != _TRAILER:
             self._counts[kind] += 1
+        elif isinstance(lines := fields.get("lines"), dict):
+            self._expected = lines
+        else:
+            raise IncompleteError
 
 
 @contextmanager
@@ -106,41 +121,45 @@ def begin_file(path: Path) -> Iterator[_File]:
         part.unlink(missing_ok=True)
 
 
-class _Attempts:
-    """How often an export was begun, and whether it is begun again."""
+class _Attempts(Attempts):
+    """How often an export was asked for, and how often of these it began."""
 
     def __init__(self, service: RemoteService, where: str, user_id: str | None) -> None:
+        super().__init__(service.retries)
+        self._url = service.url
+        self._begun = 0
+        self._call = Call("GET", where, user_id=user_id, headers={"Accept": "application/jsonl"})
         self._service = service
-        call = Call("GET", where, user_id=user_id, headers={"Accept": "application/jsonl"})
-        self.request = service.request_of(call)
-        self._number = 0
-        self._began_at = time.monotonic()
+        self.request = service.request_of(self._call)
+        self.body = service.body_of(self._call)
 
-    def wait_after(self, refusal: httpx2.Response | None) -> float:
-        """How long to wait before it is begun again; raises an error if it is not."""
-        retry_after: float | None = None
-        error: StrandlineError = ServiceUnavailableError(
-            f"The export from {self._service.url} broke off each time, so there is no file."
+    def refusal(self, response: httpx2.Response) -> Refusal:
+        """What is in the body that was taken."""
+        content, self.body = self.body.content, self._service.body_of(self._call)
+        return refusal_of(response.status_code, response.headers, content)
+
+    def note_begun(self) -> None:
+        """Its first part is there: from now on the time is that of the export."""
+        self._begun += 1
+        self.note_answer()
+
+    def wait_after(self, refused: Refusal | None) -> float:
+        """How long to wait before it is asked for again; raises an error if it is not."""
+        if refused is not None and refused.failure is None:
+            raise refused.error
+        wait = self.next_wait("unknown", None if refused is None else refused.retry_after)
+        if wait is not None and self._begun < MAX_BEGUN:
+            return wait
+        if refused is not None:
+            raise refused.error
+        if self._begun == 0:
+            raise ServiceUnavailableError(
+                f"The service at {self._url} cannot be reached; check the URL, and that it runs."
+            )
+        raise ServiceUnavailableError(
+            f"The export from {self._url} broke off ({quantity(self._begun, 'time')}), so there is no file."
             " Try it again later."
         )
-        if refusal is not None:
-            problem = problem_of(refusal.content, refusal.headers.get("content-type"))
-            retry_after = retry_after_of(refusal.headers.get("retry-after"))
-            error = error_of(problem, refusal.status_code, retry_after)
-            if failure_of(kind_of(problem), refusal.status_code) is None:
-                raise error
-        self._number += 1
-        wait = self._service.retries.wait_seconds(
-            "always",
-            "unknown",
-            attempt=self._number,
-            spent_seconds=time.monotonic() - self._began_at,
-            retry_after=retry_after,
-            random=random.random,
-        )
-        if wait is None:
-            raise error
-        return wait
 
 
 def export_to(service: RemoteService, where: str, user_id: str | None, path: str | Path) -> ExportedFile:
@@ -148,23 +167,25 @@ def export_to(service: RemoteService, where: str, user_id: str | None, path: str
 
     Raises:
         ConfigurationError: the file exists, or cannot be written.
-        ServiceUnavailableError: it broke off each time; there is no file then.
+        ServiceUnavailableError: it cannot be had, or broke off five times; there is no file then.
         StrandlineError: the service refuses it.
     """
     attempts = _Attempts(service, where, user_id)
     while True:
-        refusal: httpx2.Response | None = None
+        refused: Refusal | None = None
         try:
             with begin_file(Path(path)) as file, service.client().stream(**attempts.request) as response:
                 if response.is_success:
+                    attempts.note_begun()
                     for part in response.iter_bytes():
                         file.take(part)
                     return file.finish()
-                response.read()
-                refusal = response
+                for part in response.iter_bytes():
+                    attempts.body.take(part)
+                refused = attempts.refusal(response)
         except (httpx2.RequestError, IncompleteError):
             pass
-        time.sleep(attempts.wait_after(refusal))
+        time.sleep(attempts.wait_after(refused))
 
 
 async def export_to_async(
@@ -173,16 +194,18 @@ async def export_to_async(
     """Async twin of ``export_to``; writes in threads."""
     attempts = _Attempts(service, where, user_id)
     while True:
-        refusal: httpx2.Response | None = None
+        refused: Refusal | None = None
         try:
             with begin_file(Path(path)) as file:
                 async with service.aclient().stream(**attempts.request) as response:
                     if response.is_success:
+                        attempts.note_begun()
                         async for part in response.aiter_bytes():
                             await asyncio.to_thread(file.take, part)
                         return await asyncio.to_thread(file.finish)
-                    await response.aread()
-                    refusal = response
+                    async for part in response.aiter_bytes():
+                        attempts.body.take(part)
+                    refused = attempts.refusal(response)
         except (httpx2.RequestError, IncompleteError):
             pass
-        await asyncio.sleep(attempts.wait_after(refusal))
+        await asyncio.sleep(attempts.wait_after(refused))

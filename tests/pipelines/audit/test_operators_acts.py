@@ -9,7 +9,7 @@ import pytest
 from strandline import acting
 from strandline.cli.entry import run
 from strandline.pipelines.engine.dead_letters import drop_dead_letter, list_dead_letters, retry_dead_letter
-from strandline.pipelines.inspect.explain_message import explain, explain_fact_alone
+from strandline.pipelines.inspect.explain_message import explain, explain_fact_alone, explain_message_alone
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.pipelines.replay.in_place import begin_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
@@ -97,12 +97,12 @@ def test_what_operators_are_shown(make_memory: MakeMemory, database: Database, d
     )
     before = len(acts(database_url))
     explain(database, "m1")
+    explain_message_alone(database, "m1")
     explain_fact_alone(database, str(fact.fact_id))
     list_sessions(database)
     show_session(database, "chat")
     assert [row[:3] for row in acts(database_url)[before:]] == [
-        ("default", "explain", "ops"),
-        ("default", "explain", "ops"),
+        *[("default", "explain", "ops")] * 3,
         ("*", "directory.read", "ops"),
         ("default", "directory.read", "ops"),
     ]

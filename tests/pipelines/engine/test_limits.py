@@ -23,7 +23,6 @@ from strandline.pipelines.engine.batches import claim
 from strandline.pipelines.engine.budgets import Budgets
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.errors import (
     BudgetError,
     ProviderDownError,
@@ -35,6 +34,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.work.lanes import RingDue
 from strandline.schemas.queries.work.limits import SetLimits
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
 from strandline.workers.worker import Worker
 from tests.conftest import MakeMemory, rows_of, wait_until

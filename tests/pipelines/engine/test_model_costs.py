@@ -14,11 +14,11 @@ import pytest
 from strandline import Memory
 from strandline.cli.entry import run
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.wire.explanations import MessageExplanation
 from tests.conftest import rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything

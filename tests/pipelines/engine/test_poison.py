@@ -12,7 +12,6 @@ from strandline import Memory
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.flush.plan import EVENT_BOUND
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS
 from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, MAX_PIECE_CHARACTERS, chunks
@@ -21,6 +20,7 @@ from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.message import Message
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, say, summary_lane

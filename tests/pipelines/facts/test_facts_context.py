@@ -15,7 +15,6 @@ from strandline.cli.explain import command as explain_command
 from strandline.pipelines.engine.dead_letters import list_dead_letters
 from strandline.pipelines.generations.registry import serving_generations
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import FactExplanation, MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import parse_extract
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
@@ -25,6 +24,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation
 from tests.conftest import nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest

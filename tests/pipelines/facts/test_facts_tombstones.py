@@ -26,7 +26,6 @@ from strandline.pipelines.facts.tombstones import (
     write_traces,
 )
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database
@@ -34,6 +33,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import lock_is_awaited, nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer, RecordedRequest, answer_to

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from strandline import ConfigurationError, Facts, Memory
 from strandline.pipelines.flush.plan import Entry, plan_turn
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers.model_server import ModelServer

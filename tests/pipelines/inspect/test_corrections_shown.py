@@ -9,10 +9,10 @@ import pytest
 
 from strandline import Memory
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import load_settings
+from strandline.schemas.wire.explanations import MessageExplanation
 from tests.conftest import MakeMemory
 from tests.strandline.cli.test_sessions_facts_search_get import Command, command
 from tests.support.workers.draining import drain_everything

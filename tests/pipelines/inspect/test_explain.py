@@ -12,10 +12,10 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.dead_letters import drop_dead_letter, list_dead_letters
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import FactExplanation, MessageExplanation, StageTrace
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.wire.explanations import FactExplanation, MessageExplanation, StageTrace
 from tests.conftest import MakeMemory
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest

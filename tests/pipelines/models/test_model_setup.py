@@ -15,10 +15,10 @@ from strandline.cli.servers.targets import Servers
 from strandline.cli.status import read_status
 from strandline.pipelines.engine.troubles import KEPT_SECONDS, Troubles
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import SUMMARY_STAGE
+from strandline.schemas.wire.explanations import MessageExplanation
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.producers.doorbell.test_doorbell import some_lane
 from tests.support.servers.model_server import ModelServer

@@ -12,7 +12,6 @@ from hypothesis import strategies as st
 
 from strandline import Capture, Facts, InvalidMessageError, Memory
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import RemovedFactExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.models.answers import parse_instruct
 from strandline.pipelines.models.contract import InstructTask
@@ -24,6 +23,7 @@ from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.wire.explanations import RemovedFactExplanation
 from tests.conftest import nothing_due, rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer, RecordedRequest

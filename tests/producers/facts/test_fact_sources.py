@@ -10,12 +10,12 @@ import pytest
 
 from strandline import ConfigurationError, ConflictError, Facts, InvalidMessageError, Memory
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import FactExplanation
 from strandline.pipelines.inspect.sessions import list_sessions
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE
+from strandline.schemas.wire.explanations import FactExplanation
 from tests.conftest import rows_of
 from tests.pipelines.replay.test_replay import replay_new
 from tests.support.servers.model_server import ModelServer

@@ -15,12 +15,12 @@ from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, UnknownPipelineError
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import FactExplanation, RemovedFactExplanation
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS_STAGE
+from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
 from tests.conftest import rows_of
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything

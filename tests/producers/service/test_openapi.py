@@ -295,6 +295,38 @@ def test_examples_of_answers_are_answers(document: dict[str, Any]) -> None:
             jsonschema.validate(example, rooted, jsonschema.Draft202012Validator)
 
 
+def parts(part: Any) -> Iterator[dict[str, Any]]:
+    """All objects of a part of the document."""
+    if isinstance(part, dict):
+        yield part
+        part = list(part.values())
+    for each in part if isinstance(part, list) else ():
+        yield from parts(each)
+
+
+def test_a_generator_of_clients_makes_types_that_hold_what_comes(document: dict[str, Any]) -> None:
+    """Go has an `int32` of an integer without a format, and refuses fields unless a type is open."""
+    integers = [part for part in parts(document) if part.get("type") == "integer"]
+    assert len(integers) > 150
+    for schema in integers:
+        assert (schema.get("format") == "int64") == (schema.get("maximum", 2**31) >= 2**31), schema
+    asked = {
+        part["$ref"].rpartition("/")[2]
+        for methods in document["paths"].values()
+        for operation in methods.values()
+        for part in parts(operation.get("requestBody"))
+        if "$ref" in part
+    }
+    schemas = document["components"]["schemas"]
+    inner = {
+        part["$ref"].rpartition("/")[2] for name in asked for part in parts(schemas[name]) if "$ref" in part
+    }
+    assert {"MessageIn", "PolicyIn"} <= inner
+    for name, schema in schemas.items():
+        if "properties" in schema:
+            assert schema["additionalProperties"] is (name not in asked | inner), name
+
+
 def test_a_generator_of_clients_finds_plain_names_and_each_problem_once(document: dict[str, Any]) -> None:
     names = [*document["components"]["schemas"], *document["components"]["responses"]]
     operations = {

@@ -46,6 +46,10 @@ class Stream:
         elif line.startswith("data: "):
             self.events.append(("", json.loads(line[6:])))
 
+    def sessions(self) -> set[str]:
+        """The sessions that it told of."""
+        return {one["session_id"] for _, one in self.events if "session_id" in one}
+
     def of(self, session: str) -> list[tuple[str, str | None]]:
         """Kind and pipeline of each event of a session."""
         return [
@@ -93,8 +97,8 @@ def say(client: httpx2.Client, session: str, text: str = "I live in Lisbon.") ->
 def polled(running: RunningService) -> None:
     """Wait until the poller has looked since now."""
     hub = running.service.events
-    before = hub._through
-    wait_until(lambda: hub._through not in (None, before), timeout=10, what="a look of the poller")
+    before = hub.looks
+    wait_until(lambda: hub.looks > before, timeout=10, what="a look of the poller")
 
 
 def test_a_flush_is_heard_and_so_is_what_covers_it(
@@ -137,11 +141,11 @@ def test_one_hears_what_is_ones_own(running: RunningService, tenant: NewKey, nam
             say(ana, "c")
             for stream, session in ((of_ana, "c"), (of_bo, "b"), (of_all, "c"), (of_session, "a")):
                 wait_until(partial(stream.of, session), timeout=20, what=session)
-    assert {one["session_id"] for _, one in of_ana.events} == {"a", "c"}
-    assert {one["session_id"] for _, one in of_bo.events} == {"b"}
-    assert {one["session_id"] for _, one in of_all.events} == {"a", "b", "c"}
-    assert {one["session_id"] for _, one in of_session.events} <= {"a"}
-    assert of_stranger.events == []
+    assert of_ana.sessions() == {"a", "c"}
+    assert of_bo.sessions() == {"b"}
+    assert of_all.sessions() == {"a", "b", "c"}
+    assert of_session.sessions() <= {"a"}
+    assert of_stranger.sessions() == set()
 
 
 def test_who_comes_back_hears_what_was_said_meanwhile(running: RunningService, tenant: NewKey) -> None:
@@ -163,7 +167,7 @@ def test_who_comes_back_hears_what_was_said_meanwhile(running: RunningService, t
 def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
     running: RunningService, tenant: NewKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(events, "FLUSHES_PER_POLL", 2)
+    monkeypatch.setattr(events, "ROWS_PER_PAGE", 2)
     other = running.make_key(uuid4().hex)
     burst = [f"burst-{number}" for number in range(5)]
     with (
@@ -190,7 +194,7 @@ def test_who_comes_back_hears_again_of_a_flush_that_has_not_ended(
 ) -> None:
     with running.client(tenant, user="ana") as client:
         say(client, "open")
-        wait_until(lambda: running.service.events._poller is None, timeout=20, what="the end of the poller")
+        wait_until(lambda: not running.service.events.is_polling, timeout=20, what="the end of the poller")
         with listening(client, "/v1/events", "1") as stream:
             wait_until(lambda: stream.of("open"), timeout=20, what="the flush")
             last = stream.events[-1][0]
@@ -221,8 +225,8 @@ def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKe
         polled(running)
         with listening(client, "/v1/events"), listening(client, "/v1/events"):
             wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
-            assert running.service.events._poller is not None  # one for all
-    wait_until(lambda: running.service.events._poller is None, timeout=20, what="the end of the poller")
+            assert running.service.events.is_polling  # one for all
+    wait_until(lambda: not running.service.events.is_polling, timeout=20, what="the end of the poller")
     assert running.service.admission("streams").at_work == 0
 
 

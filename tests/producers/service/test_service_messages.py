@@ -274,7 +274,7 @@ def test_imported_messages_need_ids_and_are_added_once(client: httpx2.Client, se
     assert len(log(client, session)) == 5
 
 
-def test_a_session_ends_when_its_retention_says(client: httpx2.Client, session: str) -> None:
+def test_retention_is_stored_as_it_was_chosen(client: httpx2.Client, session: str) -> None:
     put(client, session, "one", "two", "three")
     path = f"/v1/sessions/{session}/retention"
     assert client.put(path, json={"max_age_seconds": 3600, "actor": "bo"}).json() == {"number": 1}

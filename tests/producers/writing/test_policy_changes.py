@@ -20,7 +20,6 @@ from strandline import ConfigurationError, Memory, NotFoundError, OwnerError, Un
 from strandline.cli.entry import run
 from strandline.pipelines.generations.registry import find
 from strandline.pipelines.inspect.explain_message import explain
-from strandline.pipelines.inspect.explanation import MessageExplanation
 from strandline.pipelines.inspect.sessions import show_session
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.replay.filling import make_due
@@ -36,6 +35,7 @@ from strandline.schemas.values.policy import (
     changed_policy,
     make_policy,
 )
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.workers.sweep import Sweep
 from tests.conftest import MakeMemory, rows_of
 from tests.support.workers.draining import drain_everything

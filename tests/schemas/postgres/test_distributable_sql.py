@@ -54,7 +54,7 @@ ACROSS_SHARDS = {
     },
     "one commit takes messages of several sessions": {"put_many", "put_many_recorded"},
     "one page shows sessions or owners of several keys": {"owner_names", "owners_backlog", "session_rows"},
-    "who listens to a namespace hears of all its owners": {"recent_flushes", "flush_outcomes"},
+    "who listens to a namespace hears of all its owners": {"happenings"},
     "the sweep and the turns look for work of any owner": {
         "bring_rings_forward_v1",
         "forget_expired_items",

@@ -53,7 +53,8 @@ SCANS = """
 SELECT relname::text, coalesce(seq_scan, 0) + coalesce(idx_scan, 0) FROM pg_stat_xact_user_tables
 WHERE schemaname = 'strandline' AND relname ~ '_p[0-9]+$'
 """
-HOT = sorted({*KEPT, *PLANNED_INSIDE, "plan_window", "batch_events", "stored_answer"})
+# Who listens to a namespace hears of all its owners.
+HOT = sorted({*KEPT, *PLANNED_INSIDE, "plan_window", "batch_events", "stored_answer"} - {"happenings"})
 
 
 @pytest.fixture(scope="module")

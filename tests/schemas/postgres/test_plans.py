@@ -217,6 +217,12 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return vectors | {"sessions": 20, "messages": 1_000}
         case "owners_with_facts":
             return {"namespace": "default", "after": UUID(int=0), "limit": 20}
+        case "happenings":
+            ((since,),) = connection.execute(
+                "SELECT applied_at FROM strandline.receipt ORDER BY applied_at DESC OFFSET 9 LIMIT 1"
+            ).fetchall()
+            place = {"since": since, "after_event": UUID(int=0), "after_generation": 0}
+            return place | {"namespaces": ["default"], "session_key": None, "limit": 1_000}
         case "range_messages":
             return lane | {"from_seq": 1, "through_seq": 10}
         case "batch_messages":
@@ -272,6 +278,7 @@ def table_of(node: dict[str, Any]) -> str:
         "search_chunks",
         "unsearched_messages",
         "owners_with_facts",
+        "happenings",
     ],
 )
 def test_no_big_table_is_read_whole(name: str, full: psycopg.Connection[Any]) -> None:
@@ -323,6 +330,7 @@ KEPT = [
     "batch_messages",
     "related_facts",
     "ripe_watches",
+    "happenings",
 ]
 
 

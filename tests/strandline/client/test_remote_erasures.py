@@ -6,7 +6,9 @@ import asyncio
 import json
 import stat
 from collections.abc import Iterator
+from itertools import repeat
 from pathlib import Path
+from threading import Event
 from uuid import uuid4
 
 import pytest
@@ -20,12 +22,14 @@ from strandline.client import (
     Retries,
     ServiceUnavailableError,
 )
+from strandline.client.upkeep import exports
 from strandline.client.upkeep.exports import IncompleteError, begin_file
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import make_receipt_key, read_receipts, verifier_of
 from strandline.schemas.wire.keys import SCOPES
 from tests.support.proxies.cutting_proxy import CuttingProxy
 from tests.support.servers.databases import temporary_database
+from tests.support.servers.scripted_server import Answers, answering
 from tests.support.servers.service_server import RunningService
 
 QUICK = Retries(attempts=3, base_seconds=0.001, longest_seconds=0.01)
@@ -156,6 +160,7 @@ def test_one_that_breaks_off_is_begun_again_or_there_is_no_file(
         assert proxy.cut >= 2
 
 
+EXPORT = {"Content-Type": "application/jsonl"}
 LINES = b'{"kind":"header"}\n{"kind":"message"}\n{"kind":"message"}\n'
 TRAILER = b'{"kind":"trailer","lines":{"header":1,"message":2}}\n'
 
@@ -169,6 +174,10 @@ TRAILER = b'{"kind":"trailer","lines":{"header":1,"message":2}}\n'
         LINES + TRAILER + LINES,
         LINES + TRAILER[:-1],
         LINES + b"what\n" + TRAILER,
+        LINES + b"[1]\n" + TRAILER,
+        LINES + b'{"kind":["message"]}\n' + TRAILER,
+        LINES + b'{"kind":' + b"[" * 10_000 + b"\n" + TRAILER,
+        LINES + b'{"kind":"trailer","lines":3}\n',
     ],
 )
 @pytest.mark.parametrize("size", [1, 1_000])
@@ -183,3 +192,67 @@ def test_lines_that_do_not_add_up_are_no_export(tmp_path: Path, stream: bytes, s
             except IncompleteError:
                 assert not is_whole
         assert [one.name for one in tmp_path.iterdir()] == (["export.jsonl"] if is_whole else [])
+
+
+def slowly() -> Iterator[bytes]:
+    """An export that takes longer than refusals are waited for, and breaks off."""
+    yield LINES
+    Event().wait(0.6)
+
+
+def test_the_time_that_an_export_takes_is_not_that_of_refusals(tmp_path: Path) -> None:
+    answers = Answers((200, EXPORT, slowly), (200, EXPORT, LINES + TRAILER))
+    quick = Retries(total_seconds=0.5, base_seconds=0.001)
+    with answering(answers) as url, RemoteService(url, "sl_a_b", retries=quick) as service:
+        assert RemoteAdmin(service).export_user("ana", tmp_path / "one.jsonl").lines["message"] == 2
+        assert answers.asked == 2
+        answers.asked = 0
+
+        async def export() -> exports.ExportedFile:
+            try:
+                return await AsyncRemoteAdmin(service).export_user("ana", tmp_path / "two.jsonl")
+            finally:
+                await service.aclose()
+
+        assert asyncio.run(export()).lines["message"] == 2
+        assert answers.asked == 2
+
+
+def test_one_that_breaks_off_each_time_is_given_up(tmp_path: Path) -> None:
+    answers = Answers((200, EXPORT, LINES))
+    with (
+        answering(answers) as url,
+        RemoteService(url, "sl_a_b", retries=Retries(base_seconds=0.001)) as service,
+        pytest.raises(ServiceUnavailableError, match=r"broke off \(5 times\), so there is no file"),
+    ):
+        RemoteAdmin(service).export_user("ana", tmp_path / "export.jsonl")
+    assert (answers.asked, list(tmp_path.iterdir())) == (5, [])
+
+
+def test_a_file_that_is_made_meanwhile_is_left_alone(tmp_path: Path) -> None:
+    path = tmp_path / "export.jsonl"
+
+    def meanwhile() -> Iterator[bytes]:
+        yield LINES
+        path.write_text("another's")
+        yield TRAILER
+
+    with (
+        answering(Answers((200, EXPORT, meanwhile))) as url,
+        RemoteService(url, "sl_a_b") as service,
+        pytest.raises(ConfigurationError, match="made meanwhile"),
+    ):
+        RemoteAdmin(service).export_user("ana", path)
+    assert [(one.name, one.read_text()) for one in tmp_path.iterdir()] == [("export.jsonl", "another's")]
+
+
+def test_a_line_without_an_end_is_no_export(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(exports, "MAX_LINE_BYTES", 100_000)
+    answers = Answers((200, EXPORT, lambda: repeat(b"x" * 65_536)))
+    with (
+        answering(answers) as url,
+        RemoteService(url, "sl_a_b", retries=Retries(attempts=1)) as service,
+        pytest.raises(ServiceUnavailableError, match="broke off"),
+    ):
+        RemoteAdmin(service).export_user("ana", tmp_path / "export.jsonl")
+    assert list(tmp_path.iterdir()) == []

@@ -208,6 +208,8 @@ def test_events_resume_where_a_stream_was_cut(running: RunningService, make_both
         flushing = asyncio.get_running_loop().run_in_executor(None, flush)
         stream = far.aevents()
         async for event in stream:
+            if event.kind == "generation":
+                continue
             assert event.kind == "flushed"
             assert event.event_id in await flushing
             await stream.aclose()

@@ -18,7 +18,9 @@ from strandline import (
     NotFoundError,
     Retention,
 )
-from strandline.client import AsyncRemoteMemory, RemoteMemory, RemoteService
+from strandline.client import AsyncRemoteMemory, RemoteAdmin, RemoteMemory, RemoteService
+from strandline.client import session_operations as sessions
+from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation
 from tests.support.servers.service_server import RunningService
 
 Both = tuple[Memory, RemoteMemory]
@@ -53,6 +55,60 @@ def test_what_is_put_here_is_read_there_and_the_other_way_round(make_both: MakeB
     assert list(far.iterate(page_size=2)) == list(near.iterate(page_size=2))
     assert list(far.iterate(after_seq=4)) == list(near.iterate(after_seq=4))
     assert far.context_window(50) == near.context_window(50)
+
+
+def test_a_history_behind_a_message_begins_there_at_the_service(
+    make_both: MakeBoth, remote: RemoteService
+) -> None:
+    near, far = make_both()
+    far.put_messages(EVERY_FIELD)
+    first = remote.run(sessions.iterate(far, None, after_seq=2, page_size=1))
+    assert [message.seq for message in first.items] == [3]
+    assert list(far.iterate(after_seq=2, page_size=1)) == list(near.iterate(after_seq=2, page_size=1))
+    assert list(far.iterate(after_seq=5)) == []
+    with pytest.raises(ConfigurationError, match="after_seq"):
+        next(far.iterate(after_seq=-1))
+
+
+def test_a_session_that_has_not_begun_is_laid_out_as_in_this_process(make_both: MakeBoth) -> None:
+    """It has no message of a user's yet that memory could go into."""
+    near, far = make_both(insert_method="user", token_limit=40_000)
+    near.facts.add("Lives in Lisbon.")
+    ours, theirs = near.get("Where do I live?"), far.get("Where do I live?")
+    assert [(message.role, message.content) for message in theirs] == [
+        (message.role, message.content) for message in ours
+    ]
+    assert [message.role for message in theirs] == ["system"]
+    assert theirs.token_limit == ours.token_limit == 40_000
+
+
+def test_what_became_of_a_message_and_where_a_fact_comes_from(
+    make_both: MakeBoth, remote: RemoteService, user: str
+) -> None:
+    _, far = make_both()
+    far.put_messages(EVERY_FIELD)
+    found = far.explain("m1")
+    assert (found.session_id, found.user_id, found.place) == (far.session_id, user, "window")
+    admin = RemoteAdmin(remote)
+    assert admin.explain_message("m1", session_id=far.session_id, user_id=user) == found
+    with pytest.raises(NotFoundError):
+        far.explain("unknown")
+    fact = far.facts.add("Lives in Lisbon.")
+    explained = far.facts.explain(fact.fact_id)
+    assert isinstance(explained, FactExplanation)
+    assert [revision.operation for revision in explained.revisions] == ["add"]
+    assert admin.explain_fact(fact.fact_id, user_id=user) == explained
+    far.facts.delete(fact.fact_id)
+
+    async def aexplain() -> object:
+        try:
+            return await far.facts.aexplain(fact.fact_id)
+        finally:
+            await remote.aclose()
+
+    removed = asyncio.run(aexplain())
+    assert isinstance(removed, RemovedFactExplanation)
+    assert [event.kind for event in removed.events] == ["add", "delete"]
 
 
 def test_a_message_that_was_read_can_be_put_again(make_both: MakeBoth) -> None:

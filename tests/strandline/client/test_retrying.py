@@ -25,11 +25,11 @@ from strandline.client import (
     Timeouts,
 )
 from strandline.client.problems import ERRORS, error_of
-from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of
+from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, retry_after_of
 from strandline.producers.service.gate.problems import KINDS
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.wire.base import Problem
-from tests.support.servers.scripted_server import Answers, answering, event, problem
+from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 
 KEY = "sl_abc_thesecretofthekey"
 retries = st.builds(
@@ -108,12 +108,34 @@ def test_every_problem_of_the_service_is_an_exception() -> None:
         )
         error = error_of(problem, kind.status)
         assert isinstance(error, StrandlineError)
-        assert kind.detail in str(error) or kind.name in ("erased", "invalid")
-        # What asks to come later is tried again, and nothing else.
-        if kind.name not in ("sealed", "redaction-failed", "model-failed"):
-            assert (failure_of(kind.name, kind.status) == "not_done") == (
-                kind.retry_after_seconds is not None
-            )
+        assert kind.detail in str(error) or kind.name == "erased"
+        # What asks to come later is tried again, and nothing else; but a model that failed was asked again by
+        # the service, and each further try costs tokens.
+        comes_again = kind.retry_after_seconds is not None and kind.name != "model-failed"
+        assert (failure_of(kind.name, kind.status) == "not_done") == comes_again, kind.name
+
+
+def test_a_reason_without_a_place_is_told() -> None:
+    detail = "A key for the whole installation has no user."
+    told = Problem(type="urn:strandline:problem:invalid", title="T", status=422, detail=detail)
+    with pytest.raises(ConfigurationError, match=detail):
+        raise error_of(told, 422)
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        ("5", 5.0),
+        (" 5 ", 5.0),
+        ("\xb2", None),
+        ("\u0665", None),
+        ("-1", None),
+        ("1e3", None),
+        ("9" * 10, None),
+    ],
+)
+def test_a_wish_that_cannot_be_read_is_none(value: str, seconds: float | None) -> None:
+    assert retry_after_of(value) == seconds
 
 
 DONE = (201, {"Content-Type": "application/json"}, b'{"messages": [{"id": "m", "seq": 7}]}')
@@ -190,6 +212,28 @@ def test_a_stream_that_is_cut_goes_on_behind_its_last_event() -> None:
         stream.close()
     assert seen == [("5", 5), ("6", 6), ("7", 7)]
     assert [one["Last-Event-ID"] for one in answers.headers] == ["4", "5", "5", "6"]
+
+
+def test_a_stream_that_told_nothing_goes_on_where_it_was() -> None:
+    answers = Answers(position(5), problem("stopping", 503, **{"Retry-After": "0"}), event(9))
+    quick = Retries(base_seconds=0.001)
+    with answering(answers) as url, RemoteService(url, KEY, retries=quick) as service:
+        stream = RemoteMemory.from_defaults("a", service=service).events()
+        assert next(stream).id == "9"
+        stream.close()
+    assert [one.get("Last-Event-ID") for one in answers.headers] == [None, "7", "7"]
+
+
+def test_a_stream_that_says_where_it_is_and_ends_is_none_that_held() -> None:
+    answers = Answers(position(5))
+    quick = Retries(base_seconds=0.001, stream_seconds=0.1)
+    with (
+        answering(answers) as url,
+        RemoteService(url, KEY, retries=quick) as service,
+        pytest.raises(ServiceUnavailableError),
+    ):
+        next(RemoteMemory.from_defaults("a", service=service).events())
+    assert answers.asked > 1
 
 
 def test_a_stream_that_is_refused_says_so() -> None:

@@ -15,7 +15,7 @@ from uuid import uuid4
 import pytest
 
 from tests.support.proxies.cutting_proxy import CuttingProxy
-from tests.support.servers.scripted_server import Answers, answering, event, problem
+from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 from tests.support.servers.service_server import RunningService
 from tools.typescript import CLIENT, DOCUMENT, ROUTES, client
 
@@ -77,7 +77,9 @@ import { Strandline } from "./strandline.mjs";
 const [url, key, session, user] = process.argv.slice(2);
 const strandline = new Strandline(url, key, user);
 const first = async (lastEventId) => {
-  for await (const event of strandline.sessionEvents(session, { lastEventId })) return event;
+  for await (const event of strandline.sessionEvents(session, { lastEventId })) {
+    if (event.kind === "flushed") return event;
+  }
 };
 const flushed = async (text) => {
   await strandline.putMessages(session, { messages: [{ role: "user", content: text }] });
@@ -127,8 +129,12 @@ try {
 } catch (error) {
   broken = error.constructor.name;
 }
+const wrong = [
+  await failed((async () => at(refusing).getSession(".."))()),
+  await failed((async () => new Strandline(refusing, "sl_a_b", " ana").whoami())()),
+];
 console.log(JSON.stringify({
-  put, events, broken,
+  put, events, broken, wrong,
   away: await failed(at(stopped, { retryMs: 50 }).putMessages("a", said)),
   late: await failed(at(silent, { retryMs: 0 }).putMessages("a", said, { timeoutMs: 30 })),
   read: await failed(at(silent, { retryMs: 0 }).listMessages("a", {}, { timeoutMs: 30 })),
@@ -221,7 +227,7 @@ def test_it_waits_for_a_service_that_restarts_and_says_what_may_be_done(tmp_path
     away = [problem("stopping", 503, **{"Retry-After": "0"})] * 12
     done = (201, {"Content-Type": "application/json"}, b'{"messages": [{"id": "m", "seq": 7}]}')
     restarting = Answers(*away, (502, {}, b"<html>a proxy's</html>"), done)
-    streaming = Answers(event(5), *away, event(6), event(7))
+    streaming = Answers(event(5), *away, event(6), position(7), event(10))
     refusing = Answers(problem("invalid", 422))
     cut = Answers((200, {"Content-Type": "application/jsonl"}, b'{"kind": "header"}\n'))
     with (
@@ -237,8 +243,8 @@ def test_it_waits_for_a_service_that_restarts_and_says_what_may_be_done(tmp_path
         told = run(WAITING, tmp_path, first, second, stopped, url, third, fourth)
     assert told["put"]["messages"][0]["seq"] == 7
     assert len({headers["Idempotency-Key"] for headers in restarting.headers}) == 1
-    assert told["events"] == ["5", "6", "7"]
-    assert [headers["Last-Event-ID"] for headers in streaming.headers] == ["4", *["5"] * 13, "6"]
+    assert told["events"] == ["5", "6", "10"]
+    assert [headers["Last-Event-ID"] for headers in streaming.headers] == ["4", *["5"] * 13, "6", "9"]
     assert told["broken"] == "NoAnswerError"
     assert told["away"] == ["NoAnswerError", False]
     assert told["late"] == ["NoAnswerError", True]
@@ -246,5 +252,6 @@ def test_it_waits_for_a_service_that_restarts_and_says_what_may_be_done(tmp_path
     assert told["once"] == ["NoAnswerError", True]
     assert told["refused"] == ["StrandlineError", False]
     assert refusing.asked == 1
+    assert told["wrong"] == [["TypeError", None]] * 2
     assert told["aborted"] == ["DOMException", None]
     assert told["never"] == ["DOMException", None]

@@ -19,6 +19,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.producers.service.gate.problems import ProblemError
 from strandline.producers.service.service import Queue
+from strandline.schemas.postgres import async_database
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
@@ -268,14 +269,25 @@ def test_a_body_without_end_is_refused_after_what_a_body_may_have(narrow: Runnin
     assert sent < 64 * 2**20  # what the kernel's buffers and the bound take, and not the gigabyte
 
 
-def test_a_refused_request_leaves_its_body_unread_and_its_database_alone(narrow: RunningService) -> None:
+def test_a_refused_request_leaves_its_body_unread_and_its_database_alone(
+    narrow: RunningService, monkeypatch: pytest.MonkeyPatch
+) -> None:
     read_only = narrow.make_key(scopes=["facts"]).key
+    asked: list[str] = []
+    execute = async_database.execute
+
+    def note(connection: Any, statement: bytes, query: Any) -> Any:
+        asked.append(query.name)
+        return execute(connection, statement, query)
+
+    monkeypatch.setattr(async_database, "execute", note)
     with connect(narrow) as connection:
         connection.sendall(head(narrow, read_only, 1_000))  # and no body
         assert received(connection).startswith(b"HTTP/1.1 403")
     with connect(narrow) as connection:
         connection.sendall(head(narrow, "sl_none", 1_000))
         assert received(connection).startswith(b"HTTP/1.1 401")
+    assert set(asked) == {"find_service_keys"}
 
 
 def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> None:

@@ -136,20 +136,3 @@ def test_between_two_steps_of_reads_writes_have_some_rounds_of_the_loop() -> Non
         assert min(map(len, between)) >= ROUNDS
 
     asyncio.run(scenario())
-
-
-def test_reads_that_wait_for_memory_leave_the_others_their_places() -> None:
-    async def scenario() -> None:
-        turns, covered = Turns(at_once=2), asyncio.Event()
-
-        async def wait() -> bool:
-            return await covered.wait()
-
-        waiting = [asyncio.create_task(turns.take(wait(), waits=True)) for _ in range(5)]
-        async with asyncio.timeout(60):
-            assert await asyncio.gather(*(turns.take(steps(3, lambda: None)) for _ in range(4))) == [3] * 4
-            assert not any(one.done() for one in waiting)
-            covered.set()
-            assert await asyncio.gather(*waiting) == [True] * 5
-
-    asyncio.run(scenario())

@@ -1,25 +1,47 @@
-"""The parts of an explanation: typed, frozen, each with a JSON Schema."""
+"""Why something was remembered, or not: what ``strandline explain`` and the service tell, part by part."""
 
 from __future__ import annotations
 
 from datetime import date, datetime
-from typing import Literal
+from typing import Annotated, Any, Literal, get_args
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import Field, RootModel
 
-from strandline.pipelines.inspect.corrections import CorrectionTrace
-from strandline.pipelines.inspect.policy_history import PolicyChangeTrace
+from strandline.schemas.wire.base import one_of
+from strandline.schemas.wire.report import Report
 
 Place = Literal["pinned", "window", "tail", "covered", "reset"]
 StageState = Literal["applied", "due", "dead", "dropped", "void", "waiting", "not_fed"]
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
+class CorrectionTrace(Report):
+    """One correction of a session's log; ``messages`` is how many it took back or replaced."""
+
+    number: int
+    kind: str
+    from_seq: int
+    through_seq: int
+    messages: int
+    actor: str | None
+    at: datetime
 
 
-class ModelCall(_Part):
+class PolicyChangeTrace(Report):
+    """One change of a session's policy; ``before`` and ``after`` hold only what changed.
+
+    What was flushed up to ``flushed_through`` went to the pipelines of the policy before.
+    """
+
+    number: int
+    at: datetime
+    actor: str | None
+    flushed_through: int
+    before: dict[str, Any]
+    after: dict[str, Any]
+
+
+class ModelCall(Report):
     """One line of the ledger: the model that answered for a batch, and the tokens and time it took.
 
     ``cost_usd`` is None if the model had no price in STRANDLINE_MODEL_PRICES.
@@ -36,7 +58,7 @@ class ModelCall(_Part):
     at: datetime
 
 
-class StageTrace(_Part):
+class StageTrace(Report):
     """What one stage of one generation made of the message's event.
 
     ``state``: ``applied``, ``due``, ``dead`` (a dead letter), ``dropped`` (one that was given up), ``void``
@@ -52,7 +74,7 @@ class StageTrace(_Part):
     generation: int
     generation_state: str
     stage: str
-    state: StageState
+    state: Annotated[str, one_of(*get_args(StageState))]
     since: datetime | None
     batch_id: UUID | None
     batch_events: int | None
@@ -68,7 +90,7 @@ class StageTrace(_Part):
     calls: tuple[ModelCall, ...]
 
 
-class CandidateTrace(_Part):
+class CandidateTrace(Report):
     """What extract found that cites the message.
 
     ``dropped_by`` is the number of a person's event that speaks against it, ``dropped_because`` its kind
@@ -85,7 +107,7 @@ class CandidateTrace(_Part):
     withheld_by: int | None
 
 
-class CitingFact(_Part):
+class CitingFact(Report):
     """A fact that cites the message, and what the message did to it."""
 
     fact_id: UUID
@@ -95,7 +117,7 @@ class CitingFact(_Part):
     operations: tuple[str, ...]
 
 
-class ContextTrace(_Part):
+class ContextTrace(Report):
     """A batch that the message was shown to as context, and the messages that the batch was made of."""
 
     generation: int
@@ -104,7 +126,7 @@ class ContextTrace(_Part):
     through_seq: int
 
 
-class ChunkTrace(_Part):
+class ChunkTrace(Report):
     """A searchable piece of conversation that holds the message."""
 
     generation: int
@@ -113,7 +135,7 @@ class ChunkTrace(_Part):
     pieces: int
 
 
-class StateTrace(_Part):
+class StateTrace(Report):
     """The state of a folding pipeline that the message went into first."""
 
     generation: int
@@ -123,7 +145,7 @@ class StateTrace(_Part):
     excerpt: str
 
 
-class Source(_Part):
+class Source(Report):
     """A message as it is shown here: who said it, when, and how it begins."""
 
     id: str
@@ -134,7 +156,7 @@ class Source(_Part):
     excerpt: str
 
 
-class FlushTrace(_Part):
+class FlushTrace(Report):
     """The event that delivered a message."""
 
     event_id: UUID
@@ -144,7 +166,7 @@ class FlushTrace(_Part):
     at: datetime
 
 
-class MessageExplanation(_Part):
+class MessageExplanation(Report):
     """Where a message is, what was derived from it, and in ``why`` what that comes to, in sentences.
 
     ``policy_changes`` are those of its session: pipelines that were added get what is flushed from then on.
@@ -156,7 +178,7 @@ class MessageExplanation(_Part):
     user_id: str | None
     message: Source
     tokens: int
-    place: Place
+    place: Annotated[str, one_of(*get_args(Place))]
     event: FlushTrace | None
     stages: tuple[StageTrace, ...]
     candidates: tuple[CandidateTrace, ...]
@@ -169,7 +191,7 @@ class MessageExplanation(_Part):
     why: tuple[str, ...]
 
 
-class FactEventTrace(_Part):
+class FactEventTrace(Report):
     """Something that a person did to a fact; ``actor`` is who, if that was given."""
 
     number: int
@@ -178,7 +200,7 @@ class FactEventTrace(_Part):
     actor: str | None
 
 
-class RemovedSource(_Part):
+class RemovedSource(Report):
     """Messages that a fact comes from and that have left the log: the source is archived.
 
     ``cause`` is ``ttl``, ``age`` or ``number``; ``archive`` and ``object_name`` say where they are, unless
@@ -193,7 +215,7 @@ class RemovedSource(_Part):
     object_name: str | None
 
 
-class RevisionTrace(_Part):
+class RevisionTrace(Report):
     """One step of a fact's history, and all that it came from: messages, or a person's event.
 
     ``context`` is what was said just before, as extract saw it beside ``messages``.  ``removed`` are messages
@@ -224,7 +246,7 @@ class RevisionTrace(_Part):
     carried_from: int | None
 
 
-class FactExplanation(_Part):
+class FactExplanation(Report):
     """A fact and the way back from it."""
 
     fact_id: UUID
@@ -249,8 +271,14 @@ class FactExplanation(_Part):
     events: tuple[FactEventTrace, ...]
 
 
-class RemovedFactExplanation(_Part):
+class RemovedFactExplanation(Report):
     """A fact that people took away: nothing is left of it but what they did."""
 
     fact_id: UUID
     events: tuple[FactEventTrace, ...]
+
+
+class AnyFactExplanation(
+    RootModel[Annotated[FactExplanation | RemovedFactExplanation, Field(union_mode="left_to_right")]]
+):
+    """What is told of a fact, whichever it is."""

@@ -1,0 +1,84 @@
+"""A pool for one piece of work that another thread may end, with the statement that it waits for.
+
+A thread cannot be cancelled, so what it does for somebody who no longer waits would go on, and hold its
+connection.  Here whoever waits has Postgres cancel the statements of the work, and no further connection is
+lent to it.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import psycopg
+
+from strandline.schemas.errors import DatabaseTimeoutError
+
+if TYPE_CHECKING:
+    from strandline.schemas.postgres.pools.engine_pool import SyncPool
+
+# A request to cancel is a connection of its own.
+CANCEL_SECONDS = 5.0
+
+
+class EndingPool:
+    """The connections that one piece of work borrows of a pool; ``end`` may be called by any thread."""
+
+    closed = False
+
+    def __init__(self, pool: SyncPool) -> None:
+        self._pool = pool
+        self._lock = threading.Lock()
+        self._in_hand: set[psycopg.Connection[Any]] = set()
+        self._has_ended = False
+
+    @contextmanager
+    def connection(self, timeout: float | None = None) -> Iterator[psycopg.Connection[Any]]:
+        """One connection of the pool.
+
+        Raises:
+            DatabaseTimeoutError: the work was ended.
+        """
+        self._check()
+        with self._pool.connection(timeout) as connection:
+            self._check()
+            with self._lock:
+                self._in_hand.add(connection)
+            try:
+                yield connection
+            finally:
+                with self._lock:
+                    self._in_hand.discard(connection)
+                    was_cancelled = self._has_ended
+                if was_cancelled:
+                    connection.close()  # so no cancellation that comes late meets another's statement
+
+    def end(self) -> None:
+        """Lend no more, and have Postgres cancel what runs now; it takes as long as reaching Postgres does.
+
+        Between two statements of a transaction there is nothing to cancel: call it again until the work has
+        ended.
+        """
+        with self._lock:  # so a connection that is given back meanwhile is not cancelled for another
+            self._has_ended = True
+            for connection in self._in_hand:
+                try:
+                    connection.cancel_safe(timeout=CANCEL_SECONDS)
+                except psycopg.Error:
+                    continue  # it is gone, or Postgres is: either ends the statement
+
+    def renew(self, lost: psycopg.Connection[Any]) -> None:
+        """As the pool does."""
+        self._pool.renew(lost)
+
+    def open(self) -> None:
+        """Nothing: the pool is open."""
+
+    def close(self, timeout: float) -> None:
+        """Nothing: the pool is its owner's."""
+
+    def _check(self) -> None:
+        if self._has_ended:
+            raise DatabaseTimeoutError("The work was ended, since its time was over.")
