@@ -103,7 +103,7 @@ def test_operators_refusals_say_what_to_do(root: httpx2.Client, endless: dict[st
     )
     again = {"pipeline": "summary", "new": True, "force": True}
     for method, path, body, status, words in (
-        ("POST", f"generations/{generation}/promote", {}, 409, "Let workers catch up, then promote again"),
+        ("POST", f"generations/{generation}/promote", {}, 409, "then promote again"),
         ("POST", "generations/9999/promote", {}, 404, "There is no generation 9999"),
         ("DELETE", f"generations/{serving}", None, 409, "promote another one first"),
         ("DELETE", f"generations/{generation}", None, 409, f"Replay {replay} is deriving generation"),
@@ -195,13 +195,17 @@ def test_a_replay_whose_process_is_gone_is_stopped_by_asking(
     with running.database.transaction() as tx:
         connection: Any = tx._connection
         connection.execute(
-            "UPDATE strandline.replay SET state = 'running', updated_at = updated_at - interval '1 minute'"
+            "UPDATE strandline.replay SET state = 'running', updated_at = updated_at - interval '1 minute',"
+            " counts = '{}'"
             " WHERE replay_id = %s",
             [endless["operation_id"]],
         )
     found = root.get(path).json()
     assert (found["state"], found["is_running"]) == ("running", False)
     assert root.post(f"{path}/stop").json()["state"] == "stopped"
+    # Nothing is due in a generation that is not filled in, and it covers nothing.
+    promoted = root.post(f"/v1/admin/generations/{endless['generation']}/promote", json={})
+    assert promoted.status_code == 409 and "the whole log" in promoted.json()["detail"]
 
 
 def test_replays_are_read_page_by_page(root: httpx2.Client, endless: dict[str, Any]) -> None:
