@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import asynccontextmanager
 from functools import cached_property
 from urllib.parse import quote as percent_encoded
@@ -16,6 +18,7 @@ from starlette.responses import Response
 from starlette.types import Receive, Scope, Send
 
 from strandline.producers.execution import Resources
+from strandline.producers.service.access import body_of
 from strandline.producers.service.gate.mcp import MakeTools
 from strandline.producers.service.gate.places import places_of_validation
 from strandline.producers.service.gate.problems import (
@@ -32,10 +35,11 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.producers.service.openapi import describe
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.route import ServiceRoute, body_of, log_defect
+from strandline.producers.service.route import ServiceRoute, log_defect
 from strandline.producers.service.routes import ROUTERS
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
+from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 
 _KINDS: dict[int, Kind] = {400: MALFORMED, 404: NOT_FOUND, 405: NO_METHOD, 413: TOO_LARGE, 422: INVALID}
@@ -53,6 +57,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
 
     @asynccontextmanager
     async def lifespan(_app: FastAPI) -> AsyncIterator[None]:
+        asyncio.get_running_loop().set_default_executor(_threads_for_steps(resources.settings))
         await resources.async_database()
         # Before the first request: making it would hold up all that come at the same time.
         app.state.description = to_json(app.openapi())
@@ -61,7 +66,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
                 yield
         finally:
             await service.events.close()
-            await service.operations.close()
+            await service.replays.close()
             await service.erasures.close()
             await service.threads.close()
             await resources.aclose()
@@ -84,6 +89,15 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
     _handle_errors(app)
     describe(app)
     return app
+
+
+def _threads_for_steps(settings: Settings) -> ThreadPoolExecutor:
+    """The threads for steps of operations, such as embedding a query, asking a model, calling a hook.
+
+    A model that is slow must not hold up the reads of others: as many as there are such requests at once.
+    """
+    at_once = settings.service_reads_at_once + settings.service_others_at_once
+    return ThreadPoolExecutor(at_once, thread_name_prefix="strandline-steps")
 
 
 class ServiceApp(FastAPI):

@@ -7,10 +7,11 @@ from starlette.responses import Response
 
 from strandline.producers.blocks.resolve import declare_blocks, default_blocks, owner_wide
 from strandline.producers.memory import new_session_id
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.mcp import check_asker
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.tools.offering import Offer
 from strandline.schemas.wire.base import USER_HEADER
 

@@ -12,8 +12,9 @@ from fastapi.openapi.utils import get_openapi
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
+from strandline.producers.service.access import Access, access_of, needs_user
 from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
-from strandline.producers.service.route import MAX_KEY_BYTES, Access, access_of, needs_user
+from strandline.producers.service.route import MAX_KEY_BYTES
 from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,

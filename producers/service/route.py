@@ -14,16 +14,15 @@ from typing import Any, TypeVar
 from uuid import uuid4
 
 from fastapi.routing import APIRoute
-from pydantic import BaseModel
 from pydantic_core import from_json
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from strandline.producers.service.access import Access, access_of, body_of, needs_user
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
     Caller,
-    Holder,
     caller_of,
     check_scope,
 )
@@ -36,7 +35,6 @@ from strandline.producers.service.gate.heads import (
     fingerprint_of,
     headers_of,
     preferred_seconds,
-    refuse_key,
     route_of,
     text_in,
 )
@@ -52,21 +50,18 @@ from strandline.producers.service.gate.problems import (
     refusal_of,
 )
 from strandline.producers.service.gate.sending import Kept, Sending
-from strandline.producers.service.service import Queue, Service
+from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER, Idempotent
-from strandline.schemas.wire.keys import Scope as KeyScope
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER
 
 logger = logging.getLogger("strandline.service")
 
 T = TypeVar("T")
-Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
-_ACCESS = "__strandline_access__"
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
@@ -74,98 +69,10 @@ USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
 )
-
-
-@dataclass(frozen=True, slots=True)
-class Access:
-    """What a route asks of a request.
-
-    Attributes:
-        scope: of the key; None: any key will do.
-        queue: whose permits it takes.
-        takes_user: whether the header ``Strandline-User`` says whose session it is.
-        idempotent: what a request does that comes again.
-        matches: whether it takes If-Match.
-        is_direct: whether its endpoint is called without the framework's steps.
-        holder: whose key it takes.
-        any_user: whether it tells of a session whoever's it is, to a request that names no user.
-        own_turns: of a read: it takes its turns among the reads itself, as one does that waits between them.
-    """
-
-    scope: KeyScope | None
-    queue: Queue
-    takes_user: bool = False
-    idempotent: Idempotent = "reads"
-    matches: bool = False
-    is_direct: bool = False
-    holder: Holder = "any"
-    any_user: bool = False
-    own_turns: bool = False
-
-    @property
-    def keeps_response(self) -> bool:
-        """Whether a response is kept for a repeated Idempotency-Key."""
-        return self.idempotent == "kept"
-
-    @property
-    def takes_key(self) -> bool:
-        """Whether an Idempotency-Key means something to it."""
-        return self.idempotent in ("kept", "own", "once")
-
-
-def access(
-    scope: KeyScope | None,
-    queue: Queue,
-    *,
-    user: bool = False,
-    idempotent: Idempotent = "reads",
-    matches: bool = False,
-    direct: bool = False,
-    holder: Holder = "any",
-    any_user: bool = False,
-    own_turns: bool = False,
-) -> Callable[[Endpoint], Endpoint]:
-    """Say what an endpoint asks of a request; without this it is open to all."""
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(
-            endpoint,
-            _ACCESS,
-            Access(
-                scope=scope,
-                queue=queue,
-                takes_user=user,
-                idempotent=idempotent,
-                matches=matches,
-                is_direct=direct,
-                holder=holder,
-                any_user=any_user,
-                own_turns=own_turns,
-            ),
-        )
-        return endpoint
-
-    return mark
-
-
-def access_of(route: APIRoute) -> Access | None:
-    """What a route asks of a request; None: nothing, it is open to all."""
-    access_rule: Access | None = getattr(route.endpoint, _ACCESS, None)
-    return access_rule
-
-
-def body_of(route: APIRoute) -> type[BaseModel] | None:
-    """The model of a route's body; None: it has none."""
-    annotation = None if route.body_field is None else route.body_field.field_info.annotation
-    return annotation if isinstance(annotation, type) and issubclass(annotation, BaseModel) else None
-
-
-def needs_user(route: APIRoute) -> bool:
-    """Whether a request must say whose session it is about, unless its key does."""
-    access_rule = access_of(route)
-    if access_rule is None or not access_rule.takes_user or access_rule.any_user:
-        return False
-    return "{session_id}" in route.path_format
+KEY_REFUSED = (
+    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
+    " repeat."
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -289,8 +196,8 @@ class ServiceRoute(APIRoute):
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
-        if access_rule.idempotent == "refused":
-            refuse_key(headers)
+        if access_rule.idempotent == "refused" and _KEY in headers:
+            raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         check_query(scope, self._queries, self._lists)
@@ -325,7 +232,7 @@ class ServiceRoute(APIRoute):
                     if access_rule.queue == "reads" and not access_rule.own_turns:
                         work = service.turns.take(work)
                     respond = await work
-                    if access_rule.scope == "read" or call.wait_seconds is not None:
+                    if access_rule.scope == "read":
                         await call.check_key()  # what it waited for may have been said since
                     await respond(scope, receive, send)
 

@@ -15,10 +15,10 @@ from strandline.producers.service.gate.deadlines import Threads
 from strandline.producers.service.gate.limits import Admission, ClassLimits
 from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
 from strandline.producers.service.gate.turns import Turns
-from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.upkeep.carrying import CarriedErasures
+from strandline.producers.service.upkeep.carried_erasures import CarriedErasures
+from strandline.producers.service.upkeep.carried_replays import CarriedReplays
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.settings import Settings
 
@@ -46,7 +46,7 @@ class Service:
     ) -> None:
         self.resources = resources
         self.operators = operators
-        self.operations = Operations(operators)
+        self.replays = CarriedReplays(operators)
         self.events = EventHub(resources)
         self.runner = OperationRunner(resources)
         self.erasures = CarriedErasures(self.runner, operators)

@@ -12,6 +12,7 @@ from strandline.schemas.wire.base import Answer, Name, Request, example, one_of
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
 
+# A day.
 DEFAULT_OVERLAP_SECONDS = 86_400.0
 MAX_KEY_SECONDS = 10 * 366 * 86_400.0
 

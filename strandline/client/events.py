@@ -12,10 +12,9 @@ import httpx2
 from pydantic import ValidationError
 
 from strandline.client.operations import Call
-from strandline.client.problems import error_of, kind_of, problem_of, unreadable
-from strandline.client.retrying import failure_of, retry_after_of
+from strandline.client.problems import Refusal, unreadable
 from strandline.client.service import RemoteService
-from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError, StrandlineError
+from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError
 from strandline.schemas.wire.operations import EventOut
 
 # The service says something every 15 seconds; after this long the connection is dead.
@@ -42,6 +41,7 @@ class _Stream:
         if last_id is not None and not isinstance(last_id, str):
             raise ConfigurationError("last_event_id must be the id of an event, which is a string.")
         self._service, self._path, self._user_id = service, path, user_id
+        self.call = Call("GET", path, user_id=user_id)
         self._last_id = last_id
         self._retries = service.retries.of_streams()
         self._failures = 0
@@ -52,7 +52,8 @@ class _Stream:
         headers = {"Accept": "text/event-stream", "Cache-Control": "no-store"}
         if self._last_id is not None:
             headers["Last-Event-ID"] = self._last_id
-        sent = self._service.request_of(Call("GET", self._path, user_id=self._user_id, headers=headers))
+        self.call = Call("GET", self._path, user_id=self._user_id, headers=headers)
+        sent = self._service.request_of(self.call)
         times = self._service.timeouts
         sent["timeout"] = httpx2.Timeout(
             connect=times.connect, read=SILENT_SECONDS, write=times.write, pool=times.pool
@@ -66,7 +67,8 @@ class _Stream:
     def read(self, event: httpx2.ServerSentEvent) -> ServiceEvent | None:
         """The event; None for what is none of ours."""
         # Where the service says that the stream is, before anything happens and while nothing does.
-        self._last_id = event.id or self._last_id
+        if event.id and event.id.isascii() and event.id.isprintable():  # as a header can say it
+            self._last_id = event.id
         if event.event not in _KINDS or not event.data:
             return None
         self._failures = 0
@@ -76,21 +78,10 @@ class _Stream:
             raise unreadable(error) from None
         return ServiceEvent(id=self._last_id or "", **event_out.model_dump())
 
-    def wait_after(self, refusal: httpx2.Response | None) -> float:
+    def wait_after(self, refused: Refusal | None) -> float:
         """How long to wait before the next connection; raises an error if there is none."""
-        retry_after, error = (
-            None,
-            ServiceUnavailableError(
-                f"The stream of events at {self._service.url} cannot be had; check that the service runs."
-            ),
-        )
-        raised: StrandlineError = error
-        if refusal is not None:
-            problem = problem_of(refusal.content, refusal.headers.get("content-type"))
-            raised = error_of(problem, refusal.status_code)
-            if failure_of(kind_of(problem), refusal.status_code) is None:
-                raise raised
-            retry_after = retry_after_of(refusal.headers.get("retry-after"))
+        if refused is not None and refused.failure is None:
+            raise refused.error
         now = time.monotonic()
         # One that told nothing but held was none of the failures in a row; one that ends at once is.
         connected_at, self._connected_at = self._connected_at, None
@@ -103,12 +94,16 @@ class _Stream:
             "not_done",
             attempt=self._failures,
             spent_seconds=now - self._failing_since,
-            retry_after=retry_after,
+            retry_after=None if refused is None else refused.retry_after,
             random=random.random,
         )
-        if wait is None:
-            raise raised
-        return wait
+        if wait is not None:
+            return wait
+        if refused is not None:
+            raise refused.error
+        raise ServiceUnavailableError(
+            f"The stream of events at {self._service.url} cannot be had; check that the service runs."
+        )
 
 
 def follow(
@@ -117,7 +112,7 @@ def follow(
     """The events at a path, until the caller stops; raises what a refusal is that does not pass."""
     stream = _Stream(service, path, user_id, last_event_id)
     while True:
-        refusal: httpx2.Response | None = None
+        refused: Refusal | None = None
         try:
             with service.client().stream(**stream.request()) as response:
                 if response.is_success:
@@ -127,11 +122,10 @@ def follow(
                         if event is not None:
                             yield event
                 else:
-                    response.read()
-                    refusal = response
+                    refused = service.refusal(stream.call, response)
         except httpx2.RequestError:
             pass
-        time.sleep(stream.wait_after(refusal))
+        time.sleep(stream.wait_after(refused))
 
 
 async def follow_async(
@@ -140,7 +134,7 @@ async def follow_async(
     """Async twin of ``follow``."""
     stream = _Stream(service, path, user_id, last_event_id)
     while True:
-        refusal: httpx2.Response | None = None
+        refused: Refusal | None = None
         try:
             async with service.aclient().stream(**stream.request()) as response:
                 if response.is_success:
@@ -150,8 +144,7 @@ async def follow_async(
                         if event is not None:
                             yield event
                 else:
-                    await response.aread()
-                    refusal = response
+                    refused = await service.arefusal(stream.call, response)
         except httpx2.RequestError:
             pass
-        await asyncio.sleep(stream.wait_after(refusal))
+        await asyncio.sleep(stream.wait_after(refused))

@@ -35,7 +35,7 @@ class Timeouts:
         read: for the next part of an answer; what a call has the service wait comes on top.
         write: until a part of the request is taken.
         pool: for a free connection of the pool.
-        answer: from the request to the end of the answer, events and exports aside; waits come on top.
+        answer: from the head of an answer to its end, events and exports aside; waits come on top.
     """
 
     connect: float = 5.0

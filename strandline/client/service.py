@@ -16,7 +16,7 @@ import httpx2
 from pydantic import ValidationError
 
 from strandline.client.operations import Call, Operation, Reply
-from strandline.client.problems import refusal_of, unusable
+from strandline.client.problems import Refusal, refusal_of, unusable
 from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
 from strandline.producers.arguments import check_count
 from strandline.schemas.errors import (
@@ -53,12 +53,12 @@ class _Key(httpx2.Auth):
         return "<key>"
 
 
-class Body:
+class _Body:
     """An answer's body while it comes: bounded in size and time, whoever sends it."""
 
-    def __init__(self, call: Call, most: int, seconds: float) -> None:
-        self._call, self._most = call, most
-        self._ends_at = time.monotonic() + seconds
+    def __init__(self, call: Call, service: RemoteService) -> None:
+        self._call, self._most = call, service.max_answer_bytes
+        self._ends_at = time.monotonic() + service.timeouts.answer + (call.wait_seconds or 0.0)
         self._parts: list[bytes] = []
         self._size = 0
 
@@ -221,15 +221,13 @@ class RemoteService:
         attempts = Attempts(self.retries, call.repeat)
         sent = self.request_of(call)
         while True:
-            body = self.body_of(call)
             try:
                 with self.client().stream(**sent) as response:
-                    for part in response.iter_bytes():
-                        body.take(part)
+                    content = self._content(call, response)
             except httpx2.RequestError as error:
                 wait = self._after_failure(call, attempts, error)
             else:
-                judged = self._judge(call, attempts, response, body.content)
+                judged = self._judge(call, attempts, response, content)
                 if isinstance(judged, Reply):
                     return judged
                 wait = judged
@@ -239,23 +237,37 @@ class RemoteService:
         attempts = Attempts(self.retries, call.repeat)
         sent = self.request_of(call)
         while True:
-            body = self.body_of(call)
             try:
                 async with self.aclient().stream(**sent) as response:
-                    async for part in response.aiter_bytes():
-                        body.take(part)
+                    content = await self._acontent(call, response)
             except httpx2.RequestError as error:
                 wait = self._after_failure(call, attempts, error)
             else:
-                judged = self._judge(call, attempts, response, body.content)
+                judged = self._judge(call, attempts, response, content)
                 if isinstance(judged, Reply):
                     return judged
                 wait = judged
             await asyncio.sleep(wait)
 
-    def body_of(self, call: Call) -> Body:
-        """The body of an answer to a call, with the bounds of this service."""
-        return Body(call, self.max_answer_bytes, self.timeouts.answer + (call.wait_seconds or 0.0))
+    def refusal(self, call: Call, response: httpx2.Response) -> Refusal:
+        """What a response says that is no success, and whose body was not read yet."""
+        return refusal_of(response.status_code, response.headers, self._content(call, response))
+
+    async def arefusal(self, call: Call, response: httpx2.Response) -> Refusal:
+        """Async twin of ``refusal``."""
+        return refusal_of(response.status_code, response.headers, await self._acontent(call, response))
+
+    def _content(self, call: Call, response: httpx2.Response) -> bytes:
+        body = _Body(call, self)
+        for part in response.iter_bytes():
+            body.take(part)
+        return body.content
+
+    async def _acontent(self, call: Call, response: httpx2.Response) -> bytes:
+        body = _Body(call, self)
+        async for part in response.aiter_bytes():
+            body.take(part)
+        return body.content
 
     def _after_failure(self, call: Call, attempts: Attempts, error: httpx2.RequestError) -> float:
         """How long to wait before the next attempt; raises an error if there is none."""

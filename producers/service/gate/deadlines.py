@@ -25,6 +25,8 @@ T = TypeVar("T")
 ANSWERING_SECONDS = 5.0
 # How long an answer waits for the end of what was told to end.
 GRACE_SECONDS = 2.0
+# How long the process waits for that when it stops.
+CLOSING_SECONDS = 10.0
 # Until it is told again: it was between two statements.
 AGAIN_SECONDS = 0.2
 
@@ -95,10 +97,11 @@ class Threads:
             return await self._last_word(doing)
 
     async def close(self) -> None:
-        """End all, and wait for it."""
+        """End all, and wait for it; not for long, since one may wait for nothing of Postgres's."""
         for doing, pool in list(self._at_work.items()):
             self._end(doing, pool)
-        await asyncio.gather(*self._ending)
+        if self._ending:
+            await asyncio.wait(self._ending, timeout=CLOSING_SECONDS)
         self._executor.shutdown(wait=False)
         self._enders.shutdown(wait=False)
 
@@ -119,7 +122,7 @@ class Threads:
             await asyncio.wait([doing], timeout=AGAIN_SECONDS)
 
     async def _last_word(self, doing: asyncio.Future[T]) -> T:
-        """The result if there was one after all; else how it ended, for somebody whose time is over."""
+        """The result if there was one after all; else how it ended, for a client whose time is over."""
         await asyncio.wait([doing], timeout=GRACE_SECONDS)
         if not doing.done():
             raise ProblemError(TIMED_OUT, detail=STILL_AT_WORK)
@@ -132,7 +135,7 @@ class Threads:
 
 
 async def in_own_thread(call: Callable[[], T]) -> T:
-    """Call what may take hours, in a thread of its own: those of the loop are for what ends soon."""
+    """Call what may take hours in a separate thread: those of the loop are for what ends soon."""
     executor = ThreadPoolExecutor(1, thread_name_prefix="strandline-long")
     context = contextvars.copy_context()
     try:

@@ -20,6 +20,7 @@ from strandline.pipelines.engine.dead_letters import (
     list_dead_letters,
     retry_dead_letter,
 )
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import (
     cursor_of,
     read_number_cursor,
@@ -28,7 +29,7 @@ from strandline.producers.service.gate.cursors import (
 )
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.producers.service.service import Service
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.base import Page
@@ -189,7 +190,7 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
     begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
-    service.operations.carry_on(service.resources.database(), begun.replay_id)
+    service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
 
@@ -235,7 +236,7 @@ async def stop_operation(request: Request, operation_id: ReplayId) -> OperationO
     """
     service = call_of(request).service
     replay = await _block(service, lambda database: service.operators.stop_replay(database, operation_id))
-    service.operations.stop(operation_id)  # at once, if it is here
+    service.replays.stop(operation_id)  # at once, if it is here
     return _operation(service, replay)
 
 
@@ -353,6 +354,6 @@ def _operation(service: Service, replay: ReplayReport) -> OperationOut:
         generation=replay.generation,
         state=replay.state,
         counts=replay.counts,
-        is_running=replay.is_alive or service.operations.is_running(replay.replay_id),
-        failed=service.operations.reason(replay.replay_id),
+        is_running=replay.is_alive or service.replays.is_running(replay.replay_id),
+        failed=service.replays.reason(replay.replay_id),
     )

@@ -12,10 +12,11 @@ from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.reading.read import DEFAULT_WAIT_SECONDS, is_covered, pauses_within
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import SessionId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.wire.contexts import (
     ABOUT_FORM,
@@ -98,6 +99,7 @@ async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     summary = await memory.asummarize(wait=call.wait_seconds)
+    await call.check_key()
     return SummaryOut(summary=None if summary is None else SummaryText.model_validate(summary))
 
 

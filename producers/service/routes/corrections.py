@@ -5,10 +5,11 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import message_form
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import SeqPath, SessionId, make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.schemas.wire.messages import CorrectionOut, MessageOut, ReplaceMessage, RewindRequest
 from strandline.schemas.wire.sessions import PopOut
 

@@ -10,10 +10,11 @@ from fastapi import Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
+from strandline.producers.service.access import access
 from strandline.producers.service.events import Listener, is_event_id
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 
 router = make_router()
 

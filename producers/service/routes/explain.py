@@ -7,8 +7,9 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
+from strandline.producers.service.access import access
 from strandline.producers.service.params import FactId, MessageId, make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.schemas.wire.explanations import (
     AnyFactExplanation,
     FactExplanation,

@@ -14,6 +14,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import etag_of, fact_form, json_response
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
@@ -25,7 +26,7 @@ from strandline.producers.service.params import (
     UserId,
     make_router,
 )
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
     ChosenFactsOut,
@@ -220,6 +221,7 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
         key=body.key or call.idempotency_key,
         wait=call.wait_seconds,
     )
+    await call.check_key()
     return _changes_response(changes)
 
 
@@ -231,6 +233,7 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
     changes = await _facts(request, user).ainstruct(
         body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
     )
+    await call.check_key()
     return _changes_response(changes)
 
 

@@ -10,10 +10,11 @@ from strandline.producers.execution import on_database
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import FactsImported, ImportedFact
 from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, UserId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.bulk_import import Imported
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.operations import (

@@ -6,11 +6,12 @@ from uuid import UUID
 
 from fastapi import Request
 
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.params import Cursor, KeyId, PageSize, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.keys import SCOPES, Identity, KeyInfo, KeyRequest, KeyRotation, NewKey

@@ -10,13 +10,14 @@ from starlette.responses import Response
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.runs.run import SessionRun
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError

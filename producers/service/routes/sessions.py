@@ -11,12 +11,13 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention

@@ -8,9 +8,10 @@ from fastapi import Query, Request
 
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.params import Cursor, UserId, make_router
-from strandline.producers.service.route import access, call_of
+from strandline.producers.service.route import call_of
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.facts import (

@@ -20,12 +20,13 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
+from strandline.producers.service.access import access
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.postgres.operations import fetch
 from strandline.schemas.queries.conversation.sessions import UserIsKnown
 from strandline.schemas.values.identity import kept_request_key

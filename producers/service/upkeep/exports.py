@@ -14,9 +14,10 @@ from starlette.types import Receive, Scope, Send
 from strandline.pipelines.upkeep.erasure.target import own_session_target
 from strandline.producers.exports.export import aexport_lines
 from strandline.producers.exports.pages import ExportTarget
+from strandline.producers.service.access import access
 from strandline.producers.service.gate.bodies import ClientGone
 from strandline.producers.service.params import SessionId, UserId, make_router
-from strandline.producers.service.route import Call, access, call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.schemas.errors import StrandlineError
 
 logger = logging.getLogger("strandline.service")

@@ -1,8 +1,7 @@
 """A pool for one piece of work that another thread may end, with the statement that it waits for.
 
-A thread cannot be cancelled, so what it does for somebody who no longer waits would go on, and hold its
-connection.  Here whoever waits has Postgres cancel the statements of the work, and no further connection is
-lent to it.
+A thread cannot be cancelled: when its caller waits no longer, its work would go on, and hold a connection.
+Here the caller has Postgres cancel the statements of the work, and the pool lends it no further connection.
 """
 
 from __future__ import annotations
@@ -19,7 +18,7 @@ from strandline.schemas.errors import DatabaseTimeoutError
 if TYPE_CHECKING:
     from strandline.schemas.postgres.pools.engine_pool import SyncPool
 
-# A request to cancel is a connection of its own.
+# A request to cancel needs another connection.
 CANCEL_SECONDS = 5.0
 
 

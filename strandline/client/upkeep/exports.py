@@ -20,7 +20,7 @@ from uuid import uuid4
 import httpx2
 
 from strandline.client.operations import Call
-from strandline.client.problems import Refusal, refusal_of
+from strandline.client.problems import Refusal
 from strandline.client.retrying import Attempts
 from strandline.client.service import RemoteService
 from strandline.schemas.display.shown_text import quantity
@@ -128,15 +128,8 @@ class _Attempts(Attempts):
         super().__init__(service.retries)
         self._url = service.url
         self._begun = 0
-        self._call = Call("GET", where, user_id=user_id, headers={"Accept": "application/jsonl"})
-        self._service = service
-        self.request = service.request_of(self._call)
-        self.body = service.body_of(self._call)
-
-    def refusal(self, response: httpx2.Response) -> Refusal:
-        """What is in the body that was taken."""
-        content, self.body = self.body.content, self._service.body_of(self._call)
-        return refusal_of(response.status_code, response.headers, content)
+        self.call = Call("GET", where, user_id=user_id, headers={"Accept": "application/jsonl"})
+        self.request = service.request_of(self.call)
 
     def note_begun(self) -> None:
         """Its first part is there: from now on the time is that of the export."""
@@ -180,9 +173,7 @@ def export_to(service: RemoteService, where: str, user_id: str | None, path: str
                     for part in response.iter_bytes():
                         file.take(part)
                     return file.finish()
-                for part in response.iter_bytes():
-                    attempts.body.take(part)
-                refused = attempts.refusal(response)
+                refused = service.refusal(attempts.call, response)
         except (httpx2.RequestError, IncompleteError):
             pass
         time.sleep(attempts.wait_after(refused))
@@ -203,9 +194,7 @@ async def export_to_async(
                         async for part in response.aiter_bytes():
                             await asyncio.to_thread(file.take, part)
                         return await asyncio.to_thread(file.finish)
-                    async for part in response.aiter_bytes():
-                        attempts.body.take(part)
-                    refused = attempts.refusal(response)
+                    refused = await service.arefusal(attempts.call, response)
         except (httpx2.RequestError, IncompleteError):
             pass
         await asyncio.sleep(attempts.wait_after(refused))

@@ -10,8 +10,8 @@ from typing import Any, cast
 import httpx2
 import pytest
 
-from strandline.producers.service.operations import Operations
 from strandline.producers.service.operators import Operators
+from strandline.producers.service.upkeep.carried_replays import CarriedReplays
 from strandline.schemas.postgres.database import Database
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService
@@ -195,17 +195,13 @@ def test_a_replay_whose_process_is_gone_is_stopped_by_asking(
     with running.database.transaction() as tx:
         connection: Any = tx._connection
         connection.execute(
-            "UPDATE strandline.replay SET state = 'running', updated_at = updated_at - interval '1 minute',"
-            " counts = '{}'"
+            "UPDATE strandline.replay SET state = 'running', updated_at = updated_at - interval '1 minute'"
             " WHERE replay_id = %s",
             [endless["operation_id"]],
         )
     found = root.get(path).json()
     assert (found["state"], found["is_running"]) == ("running", False)
     assert root.post(f"{path}/stop").json()["state"] == "stopped"
-    # Nothing is due in a generation that is not filled in, and it covers nothing.
-    promoted = root.post(f"/v1/admin/generations/{endless['generation']}/promote", json={})
-    assert promoted.status_code == 409 and "the whole log" in promoted.json()["detail"]
 
 
 def test_replays_are_read_page_by_page(root: httpx2.Client, endless: dict[str, Any]) -> None:
@@ -236,7 +232,7 @@ def test_a_task_that_ends_leaves_the_next_one_to_be_stopped() -> None:
             assert (release if self.threads == 1 else stop).wait(30)
 
     async def resume() -> None:
-        operations = Operations(cast(Operators, Winding()))
+        operations = CarriedReplays(cast(Operators, Winding()))
         operations.carry_on(cast(Database, None), 1)
         (first,) = operations._running[1]
         operations.stop(1)

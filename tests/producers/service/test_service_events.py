@@ -13,6 +13,7 @@ from typing import Any
 from uuid import uuid4
 
 import httpx2
+import psycopg
 import pytest
 
 from strandline import Memory
@@ -29,6 +30,7 @@ class Stream:
     def __init__(self) -> None:
         self.events: list[tuple[str, dict[str, Any]]] = []
         self.is_open = threading.Event()
+        self.has_ended = threading.Event()
 
     def read(self, response: HTTPResponse) -> None:
         try:
@@ -38,6 +40,7 @@ class Stream:
                     self._take(line)
         except (OSError, HTTPException, ValueError):
             pass  # the stream was ended here
+        self.has_ended.set()
 
     def _take(self, line: str) -> None:
         self.is_open.set()
@@ -45,6 +48,11 @@ class Stream:
             self.events[-1] = (line[4:], self.events[-1][1])
         elif line.startswith("data: "):
             self.events.append(("", json.loads(line[6:])))
+
+    def last_id(self) -> str:
+        """Behind it a later stream goes on; there is one from the beginning on."""
+        wait_until(lambda: self.events and self.events[-1][0], timeout=10, what="an id")
+        return self.events[-1][0]
 
     def sessions(self) -> set[str]:
         """The sessions that it told of."""
@@ -101,22 +109,32 @@ def polled(running: RunningService) -> None:
     wait_until(lambda: hub.looks > before, timeout=10, what="a look of the poller")
 
 
-def test_a_flush_is_heard_and_so_is_what_covers_it(
-    running: RunningService, tenant: NewKey, namespace: str
+def test_a_flush_is_heard_and_so_is_what_covers_it_hours_later(
+    running: RunningService, tenant: NewKey, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(events, "LATE_SECONDS", 0.0)
+    monkeypatch.setattr(events, "DEEP_SECONDS", 0.0)
     url = running.database_url
     with running.client(tenant, user="ana") as client, listening(client, "/v1/events") as stream:
         polled(running)
         say(client, "s1")
         wait_until(lambda: ("flushed", None) in stream.of("s1"), timeout=20, what="the flush")
+        with psycopg.connect(url) as connection:
+            connection.execute("UPDATE strandline.flush_event SET created_at = now() - interval '3 hours'")
         # Somebody derives it now.
         with_worker = Memory.from_defaults("x", namespace=namespace, database_url=url, consume="background")
         with_worker.get()
         covered = {("covered", name) for name in ("facts", "summary", "vectors")}
         wait_until(lambda: covered <= set(stream.of("s1")), timeout=60, what="what covers it")
         with_worker.close()
+        polled(running)
+        say(client, "s2")
+        wait_until(lambda: stream.of("s2"), timeout=20, what="the next flush")
+        with listening(client, "/v1/events", stream.last_id()) as again:
+            wait_until(lambda: again.of("s2"), timeout=20, what="the next flush once more")
     assert stream.of("s1")[0] == ("flushed", None)
     assert len(stream.of("s1")) == 4
+    assert again.of("s1") == []
 
 
 def test_one_hears_what_is_ones_own(running: RunningService, tenant: NewKey, namespace: str) -> None:
@@ -177,14 +195,13 @@ def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
         listening(bo, "/v1/events") as of_bo,
     ):
         polled(running)
-        before = of_ana.events[-1][0] if of_ana.events else None
+        before = of_ana.last_id()
         for session in burst:
             say(ana, session)
         say(bo, "behind")
         wait_until(lambda: of_bo.of("behind"), timeout=9, what="the event behind the burst")
         wait_until(lambda: all(map(of_ana.of, burst)), timeout=9, what="the whole burst")
-        last = before or str(int(of_ana.events[0][0]) - 1)
-        with listening(ana, "/v1/events", last) as again:
+        with listening(ana, "/v1/events", before) as again:
             wait_until(lambda: all(map(again.of, burst)), timeout=20, what="the burst once more")
     assert [of_ana.of(session).count(("flushed", None)) for session in burst] == [1] * 5
 

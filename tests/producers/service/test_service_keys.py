@@ -12,7 +12,7 @@ from fastapi.routing import APIRoute
 
 from strandline import Memory
 from strandline.producers.service import records
-from strandline.producers.service.route import access_of
+from strandline.producers.service.access import access_of
 from strandline.producers.service.routes import ROUTERS
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.wire.keys import SCOPES, NewKey

@@ -77,11 +77,18 @@ def stored(process: ServiceProcess, key: str, session: str) -> list[str]:
 
 
 def test_it_says_that_it_stops_before_it_stops(url: str, key: str, tmp_path: Path) -> None:
-    process = ServiceProcess(url, tmp_path / "log")
+    # Until the second signal.
+    settings = {"STRANDLINE_SERVICE_DRAIN_SECONDS": "60", "STRANDLINE_SERVICE_SHUTDOWN_SECONDS": "5"}
+    process = ServiceProcess(url, tmp_path / "log", **settings)
     headers = {"Authorization": f"Bearer {key}"}
-    with httpx2.Client(base_url=process.url, headers=headers) as client:
-        wait_until(process.is_ready, timeout=30, what="the service")
+    with (
+        httpx2.Client(base_url=process.url, headers=headers, timeout=30) as client,
+        client.stream("GET", "/v1/events") as stream,
+    ):
+        heard = stream.iter_bytes()
+        next(heard)
         process.process.send_signal(signal.SIGTERM)
+        b"".join(heard)  # to its end, while the process goes on
         wait_until(lambda: not process.is_ready(), timeout=5, what="its word that it stops")
         answer = client.get("/v1/whoami")  # and it still answers
         assert (answer.status_code, answer.headers["connection"]) == (200, "close")

@@ -6,7 +6,9 @@ import pytest
 
 from strandline.cli.entry import run
 from strandline.pipelines.generations.registry import register, wanted_recipes
+from strandline.pipelines.replay.new_generation import begin_generation
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.derived.generations import FeedGeneration
 from strandline.schemas.settings import load_settings
 
 Capture = pytest.CaptureFixture[str]
@@ -43,3 +45,14 @@ def test_a_dry_run_asks_for_force_unless_it_was_given(
     arguments = ["replay", "--new", "--pipeline", "summary", "--dry-run", *force]
     assert run([*arguments, "--database-url", database_url]) == 0
     assert f"  what changes: {changes}\n" in capfd.readouterr().out
+
+
+def test_a_generation_whose_replay_has_not_gone_through_the_log_is_not_promoted(
+    database: Database, database_url: str, capfd: Capture
+) -> None:
+    """Nothing of it is due yet, so it would serve everybody, and have nothing."""
+    register(database, wanted_recipes({"summary"}, load_settings(), {}))
+    generation = begin_generation(database, "summary", load_settings(), force=True).generation_id
+    database.fetch(FeedGeneration(generation_id=generation or 0))
+    assert run(["generations", "promote", str(generation), "--database-url", database_url]) == 1
+    assert "has not gone through what was flushed before it" in capfd.readouterr().err

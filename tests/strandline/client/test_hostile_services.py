@@ -86,13 +86,15 @@ def test_an_answer_that_drips_ends_in_time() -> None:
             asyncio.run(aget_all())
 
 
-def test_a_refusal_to_an_export_is_bounded_as_well(tmp_path: Path) -> None:
+def test_a_refusal_to_a_stream_is_bounded_as_well(tmp_path: Path) -> None:
     with (
         answering(Answers((503, JSON, endless))) as url,
         RemoteService(url, KEY, retries=ONCE, max_answer_bytes=1_000_000) as service,
-        pytest.raises(ServiceError, match="1,000,000 bytes"),
     ):
-        RemoteAdmin(service).export_user("ana", tmp_path / "x.jsonl")
+        admin = RemoteAdmin(service)
+        for ask in (lambda: admin.export_user("ana", tmp_path / "x.jsonl"), lambda: next(admin.events())):
+            with pytest.raises(ServiceError, match="1,000,000 bytes"):
+                ask()
     assert list(tmp_path.iterdir()) == []
 
 

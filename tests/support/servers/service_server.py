@@ -24,16 +24,16 @@ ALL_BUT_OPERATING = ("read", "write", "facts", "erase")
 
 
 class RunningService:
-    """A service on a database; ``with`` starts and stops it."""
+    """A service on a database; ``with`` starts and stops it.  ``port`` 0: one that is free."""
 
-    def __init__(self, database_url: str, **settings: Any) -> None:
+    def __init__(self, database_url: str, *, port: int = 0, **settings: Any) -> None:
         self.database_url = database_url
         self.settings: Settings = load_settings(database_url=database_url, **settings)
         self.app: FastAPI = build_service(self.settings, CommandOperators(self.settings))
         self.database = Database.connect(
             ConnectionOptions.from_settings(database_url, self.settings, pool_size=2)
         )
-        self._listening = listen("127.0.0.1", 0, untaken_seconds=self.settings.service_body_seconds)
+        self._listening = listen("127.0.0.1", port, untaken_seconds=self.settings.service_body_seconds)
         self.port: int = self._listening.getsockname()[1]
         self.url = f"http://127.0.0.1:{self.port}"
         self.server: DrainingServer = make_server(self.app, self.settings)

@@ -16,8 +16,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from strandline.deploy.embedded.stack import EmbeddedStack
+from strandline.producers.service.gate.bodies import ClientGone
 from strandline.producers.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.producers.service.gate.problems import ProblemError
+from strandline.producers.service.gate.sending import Sending
 from strandline.producers.service.service import Queue
 from strandline.schemas.postgres import async_database
 from tests.conftest import rows_of, wait_until
@@ -308,6 +310,21 @@ def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> 
             return client.get("/v1/sessions/long/context").status_code == 200
 
         wait_until(others_are_served, timeout=10, what="an answer to another")
+
+
+def test_a_client_that_takes_nothing_is_given_up_in_time() -> None:
+    async def scenario() -> None:
+        taken = asyncio.Event()
+
+        async def send(_message: Any) -> None:
+            await taken.wait()
+
+        sending = Sending(send, seconds=0.01, closes=False)
+        async with asyncio.timeout(30):
+            with pytest.raises(ClientGone):
+                await sending({"type": "http.response.body", "body": b"x"})
+
+    run(scenario())
 
 
 def test_a_request_that_takes_too_long_ends_with_its_statement(narrow: RunningService) -> None:

@@ -185,6 +185,31 @@ def test_reads_that_wait_leave_others_their_places(hurried: RunningService, clie
         assert [one.result().status_code for one in waiting] == [200] * 4
 
 
+def test_a_client_that_takes_nothing_has_no_place(hurried: RunningService) -> None:
+    """It has its permit, for as long as a response may take."""
+    key, service = hurried.make_key(), hurried.service
+    said = [{"role": "user", "content": "word " * 20_000} for _ in range(8)]
+    with hurried.client(key, user="ana") as client:
+        assert client.post("/v1/sessions/long/messages", json={"messages": said}).status_code == 201
+    request = (
+        "GET /v1/sessions/long/messages HTTP/1.1\r\nHost: x\r\nStrandline-User: ana\r\n"
+        f"Authorization: Bearer {key.key}\r\n\r\n"
+    )
+    times = 0
+
+    def waits_without_a_place() -> bool:
+        nonlocal times
+        is_so = service.admission("reads").at_work == 1 and service.turns._in_hand == 0
+        times = times + 1 if is_so else 0
+        return times == 5  # so it is not between two of its steps
+
+    with socket.socket() as deaf:
+        deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
+        deaf.connect(("127.0.0.1", hurried.port))
+        deaf.sendall(request.encode() * 8)
+        wait_until(waits_without_a_place, timeout=10, what="a response that is not taken")
+
+
 def test_a_wait_hears_of_a_session_that_begins(hurried: RunningService, client: httpx2.Client) -> None:
     def wait() -> httpx2.Response:
         body = {"wait_for": 1, "begun_only": False}
@@ -204,7 +229,9 @@ def trusted_briefly(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("client", "trusted_briefly")
-def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: RunningService) -> None:
+def test_a_wait_ends_with_its_key(hurried: RunningService, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Not with its time, which here is longer than that of a request."""
+    monkeypatch.setattr(deadlines, "ANSWERING_SECONDS", -60.0)
     key, operator = hurried.make_key(), hurried.make_key(scopes=["operate"])
     reads = hurried.service.admission("reads")
     with (
@@ -216,6 +243,22 @@ def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: Runnin
         wait_until(lambda: reads.at_work == 1, timeout=10, what="a read that waits")
         assert operating.delete(f"/v1/admin/keys/{key.key_id}").is_success
         assert waiting.result().status_code == 401
+
+
+@pytest.mark.usefixtures("client", "trusted_briefly")
+def test_a_key_that_was_revoked_gets_nothing_for_which_it_waited(hurried: RunningService) -> None:
+    key, operator = hurried.make_key(), hurried.make_key(scopes=["operate"])
+    with (
+        ThreadPoolExecutor(1) as threads,
+        hurried.client(key, user="ana") as client,
+        hurried.client(operator) as operating,
+    ):
+        with hurried.database.transaction() as tx:
+            tx._connection.execute("LOCK TABLE strandline.message IN ACCESS EXCLUSIVE MODE")
+            reading = threads.submit(client.get, "/v1/sessions/s/messages")
+            wait_until(lambda: rows_of(hurried.database_url, WAITING), timeout=10, what="a read that waits")
+            assert operating.delete(f"/v1/admin/keys/{key.key_id}").is_success
+        assert reading.result().status_code == 401
 
 
 @pytest.mark.usefixtures("trusted_briefly")

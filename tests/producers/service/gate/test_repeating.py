@@ -10,7 +10,7 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
-from strandline.producers.service.route import Access, access_of
+from strandline.producers.service.access import Access, access_of
 from strandline.producers.service.routes import ROUTERS
 from strandline.schemas.wire.keys import SCOPES
 from tests.support.servers.service_server import RunningService

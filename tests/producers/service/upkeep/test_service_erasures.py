@@ -15,6 +15,7 @@ import pytest
 from strandline.cli.serve.operators import CommandOperators
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import ErasureReceipt, make_receipt_key, verifier_of
+from strandline.producers.service.gate import authentication
 from strandline.schemas.wire.keys import SCOPES
 from tests.conftest import rows_of, wait_until
 from tests.support.servers.databases import temporary_database
@@ -72,6 +73,17 @@ def log_of(desk: httpx2.Client, user: str, session: str) -> httpx2.Response:
 def erase(desk: httpx2.Client, user: str, **more: Any) -> httpx2.Response:
     headers = {**DONE, **more.pop("headers", {})}
     return desk.post(f"/v1/users/{user}/erasures", json=more, headers=headers)
+
+
+def test_the_key_that_erases_its_user_hears_of_the_end(
+    running: RunningService, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It goes with the user, and is looked at anew."""
+    monkeypatch.setattr(authentication, "TRUSTED_SECONDS", 0.0)
+    with running.client(running.make_key(user_id=user, scopes=["erase"])) as client:
+        answer = erase(client, user)
+        assert (answer.status_code, answer.json()["state"]) == (200, "done")
+        assert client.get("/v1/whoami").status_code == 401
 
 
 def test_a_user_goes_and_stays_away(running: RunningService, desk: httpx2.Client, user: str) -> None:

@@ -10,11 +10,11 @@ import threading
 
 from strandline.producers.service.gate.deadlines import in_own_thread
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.upkeep.carried import CarriedWork
+from strandline.producers.service.upkeep.carried_work import CarriedWork
 from strandline.schemas.postgres.database import Database
 
 
-class Operations(CarriedWork):
+class CarriedReplays(CarriedWork):
     """The replays that this process carries on; for one event loop."""
 
     def __init__(self, operators: Operators) -> None:

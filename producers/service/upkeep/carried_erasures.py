@@ -12,7 +12,7 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.producers.erasing.erase import BegunErasure, begin_erasing, finish_erasing
 from strandline.producers.execution import OperationRunner
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.upkeep.carried import CarriedWork
+from strandline.producers.service.upkeep.carried_work import CarriedWork
 
 # Each deletes a page at a time on a connection of the pool.
 AT_ONCE = 2
