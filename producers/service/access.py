@@ -51,12 +51,12 @@ class Access:
     own_turns: bool = False
 
     @property
-    def keeps_response(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether a response is kept for a repeated Idempotency-Key."""
         return self.idempotent == "kept"
 
     @property
-    def takes_key(self) -> bool:
+    def may_have_key(self) -> bool:
         """Whether an Idempotency-Key means something to it."""
         return self.idempotent in ("kept", "own", "once")
 

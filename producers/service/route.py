@@ -220,7 +220,7 @@ class ServiceRoute(APIRoute):
                 route=route_of(scope),
                 wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
-                fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
+                fingerprint=fingerprint_of(scope, body) if access_rule.is_kept else b"",
             )
             await call.check_key()  # its body may have taken long
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):

@@ -160,9 +160,9 @@ def _refuse_repetition(request_key: UUID) -> Operation[None]:
     for row in (yield from fetch(FindRequestedServiceKey(request_key=request_key))):
         raise ConflictError(
             f"This request has made the key {row.key_id}, whose text was shown that once."
-            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
+            " If it was lost, revoke that key, and make another under a new Idempotency-Key.",
             for_clients=f"This request has made the key {row.key_id}, whose text was shown that once."
-            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
+            " If it was lost, revoke that key, and make another under a new Idempotency-Key.",
         )
 
 

@@ -81,7 +81,11 @@ def test_a_replay_is_an_operation_with_an_end(running: RunningService, root: htt
 def test_a_replay_that_cannot_begin_says_so(root: httpx2.Client, acme: httpx2.Client) -> None:
     for body, status, words in (
         ({}, 422, "a replay is of one"),
-        ({"pipeline": "nonsense"}, 422, "none of this installation's, which has facts, summary, vectors"),
+        (
+            {"pipeline": "nonsense"},
+            422,
+            "This installation has no such pipeline; it has facts, summary, vectors",
+        ),
         ({"pipeline": "facts", "new": True}, 409, "so there is nothing new to derive"),
         ({"pipeline": "facts", "new": True, "namespace": "default"}, 422, "takes no selection"),
         ({"pipeline": "facts", "namespace": "never-seen"}, 404, "nothing here"),
@@ -111,7 +115,7 @@ def test_operators_refusals_say_what_to_do(root: httpx2.Client, endless: dict[st
         ("GET", "generations/9999/diff", None, 404, "There is no generation 9999"),
         ("GET", f"generations/{generation}/diff?against={serving}", None, 409, "not of one pipeline"),
         ("POST", "pipelines/facts/rollback", None, 409, "nothing to roll back to"),
-        ("POST", "pipelines/zanzibar/rollback", None, 422, "none of this installation's"),
+        ("POST", "pipelines/zanzibar/rollback", None, 422, "has no such pipeline"),
         ("POST", "replays", again, 409, f"Replay {replay} already derives a new generation"),
         ("POST", "replays", {"resume": replay}, 409, "Another process is running replay"),
         ("GET", "operations/9999", None, 404, "There is no replay 9999"),
