@@ -260,7 +260,7 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         elif route.path_format != "/v1/whoami":
             text += f"; `{NO_USER}`: only what has no user"
         headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
-    if rule.may_have_key:
+    if rule.is_known_by_key:
         headers.append(
             _header(
                 IDEMPOTENCY_HEADER,

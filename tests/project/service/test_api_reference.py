@@ -46,7 +46,7 @@ def test_each_value_and_each_kind_of_error_is_there(document: dict[str, Any], pa
     assert kinds == set(re.findall(r"^\| \d{3} \| `([\w-]+)` \|", page, re.MULTILINE))
 
 
-def test_what_repeating_gives_is_what_the_route_says(document: dict[str, Any]) -> None:
+def test_what_repeating_gives_is_what_the_document_says(document: dict[str, Any]) -> None:
     changed = deepcopy(document)
     put = changed["paths"]["/v1/sessions/{session_id}/messages"]["post"]
     row = "| `POST /v1/sessions/{session_id}/messages` | write | header | %s |"

@@ -203,6 +203,8 @@ def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
         wait_until(lambda: all(map(of_ana.of, burst)), timeout=9, what="the whole burst")
         with listening(ana, "/v1/events", before) as again:
             wait_until(lambda: all(map(again.of, burst)), timeout=20, what="the burst once more")
+        polled(running)
+        polled(running)
     assert [of_ana.of(session).count(("flushed", None)) for session in burst] == [1] * 5
 
 

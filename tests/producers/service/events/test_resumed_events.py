@@ -15,8 +15,15 @@ from strandline.producers.service import events
 from strandline.schemas.queries.derived.generations import BeginGeneration, RetireGeneration
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
+from tests.producers.service.events.test_service_events import (
+    Stream,
+    listening,
+    namespace,
+    polled,
+    say,
+    tenant,
+)
 from tests.producers.service.test_operators import bury
-from tests.producers.service.test_service_events import Stream, listening, namespace, polled, say, tenant
 from tests.support.servers.service_server import RunningService
 
 __all__ = ["namespace", "tenant"]
@@ -28,6 +35,34 @@ INSERT INTO strandline.flush_event (shard_key, session_key, from_seq, through_se
     SELECT e.shard_key, e.session_key, 101, 101, gen_random_uuid(), e.incarnation, e.cause, 1, 1, e.version
     FROM strandline.flush_event e JOIN strandline.session s USING (shard_key, session_key)
     WHERE s.namespace = %s
+"""
+
+
+# What a lane writes that passes a flush on to its next stage, and what it writes at the end.
+PASSED_ON = """
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+    SELECT d.shard_key, d.event_id, d.generation_id, 'earlier', 'applied'
+    FROM strandline.due d JOIN strandline.session s USING (shard_key, session_key)
+    WHERE s.namespace = %s AND d.stage = 'vectors'
+"""
+APPLIED = """
+WITH gone AS (
+    DELETE FROM strandline.due d USING strandline.session s
+    WHERE s.shard_key = d.shard_key AND s.session_key = d.session_key AND s.namespace = %s
+        AND d.stage = 'vectors'
+    RETURNING d.*
+)
+INSERT INTO strandline.receipt (shard_key, event_id, generation_id, stage, outcome)
+    SELECT shard_key, event_id, generation_id, stage, 'applied' FROM gone
+"""
+# A dead letter is derived after all.
+REVIVED = """
+WITH gone AS (
+    DELETE FROM strandline.dead_letter l USING strandline.session s
+    WHERE s.shard_key = l.shard_key AND s.session_key = l.session_key AND s.namespace = %s RETURNING l.*
+)
+UPDATE strandline.receipt r SET outcome = 'applied', applied_at = clock_timestamp() FROM gone g
+    WHERE r.shard_key = g.shard_key AND r.event_id = g.event_id
 """
 
 
@@ -73,8 +108,9 @@ def test_a_quiet_stream_goes_on_over_a_restart_of_the_service(
 
 
 def test_deaths_and_changes_of_derivations_are_told_and_told_to_who_resumes(
-    running: RunningService, tenant: NewKey, namespace: str
+    running: RunningService, tenant: NewKey, namespace: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr(events, "DEEP_SECONDS", 1e6)  # so that the poller still knows what it told
     recipe: dict[str, Any] = {"version": "2", "entry_stage": "s", "entry_scope": "session"}
     recipe |= {"pipeline": "p", "config": Jsonb({}), "prompts": Jsonb({})}
     with running.client(tenant, user="ana") as client:
@@ -84,6 +120,10 @@ def test_deaths_and_changes_of_derivations_are_told_and_told_to_who_resumes(
             dead = ("dead", "vectors", None)
             event = bury(running, namespace)
             wait_until(lambda: dead in kinds(stream), timeout=20, what="the death")
+            execute(running, REVIVED, namespace)
+            covered = ("covered", "vectors", None)
+            wait_until(lambda: covered in kinds(stream), timeout=20, what="what a retry came to")
+            event = bury(running, namespace, "again")
             with running.database.transaction() as tx:
                 (begun,) = tx.fetch(BeginGeneration(**recipe))
             wait_until(lambda: ("generation", "p", "preparing") in kinds(stream), timeout=20, what="it")
@@ -92,11 +132,30 @@ def test_deaths_and_changes_of_derivations_are_told_and_told_to_who_resumes(
         retired = ("generation", "p", "retired")
         with listening(client, "/v1/events", before) as again:
             wait_until(lambda: {dead, retired} <= kinds(again), timeout=20, what="both again")
-    (told,) = [one for _, one in again.events if one["kind"] == "dead"]
-    assert told["event_id"] == event
+    assert {one["event_id"] for _, one in again.events if one["kind"] == "dead"} == {event}
     assert {one["generation"] for _, one in again.events if one.get("pipeline") == "p"} == {
         begun.generation_id
     }
+
+
+def test_a_stage_that_passes_its_work_on_is_no_end(
+    running: RunningService, tenant: NewKey, namespace: str
+) -> None:
+    with running.client(tenant, user="ana") as client, listening(client, "/v1/events") as stream:
+        say(client, "s")
+        execute(running, PASSED_ON, namespace)
+        polled(running)
+        polled(running)
+        assert stream.of("s") == [("flushed", None)]
+        execute(running, APPLIED, namespace)
+        wait_until(lambda: ("covered", "vectors") in stream.of("s"), timeout=20, what="the end")
+        polled(running)
+    assert stream.of("s") == [("flushed", None), ("covered", "vectors")]
+
+
+def execute(running: RunningService, sql: str, namespace: str) -> None:
+    with psycopg.connect(running.database_url) as connection:
+        assert connection.execute(sql.encode(), [namespace]).rowcount == 1
 
 
 def test_a_listener_that_is_behind_loses_its_stream_and_nothing_else(
