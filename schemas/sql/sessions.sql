@@ -140,8 +140,9 @@ UNION
 ORDER BY user_id LIMIT %(limit)s
 
 -- name: owner_figures
--- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are. Tokens
--- are added up by events, and only of what was not delivered by messages.
+-- How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they are; what
+-- facts were made from without a chat is no session. Tokens are added up by events, and only of what was not delivered
+-- by messages.
 -- params: shard_key uuid
 -- row: facts bigint, oldest_fact_at timestamptz?, newest_fact_at timestamptz?, sessions bigint, messages bigint,
 --     tokens bigint, first_session_at timestamptz?, last_put_at timestamptz?
@@ -163,14 +164,15 @@ CROSS JOIN (
         SELECT count(*) AS popped FROM strandline.popped p
         WHERE p.shard_key = %(shard_key)s AND p.session_key = s.session_key AND p.seq >= s.log_start_seq) AS gone
     CROSS JOIN LATERAL (
-        SELECT coalesce(sum(e.tokens), 0) AS tokens FROM strandline.flush_event e
+        SELECT coalesce(sum(e.tokens), 0) AS tokens,
+            coalesce(bool_or(e.cause IN ('source', 'instruction')), false) AS is_source FROM strandline.flush_event e
         WHERE e.shard_key = %(shard_key)s AND e.session_key = s.session_key
             AND e.incarnation = s.incarnation) AS delivered
     CROSS JOIN LATERAL (
         SELECT coalesce(sum(m.tokens), 0) AS tokens FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = s.session_key
             AND m.seq > s.flushed_through AND m.seq < s.next_seq) AS fresh
-    WHERE s.shard_key = %(shard_key)s) AS held
+    WHERE s.shard_key = %(shard_key)s AND NOT delivered.is_source) AS held
 
 -- name: session_coverage
 -- The progress of each pipeline of a session: due and dead events in the derivation that serves its owner (null if no

@@ -386,3 +386,16 @@ def test_periodic_work_goes_on_after_a_failure(caplog: pytest.LogCaptureFixture)
         periodic.stop(timeout_seconds=100)
     assert "strandline-test" not in [thread.name for thread in threading.enumerate()]
     assert [record.message for record in caplog.records] == ["periodic work broke"]
+
+
+def test_kept_responses_are_swept_after_their_day(database: Database, database_url: str) -> None:
+    rows_of(
+        database_url,
+        "INSERT INTO strandline.kept_response (shard_key, request_key, request_digest, status, created_at)"
+        " SELECT gen_random_uuid(), gen_random_uuid(), 'x', hours,"
+        " clock_timestamp() - make_interval(hours => hours) FROM unnest(ARRAY[1, 23, 25, 48]) AS hours"
+        " RETURNING 1",
+    )
+    sweep_of(database, []).tick()
+    kept = rows_of(database_url, "SELECT status FROM strandline.kept_response ORDER BY status")
+    assert kept == [(1,), (23,)]

@@ -263,7 +263,8 @@ class OwnerFiguresRow(NamedTuple):
 
 class OwnerFigures(Query[OwnerFiguresRow]):
     """How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they
-    are. Tokens are added up by events, and only of what was not delivered by messages.
+    are; what facts were made from without a chat is no session. Tokens are added up by events, and only of
+    what was not delivered by messages.
     """
 
     __slots__ = ()

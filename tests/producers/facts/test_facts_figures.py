@@ -131,6 +131,9 @@ def test_figures_count_what_the_logs_hold(
     nobody = facts_of("nobody").figures()
     assert (nobody.facts, nobody.sessions, nobody.tokens, nobody.last_put_at) == (0, 0, 0, None)
     assert asyncio.run(facts.afigures()) == figures
+    facts.create_from([{"role": "user", "content": "I like every boat."}])
+    facts.instruct("Forget the boats.")
+    assert facts.figures() == figures  # neither was said in a session
 
 
 def test_users_of_a_namespace_come_page_by_page(

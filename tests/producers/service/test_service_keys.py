@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from time import monotonic
 from typing import Any
 from uuid import uuid4
 
@@ -9,8 +10,11 @@ import httpx2
 import pytest
 from fastapi.routing import APIRoute
 
+from strandline import Memory
+from strandline.producers.service import records
 from strandline.producers.service.access import access_of
 from strandline.producers.service.routes import ROUTERS
+from strandline.schemas.values.identity import identify_session
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from strandline.schemas.wire.messages import MessageOut
 from tests.conftest import rows_of
@@ -157,3 +161,40 @@ def test_a_rotated_key_names_the_same_shared_scopes(running: RunningService, use
         assert made["shared_scopes"] == again["shared_scopes"] == ["open", "team"]
         refused = client.post("/v1/admin/keys", json={"scopes": ["read"], "shared_scopes": ["open"]})
         assert refused.status_code == 422
+
+
+def test_a_kept_response_is_kept_for_a_day(running: RunningService, client: httpx2.Client, user: str) -> None:
+    put(client, user, "first"), put(client, user, "second")
+    once = {"Idempotency-Key": user}
+
+    def pop() -> tuple[str, str | None]:
+        answer = client.delete(f"/v1/sessions/{user}/messages/last", headers=once)
+        return answer.json()["message"]["content"], answer.headers.get("idempotency-replayed")
+
+    def pass_by(hours: int) -> None:
+        rows_of(
+            running.database_url,
+            "UPDATE strandline.kept_response SET created_at = created_at - make_interval(hours => %s)"
+            " WHERE session_key = %s RETURNING 1",
+            hours,
+            identify_session("default", user, "ana").session_key,
+        )
+
+    assert pop() == ("second", None)
+    pass_by(23)
+    assert pop() == ("second", "true")
+    pass_by(2)
+    assert pop() == ("first", None)
+
+
+def test_a_policy_that_another_process_changed_is_seen(
+    running: RunningService, client: httpx2.Client, user: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    put(client, user, "hello")
+    path = f"/v1/sessions/{user}/context"
+    assert client.get(path).json()["token_limit"] == 30_000
+    elsewhere = Memory.from_defaults(user, user_id="ana", database_url=running.database_url)
+    elsewhere.set_policy(token_limit=20_000)
+    elsewhere.close()
+    monkeypatch.setattr(records, "monotonic", lambda: monotonic() + records.TRUSTED_SECONDS)
+    assert client.get(path).json()["token_limit"] == 20_000
