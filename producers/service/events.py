@@ -37,8 +37,10 @@ LATE_SECONDS = 10.0
 LATEST_SECONDS = 60.0
 ROWS_PER_PAGE = 1_000
 MAX_RESUMED_SECONDS = 86_400.0
-# After a restart all streams come back at the same time.
+# After a restart all streams come back at the same time; they take turns, each with so much of what it
+# missed.
 RESUMED_AT_ONCE = 2
+SPAN = timedelta(minutes=10)
 # A listener that is behind by so many loses its stream, and comes back with its last id.
 MAX_WAITING = 1_000
 # Of more than so many it is forgotten that they were told, so that they may be told twice.
@@ -88,7 +90,7 @@ class Listener:
             self.waiting.append((through, event))
         self.arrived.set()
 
-    def told(self, through: datetime, event: EventOut) -> Told:
+    def hand_over(self, through: datetime, event: EventOut) -> Told:
         """An event, with the id of how far this one was told; that never goes back."""
         self.through = max(self.through, through)
         return _id_of(self.through), event
@@ -104,7 +106,7 @@ class EventHub:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._listeners: set[Listener] = set()
-        self._told: dict[tuple[UUID, int], datetime] = {}
+        self._told_times: dict[tuple[UUID, int], datetime] = {}
         # The clock at the last look; and up to when all was told.
         self._looked_at: datetime | None = None
         self._settled: datetime | None = None
@@ -146,12 +148,12 @@ class EventHub:
                 self._poller = asyncio.create_task(self._poll())
             yield listener.position()
             if listener.is_resumed:
-                async for told in self._catch_up(listener):
-                    yield told
+                async for item in self._catch_up(listener):
+                    yield item
             said_at = monotonic()
             while True:
                 while listener.waiting:
-                    yield listener.told(*listener.waiting.popleft())
+                    yield listener.hand_over(*listener.waiting.popleft())
                     said_at = monotonic()
                 if listener.is_behind:
                     return
@@ -190,7 +192,7 @@ class EventHub:
             # The next listener begins with what is then; nobody was told of what came between.
             self._poller = None
             self._looked_at, self._settled = None, None
-            self._told.clear()
+            self._told_times.clear()
 
     async def _look(self) -> None:
         clock = await self._clock()
@@ -216,16 +218,16 @@ class EventHub:
     def _is_new(self, row: HappeningsRow) -> bool:
         """Whether it was not told yet; an end that came once more is another one."""
         key = row.event_id, row.generation_id
-        told_at = self._told.get(key)
-        self._told[key] = row.at
+        told_at = self._told_times.get(key)
+        self._told_times[key] = row.at
         return told_at is None or told_at < row.at
 
     def _forget(self, settled: datetime) -> None:
-        for key, at in list(self._told.items()):
+        for key, at in list(self._told_times.items()):
             if at <= settled:
-                del self._told[key]
-        while len(self._told) > MAX_TOLD:
-            del self._told[next(iter(self._told))]
+                del self._told_times[key]
+        while len(self._told_times) > MAX_TOLD:
+            del self._told_times[next(iter(self._told_times))]
 
     async def _catch_up(self, listener: Listener) -> AsyncIterator[Told]:
         """What happened since the listener left, by time; the poller tells it what comes meanwhile."""
@@ -240,7 +242,7 @@ class EventHub:
         async for rows in pages:
             for row in filter(listener.hears, rows):
                 # Others may bear the same time.
-                yield listener.told(min(row.at - _TICK, clock.settled), _event_of(row))
+                yield listener.hand_over(min(row.at - _TICK, clock.settled), _event_of(row))
         listener.through = max(listener.through, clock.settled)
 
     async def _pages(
@@ -252,13 +254,11 @@ class EventHub:
         session_key: UUID | None = None,
         turn: AbstractAsyncContextManager[None] | None = None,
     ) -> AsyncIterator[list[HappeningsRow]]:
-        """What happened since a time, page by page, at least as far as ``until``.
-
-        What is written meanwhile bears a later time, so the pages come to an end however much that is.
-        """
+        """What happened since a time and until another, page by page; ``turn``: what each page waits for."""
         database = await self._database()
         place = since, _LAST_UUID, _LAST_GENERATION
-        while True:
+        while place < (until, _LAST_UUID, _LAST_GENERATION):
+            end = min(place[0] + SPAN, until)
             async with turn or nullcontext():
                 rows = await database.fetch(
                     Happenings(
@@ -267,13 +267,14 @@ class EventHub:
                         since=place[0],
                         after_event=place[1],
                         after_generation=place[2],
+                        until=end,
                         limit=ROWS_PER_PAGE,
                     )
                 )
             yield rows
-            if len(rows) < ROWS_PER_PAGE or rows[-1].at > until:
-                return
-            place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
+            place = end, _LAST_UUID, _LAST_GENERATION
+            if len(rows) == ROWS_PER_PAGE:
+                place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
 
     async def _database(self) -> AsyncDatabase:
         return await self._resources.async_database()

@@ -15,8 +15,15 @@ from strandline.producers.service import events
 from strandline.schemas.queries.derived.generations import BeginGeneration, RetireGeneration
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
+from tests.producers.service.streams.test_service_events import (
+    Stream,
+    listening,
+    namespace,
+    polled,
+    say,
+    tenant,
+)
 from tests.producers.service.test_operators import bury
-from tests.producers.service.test_service_events import Stream, listening, namespace, polled, say, tenant
 from tests.support.servers.service_server import RunningService
 
 __all__ = ["namespace", "tenant"]
