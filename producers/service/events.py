@@ -20,6 +20,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.producers.execution import Resources
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.queries.application.service import Happenings, HappeningsRow, Settled, SettledRow
 from strandline.schemas.wire.operations import EventOut
@@ -148,8 +149,12 @@ class EventHub:
                 self._poller = asyncio.create_task(self._poll())
             yield listener.position()
             if listener.is_resumed:
-                async for item in self._catch_up(listener):
-                    yield item
+                try:
+                    async for item in self._catch_up(listener):
+                        yield item
+                except StrandlineError as error:
+                    _note(error)
+                    return  # it comes back with its last id
             said_at = monotonic()
             while True:
                 while listener.waiting:
@@ -183,10 +188,7 @@ class EventHub:
                 try:
                     await self._look()
                 except Exception as error:  # noqa: BLE001  # the outermost edge of a task's work
-                    logger.warning(
-                        "events could not be read",
-                        extra={"action": "events_failed", "reason": type(error).__name__},
-                    )
+                    _note(error)
                 await asyncio.sleep(max(0.05, POLL_SECONDS - (monotonic() - began)))
         finally:
             # The next listener begins with what is then; nobody was told of what came between.
@@ -283,6 +285,11 @@ class EventHub:
         database = await self._database()
         (clock,) = await database.fetch(Settled(late_seconds=LATE_SECONDS, latest_seconds=LATEST_SECONDS))
         return clock
+
+
+def _note(error: Exception) -> None:
+    extra = {"action": "events_failed", "reason": type(error).__name__}
+    logger.warning("events could not be read", extra=extra)
 
 
 def _event_of(row: HappeningsRow) -> EventOut:
