@@ -65,6 +65,7 @@ export interface CoverageOut {
 export interface ErasureIn {
   actor?: string | null;
   items_below?: string[][];
+  even_if_unknown?: boolean;
 }
 
 /** An erasure and how it stands; `state` is `running` until there is a receipt. */

@@ -211,10 +211,13 @@ def _value(name: str, schema: Json) -> Iterator[str]:
     for part in _sentences(schema.get("description", "")).split("\n\n"):
         if part:
             yield from (*_wrapped(part.replace("\n", " ")), "")
+    if "properties" not in schema:
+        yield from (f"It is {_type(schema)}.", "")
+        return
     required = schema.get("required", ())
     yield "| field | | |"
     yield "|---|---|---|"
-    for field, of in schema.get("properties", {}).items():
+    for field, of in schema["properties"].items():
         facts = [*_limits(of)]
         if "default" in of and of["default"] is not None:
             facts.append(f"default `{json.dumps(of['default'], ensure_ascii=False)}`")

@@ -4,24 +4,19 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
 
 from strandline.producers.service.gate.authentication import Holder
 from strandline.producers.service.service import Queue
+from strandline.schemas.wire.base import Idempotent
 from strandline.schemas.wire.keys import Scope as KeyScope
 
 Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
-
-# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
-# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
-# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
-# key, which promises that it does not, is `refused`.
-Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,12 +46,12 @@ class Access:
     own_turns: bool = False
 
     @property
-    def keeps_response(self) -> bool:
+    def is_kept(self) -> bool:
         """Whether a response is kept for a repeated Idempotency-Key."""
         return self.idempotent == "kept"
 
     @property
-    def takes_key(self) -> bool:
+    def is_known_by_key(self) -> bool:
         """Whether an Idempotency-Key means something to it."""
         return self.idempotent in ("kept", "own", "once")
 

@@ -91,7 +91,7 @@ class Listener:
             self.waiting.append((through, event))
         self.arrived.set()
 
-    def hand_over(self, through: datetime, event: EventOut) -> Told:
+    def with_id(self, through: datetime, event: EventOut) -> Told:
         """An event, with the id of how far this one was told; that never goes back."""
         self.through = max(self.through, through)
         return _id_of(self.through), event
@@ -107,7 +107,7 @@ class EventHub:
     def __init__(self, resources: Resources) -> None:
         self._resources = resources
         self._listeners: set[Listener] = set()
-        self._told_times: dict[tuple[UUID, int], datetime] = {}
+        self._last_told: dict[tuple[UUID, int], datetime] = {}
         # The clock at the last look; and up to when all was told.
         self._looked_at: datetime | None = None
         self._settled: datetime | None = None
@@ -150,15 +150,15 @@ class EventHub:
             yield listener.position()
             if listener.is_resumed:
                 try:
-                    async for item in self._catch_up(listener):
-                        yield item
+                    async for event in self._catch_up(listener):
+                        yield event
                 except StrandlineError as error:
                     _note(error)
                     return  # it comes back with its last id
             said_at = monotonic()
             while True:
                 while listener.waiting:
-                    yield listener.hand_over(*listener.waiting.popleft())
+                    yield listener.with_id(*listener.waiting.popleft())
                     said_at = monotonic()
                 if listener.is_behind:
                     return
@@ -194,7 +194,7 @@ class EventHub:
             # The next listener begins with what is then; nobody was told of what came between.
             self._poller = None
             self._looked_at, self._settled = None, None
-            self._told_times.clear()
+            self._last_told.clear()
 
     async def _look(self) -> None:
         clock = await self._clock()
@@ -220,16 +220,16 @@ class EventHub:
     def _is_new(self, row: HappeningsRow) -> bool:
         """Whether it was not told yet; an end that came once more is another one."""
         key = row.event_id, row.generation_id
-        told_at = self._told_times.get(key)
-        self._told_times[key] = row.at
+        told_at = self._last_told.get(key)
+        self._last_told[key] = row.at
         return told_at is None or told_at < row.at
 
     def _forget(self, settled: datetime) -> None:
-        for key, at in list(self._told_times.items()):
+        for key, at in list(self._last_told.items()):
             if at <= settled:
-                del self._told_times[key]
-        while len(self._told_times) > MAX_TOLD:
-            del self._told_times[next(iter(self._told_times))]
+                del self._last_told[key]
+        while len(self._last_told) > MAX_TOLD:
+            del self._last_told[next(iter(self._last_told))]
 
     async def _catch_up(self, listener: Listener) -> AsyncIterator[Told]:
         """What happened since the listener left, by time; the poller tells it what comes meanwhile."""
@@ -244,7 +244,7 @@ class EventHub:
         async for rows in pages:
             for row in filter(listener.hears, rows):
                 # Others may bear the same time.
-                yield listener.hand_over(min(row.at - _TICK, clock.settled), _event_of(row))
+                yield listener.with_id(min(row.at - _TICK, clock.settled), _event_of(row))
         listener.through = max(listener.through, clock.settled)
 
     async def _pages(

@@ -219,7 +219,7 @@ def _headers_of_success(route: APIRoute, rule: Access) -> dict[str, Any]:
     headers: dict[str, Any] = {}
     if route.path_format.endswith("/context"):
         headers |= _FRESHNESS
-    if rule.keeps_response:
+    if rule.is_kept:
         headers |= _text_header(REPLAYED_HEADER, "`true`: the response that was given before.")
     if (
         "{fact_id}" in route.path_format
@@ -260,7 +260,7 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
         elif route.path_format != "/v1/whoami":
             text += f"; `{NO_USER}`: only what has no user"
         headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
-    if rule.takes_key:
+    if rule.is_known_by_key:
         headers.append(
             _header(
                 IDEMPOTENCY_HEADER,
@@ -337,7 +337,7 @@ def _kinds(route: APIRoute, rule: Access | None) -> list[Kind]:
             names |= _CHANGING_MEMORY
         if "{session_id}" in path:
             names |= {"delivered"}
-    if rule.keeps_response or route.name == "put_messages":
+    if rule.is_kept or route.name == "put_messages":
         names |= {"idempotency-key-reused"}
     if rule.matches:
         names |= {"other-revision"}

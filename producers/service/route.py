@@ -35,6 +35,7 @@ from strandline.producers.service.gate.heads import (
     fingerprint_of,
     headers_of,
     preferred_seconds,
+    refuse_key,
     route_of,
     text_in,
 )
@@ -68,10 +69,6 @@ _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
     f" `{NO_USER}` says that it has no user."
-)
-KEY_REFUSED = (
-    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
-    " repeat."
 )
 
 
@@ -196,8 +193,8 @@ class ServiceRoute(APIRoute):
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
-        if access_rule.idempotent == "refused" and _KEY in headers:
-            raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
+        if access_rule.idempotent == "refused":
+            refuse_key(headers)
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         check_query(scope, self._queries, self._lists)
@@ -220,7 +217,7 @@ class ServiceRoute(APIRoute):
                 route=route_of(scope),
                 wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
-                fingerprint=fingerprint_of(scope, body) if access_rule.keeps_response else b"",
+                fingerprint=fingerprint_of(scope, body) if access_rule.is_kept else b"",
             )
             await call.check_key()  # its body may have taken long
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True):

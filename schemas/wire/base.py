@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta
-from typing import Annotated, Any, Generic, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 
@@ -59,6 +59,12 @@ COVERED_HEADER = "Strandline-Covered-Through"
 CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"
 REPLAYED_HEADER = "Idempotency-Replayed"
+
+# What a request does that comes again.  With an Idempotency-Key: its response is `kept` for a day; or the key
+# is the `own` name of what was done; or it is done `once`, and a repetition is refused, as its answer is not
+# stored.  Without one: what is done is the `same`, or it `reads`.  Or the second time would differ, so that a
+# key, which promises that it does not, is `refused`.
+Idempotent = Literal["kept", "own", "once", "same", "reads", "refused"]
 
 
 def example(**fields: Any) -> dict[str, Any]:

@@ -84,13 +84,15 @@ class ErasureIn(Request):
     """The name of the person who asks for it, and items to erase as well.
 
     ``items_below``: paths of items of the namespace (LangGraph's store) that are the user's, each as its
-    labels; it takes a key that is not one user's.
+    labels; it takes a key that is not one user's.  ``even_if_unknown``: erase a user also if nothing is
+    stored of one of this name, which may be misspelt, so that nothing ever is.
     """
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"actor": "privacy desk"}]})
 
     actor: Actor | None = None
     items_below: Annotated[list[Path], Field(max_length=100)] = Field(default_factory=list)
+    even_if_unknown: bool = False
 
 
 class ReadmissionIn(Request, json_schema_extra=example(actor="privacy desk")):

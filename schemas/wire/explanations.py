@@ -281,4 +281,4 @@ class RemovedFactExplanation(Report):
 class AnyFactExplanation(
     RootModel[Annotated[FactExplanation | RemovedFactExplanation, Field(union_mode="left_to_right")]]
 ):
-    """What is told of a fact, whichever it is."""
+    """The explanation of a fact, or of one that people took away."""

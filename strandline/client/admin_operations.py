@@ -73,8 +73,8 @@ def rotate_key(
 
     ``expires_in_seconds``: when the new key ends; default: it lives as long as the old one was to.
     """
-    given = set_fields(overlap_seconds=overlap_seconds, expires_in_seconds=expires_in_seconds)
-    body = _body(KeyRotation(**given))
+    seconds = set_fields(overlap_seconds=overlap_seconds, expires_in_seconds=expires_in_seconds)
+    body = _body(KeyRotation(**seconds))
     return (yield _post("admin", "keys", key_id, "rotate", body=body, headers=once())).read(NewKey)
 
 

@@ -21,7 +21,7 @@ Failure = Literal["not_sent", "not_done", "unknown"]
 
 # Problems that say that nothing was done, and that it may be tried again.
 NOT_DONE = frozenset({"busy", "redaction-failed", "sealed", "stopping", "too-many-requests", "unavailable"})
-# Problems after which it may have been done.  (`model-failed` is none of both: the service has tried already,
+# Problems after which it may have been done.  (`model-failed` is in neither: the service has tried already,
 # and each further try costs tokens.)
 UNKNOWN = frozenset({"outcome-unknown", "timed-out"})
 

@@ -224,7 +224,7 @@ def search(
     reply = yield read_call(memory, "search", body)
     hits = reply.read(Hits).items
     namespace = (yield from namespace_of(memory.service)) if "fact" in kinds else ""
-    # What is neither is of a kind that this release does not know.
+    # A hit without both is of a kind that this release does not know.
     return [hit_from(hit, namespace) for hit in hits if hit.message is not None or hit.fact is not None]
 
 

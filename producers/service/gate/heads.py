@@ -20,6 +20,10 @@ from strandline.producers.service.gate.problems import (
 )
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 
+KEY_REFUSED = (
+    "This route does not know repeated requests by a key; leave it out, and look what was done before you"
+    " repeat."
+)
 _ONCE = (USER_HEADER, IDEMPOTENCY_HEADER, "If-Match", "Last-Event-ID", "Content-Encoding")
 MAX_QUERY_FIELDS = 100
 
@@ -59,6 +63,12 @@ def bearer_in(value: bytes | None) -> str:
     if kind.lower() != b"bearer":
         raise ProblemError(UNAUTHENTICATED)
     return token.strip().decode("latin-1")
+
+
+def refuse_key(headers: dict[bytes, bytes]) -> None:
+    """Raise a problem for an Idempotency-Key, which the route could not keep to."""
+    if IDEMPOTENCY_HEADER.lower().encode() in headers:
+        raise invalid(f"/header/{IDEMPOTENCY_HEADER}", KEY_REFUSED)
 
 
 def text_in(name: str, value: bytes | None, most: int) -> str | None:

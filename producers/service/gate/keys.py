@@ -158,12 +158,11 @@ def _create(spec: KeySpec, rotated_from: str | None, request_key: UUID | None, a
 def _refuse_repetition(request_key: UUID) -> Operation[None]:
     """Raise ConflictError if a request made a key: its text is not stored, so it cannot be given again."""
     for row in (yield from fetch(FindRequestedServiceKey(request_key=request_key))):
-        raise ConflictError(
-            f"This request has made the key {row.key_id}, whose text was shown that once."
-            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
-            for_clients=f"This request has made the key {row.key_id}, whose text was shown that once."
-            " If nobody has it, revoke that key, and make another under a new Idempotency-Key.",
+        sentence = (
+            f"This request has made the key {row.key_id}; its text was shown then, and is not stored."
+            " If that was lost, revoke the key, and make another under a new Idempotency-Key."
         )
+        raise ConflictError(sentence, for_clients=sentence)
 
 
 def _detail(act: Act, key_id: str) -> dict[str, Any]:

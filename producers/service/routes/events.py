@@ -80,8 +80,8 @@ async def _stream(call: Call, request: Request, listener: Listener) -> EventStre
 async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
     """The events as text."""
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
-    async with aclosing(call.service.events.listen(listener)) as items:
-        async for item in items:
+    async with aclosing(call.service.events.listen(listener)) as events:
+        async for item in events:
             if call.service.state.is_stopping or not await call.goes_on():
                 return
             if item is not None:

@@ -27,6 +27,8 @@ from strandline.producers.service.gate.cursors import cursor_of, read_number_cur
 from strandline.producers.service.gate.problems import FORBIDDEN, NOT_FOUND, ProblemError, invalid
 from strandline.producers.service.params import Cursor, PageSize, SessionId, UserId, make_router
 from strandline.producers.service.route import Call, call_of
+from strandline.schemas.postgres.operations import fetch
+from strandline.schemas.queries.conversation.sessions import UserIsKnown
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.erasures import (
@@ -44,6 +46,10 @@ router = make_router()
 _LIST = "erasures"
 # Bodies of requests that name no person.
 _NO_NAME, _BY_NOBODY = ErasureIn(), ReadmissionIn()
+OF_NOBODY = (
+    "Nothing is stored of a user of this name, which may be misspelt; nothing was erased. To keep the name"
+    " away all the same, give `even_if_unknown`."
+)
 ITEMS_ARE_SHARED = "`items_below` names items of the whole namespace; this is the key of one user."
 
 Number = Annotated[int, Path(ge=1, le=2**31 - 1, description="The number of the erasure.")]
@@ -66,6 +72,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME)
 
     What is left is deleted afterwards: `Location` says how far it is, and `Prefer: wait=5` waits for its end.
     Asking again goes on with an erasure that was broken off, and gives one that is done.
+    Of whom nothing is stored, the name may be misspelt: 404, unless `even_if_unknown` is given.
     """
     call = call_of(request)
     owner = call.caller.owner(user)
@@ -184,6 +191,7 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     number = await _find_begun(call, target)
     carried = call.service.erasures
     if number is None:
+        await _refuse_unknown(call, target, body)
         act = Act.here("erasure", actor=body.actor, detail=_place(call))
         order = ErasureOrder(
             target,
@@ -200,6 +208,17 @@ async def _erase(call: Call, target: ErasureTarget, body: ErasureIn) -> Response
     form = _form(call, record).model_dump(mode="json")
     status = 202 if record.receipt is None else 200
     return json_response(form, status, {"Location": f"/v1/erasures/{number}"})
+
+
+async def _refuse_unknown(call: Call, target: ErasureTarget, body: ErasureIn) -> None:
+    """Raise a problem for a user of whom nothing is stored: a fence for a misspelt name keeps nobody away."""
+    if not target.is_whole_owner or call.caller.is_bound or body.items_below or body.even_if_unknown:
+        return
+    known = UserIsKnown(namespace=target.namespace, user_id=target.user_id or "", owner_key=target.owner_key)
+    (row,) = await call.service.runner.arun(fetch(known))
+    # Counting all rows is left to what the directory does not know.
+    if not row.known and (await call.service.runner.arun(plan_erasure(target))).is_of_nobody:
+        raise ProblemError(NOT_FOUND, detail=OF_NOBODY)
 
 
 def _place(call: Call) -> dict[str, str] | None:

@@ -153,7 +153,7 @@ class CommandOperators:
         except ConfigurationError as error:
             known = ", ".join(sorted(serving_generations(database)))
             raise ConfigurationError(
-                *error.args, for_clients=f"The pipeline is none of this installation's, which has {known}."
+                *error.args, for_clients=f"This installation has no such pipeline; it has {known}."
             ) from None
 
 

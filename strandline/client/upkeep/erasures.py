@@ -36,6 +36,7 @@ def erase_user(
     *,
     actor: str | None = None,
     items_below: Sequence[Sequence[str]] = (),
+    even_if_unknown: bool = False,
     wait: float | None = None,
     idempotency_key: str | None = None,
 ) -> Operation[ErasureOut]:
@@ -44,11 +45,19 @@ def erase_user(
     Args:
         actor: the person who asks for it.
         items_below: paths of items of the namespace that are the user's, each as its labels.
+        even_if_unknown: erase also a user of whom nothing is stored, whose name may be misspelt.
         wait: how many seconds to wait for its end; ``erasure`` tells how far it is.
         idempotency_key: the same again is the same erasure, also if the user was readmitted since; default: a
             new one, which stays the same while the request is sent again.
+
+    Raises:
+        NotFoundError: nothing is stored of a user of this name.
     """
-    body = set_fields(actor=actor, items_below=[list(labels) for labels in items_below] or None)
+    body = set_fields(
+        actor=actor,
+        items_below=[list(labels) for labels in items_below] or None,
+        even_if_unknown=even_if_unknown or None,
+    )
     return (yield _begin(path("users", user_id, "erasures"), None, body, wait, idempotency_key)).read(
         ErasureOut
     )

@@ -27,9 +27,9 @@ from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError, ServiceUnavailableError
 
 _TRAILER = "trailer"
-# No line of an export is as long; what sends one is no service.
+# The service sends no line that is as long.
 MAX_LINE_BYTES = 64 * 1024 * 1024
-# An export that breaks off at the same place each time is not begun for ever.
+# An export may break off at the same place each time.
 MAX_BEGUN = 5
 
 

@@ -123,7 +123,7 @@ def test_only_a_pop_keeps_a_response_with_messages() -> None:
     rules = [
         (one, access_of(one)) for router in ROUTERS for one in router.routes if isinstance(one, APIRoute)
     ]
-    keeping = [one for one, rule in rules if rule is not None and rule.keeps_response and one.response_model]
+    keeping = [one for one, rule in rules if rule is not None and rule.is_kept and one.response_model]
     assert len(keeping) == 5
     holding = [one for one in keeping if MessageOut.__name__ in str(one.response_model.model_json_schema())]
     assert [one.path_format for one in holding] == ["/v1/sessions/{session_id}/messages/last"]

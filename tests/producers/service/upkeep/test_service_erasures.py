@@ -287,3 +287,17 @@ def test_a_process_that_ends_leaves_an_erasure_to_the_next(
     done = erase(desk, user)
     assert (done.status_code, done.json()["number"]) == (200, left["number"])
     assert done.json()["receipt"]["signature"] is not None
+
+
+def test_a_misspelt_user_is_not_erased(running: RunningService, desk: httpx2.Client, user: str) -> None:
+    """A fence for a name that nobody has would be taken for the erasure of the one who was meant."""
+    user = f"{user}x"
+    answer = erase(desk, user)
+    assert (answer.status_code, "even_if_unknown" in answer.json()["detail"]) == (404, True)
+    assert desk.get(f"/v1/users/{user}/erasures").json()["items"] == []
+    anyway = erase(desk, user, even_if_unknown=True)
+    assert anyway.status_code == 200, anyway.text
+    again = erase(desk, user)  # its fence stands, so the name is known
+    assert again.json()["number"] == anyway.json()["number"]
+    with running.client(running.make_key(user_id=f"{user}-own", scopes=["erase"])) as own:
+        assert erase(own, f"{user}-own").status_code == 200  # nobody misspells their own

@@ -18,7 +18,7 @@ from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.queries.derived.generations import BeginGeneration, RetireGeneration
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
-from tests.producers.service.streams.test_service_events import (
+from tests.producers.service.events.test_service_events import (
     Stream,
     listening,
     namespace,
