@@ -20,6 +20,7 @@ from typing import Literal
 from uuid import UUID
 
 from strandline.producers.execution import Resources
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.queries.application.service import Happenings, HappeningsRow, Settled, SettledRow
 from strandline.schemas.wire.operations import EventOut
@@ -37,8 +38,10 @@ LATE_SECONDS = 10.0
 LATEST_SECONDS = 60.0
 ROWS_PER_PAGE = 1_000
 MAX_RESUMED_SECONDS = 86_400.0
-# After a restart all streams come back at the same time.
+# After a restart all streams come back at the same time; they take turns, each with so much of what it
+# missed.
 RESUMED_AT_ONCE = 2
+SPAN = timedelta(minutes=10)
 # A listener that is behind by so many loses its stream, and comes back with its last id.
 MAX_WAITING = 1_000
 # Of more than so many it is forgotten that they were told, so that they may be told twice.
@@ -146,8 +149,12 @@ class EventHub:
                 self._poller = asyncio.create_task(self._poll())
             yield listener.position()
             if listener.is_resumed:
-                async for event in self._catch_up(listener):
-                    yield event
+                try:
+                    async for event in self._catch_up(listener):
+                        yield event
+                except StrandlineError as error:
+                    _note(error)
+                    return  # it comes back with its last id
             said_at = monotonic()
             while True:
                 while listener.waiting:
@@ -181,10 +188,7 @@ class EventHub:
                 try:
                     await self._look()
                 except Exception as error:  # noqa: BLE001  # the outermost edge of a task's work
-                    logger.warning(
-                        "events could not be read",
-                        extra={"action": "events_failed", "reason": type(error).__name__},
-                    )
+                    _note(error)
                 await asyncio.sleep(max(0.05, POLL_SECONDS - (monotonic() - began)))
         finally:
             # The next listener begins with what is then; nobody was told of what came between.
@@ -252,13 +256,11 @@ class EventHub:
         session_key: UUID | None = None,
         turn: AbstractAsyncContextManager[None] | None = None,
     ) -> AsyncIterator[list[HappeningsRow]]:
-        """What happened since a time, page by page, at least as far as ``until``.
-
-        What is written meanwhile bears a later time, so the pages come to an end however much that is.
-        """
+        """What happened since a time and until another, page by page; ``turn``: what each page waits for."""
         database = await self._database()
         place = since, _LAST_UUID, _LAST_GENERATION
-        while True:
+        while place < (until, _LAST_UUID, _LAST_GENERATION):
+            end = min(place[0] + SPAN, until)
             async with turn or nullcontext():
                 rows = await database.fetch(
                     Happenings(
@@ -267,13 +269,14 @@ class EventHub:
                         since=place[0],
                         after_event=place[1],
                         after_generation=place[2],
+                        until=end,
                         limit=ROWS_PER_PAGE,
                     )
                 )
             yield rows
-            if len(rows) < ROWS_PER_PAGE or rows[-1].at > until:
-                return
-            place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
+            place = end, _LAST_UUID, _LAST_GENERATION
+            if len(rows) == ROWS_PER_PAGE:
+                place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
 
     async def _database(self) -> AsyncDatabase:
         return await self._resources.async_database()
@@ -282,6 +285,11 @@ class EventHub:
         database = await self._database()
         (clock,) = await database.fetch(Settled(late_seconds=LATE_SECONDS, latest_seconds=LATEST_SECONDS))
         return clock
+
+
+def _note(error: Exception) -> None:
+    extra = {"action": "events_failed", "reason": type(error).__name__}
+    logger.warning("events could not be read", extra=extra)
 
 
 def _event_of(row: HappeningsRow) -> EventOut:

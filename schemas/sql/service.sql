@@ -136,13 +136,13 @@ SELECT statement_timestamp() AS at, greatest(
         WHERE a.datname = current_database() AND a.backend_xid IS NOT NULL))) AS settled
 
 -- name: happenings
--- What happened behind a time, an event and a derivation, oldest first, for those who listen to namespaces: flushes,
+-- What happened behind a time, an event and a derivation, up to another time, oldest first, for those who listen to namespaces: flushes,
 -- how pipelines ended with them in the derivation that serves, and changes of derivations, which concern all.  Only of
 -- one session, if it is named.  Many rows may bear the same time, so a page ends at all three.
 -- A receipt of an earlier stage is no end, nor is one while the event is due again.  The rows of a time are looked up
 -- one by one (LIMIT 1): what is read then follows from what happened, and not from how much there is.
--- params: namespaces text[], session_key uuid?, since timestamptz, after_event uuid, after_generation integer, limit
---     bigint
+-- params: namespaces text[], session_key uuid?, since timestamptz, after_event uuid, after_generation integer, until
+--     timestamptz, limit bigint
 -- row: at timestamptz, event_id uuid, generation_id integer, kind text, namespace text?, session_key uuid?, session_id
 --     text?, user_id text?, from_seq bigint?, through_seq bigint?, cause text?, pipeline text?, state text?
 -- repeatable
@@ -153,7 +153,7 @@ CROSS JOIN LATERAL (
     SELECT s.namespace, s.session_id, s.user_id FROM strandline.session s
     WHERE s.shard_key = e.shard_key AND s.session_key = e.session_key
         AND s.namespace = ANY (%(namespaces)s::text[]) LIMIT 1) AS o
-WHERE (e.created_at, e.event_id) > (%(since)s, %(after_event)s)
+WHERE (e.created_at, e.event_id) > (%(since)s, %(after_event)s) AND e.created_at <= %(until)s
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
     AND e.cause NOT IN ('source', 'instruction')
 ORDER BY e.created_at, e.event_id LIMIT %(limit)s)
@@ -183,12 +183,13 @@ CROSS JOIN LATERAL (
                 AND later.generation_id = r.generation_id AND later.applied_at > r.applied_at)
     LIMIT 1) AS o
 WHERE (r.applied_at, r.event_id, r.generation_id) > (%(since)s, %(after_event)s, %(after_generation)s)
+    AND r.applied_at <= %(until)s
 ORDER BY r.applied_at, r.event_id, r.generation_id LIMIT %(limit)s)
 UNION ALL
 (SELECT g.state_since, '00000000-0000-0000-0000-000000000000'::uuid, g.generation_id, 'generation', NULL, NULL, NULL,
     NULL, NULL, NULL, NULL, g.pipeline, g.state
 FROM strandline.generation g
 WHERE (g.state_since, '00000000-0000-0000-0000-000000000000'::uuid, g.generation_id)
-    > (%(since)s, %(after_event)s, %(after_generation)s)
+    > (%(since)s, %(after_event)s, %(after_generation)s) AND g.state_since <= %(until)s
 ORDER BY g.state_since, g.generation_id LIMIT %(limit)s)
 ORDER BY at, event_id, generation_id LIMIT %(limit)s

@@ -312,9 +312,9 @@ class HappeningsRow(NamedTuple):
 
 
 class Happenings(Query[HappeningsRow]):
-    """What happened behind a time, an event and a derivation, oldest first, for those who listen to
-    namespaces: flushes, how pipelines ended with them in the derivation that serves, and changes of
-    derivations, which concern all.  Only of one session, if it is named.  Many rows may bear the same
+    """What happened behind a time, an event and a derivation, up to another time, oldest first, for those who
+    listen to namespaces: flushes, how pipelines ended with them in the derivation that serves, and changes
+    of derivations, which concern all.  Only of one session, if it is named.  Many rows may bear the same
     time, so a page ends at all three. A receipt of an earlier stage is no end, nor is one while the event
     is due again.  The rows of a time are looked up one by one (LIMIT 1): what is read then follows from
     what happened, and not from how much there is.
@@ -331,8 +331,9 @@ class Happenings(Query[HappeningsRow]):
         namespaces: list[str],
         since: datetime,
         after_event: UUID,
+        until: datetime,
         session_key: UUID | None,
         limit: int,
         after_generation: int,
     ) -> None:
-        self.values = (namespaces, since, after_event, session_key, limit, after_generation)
+        self.values = (namespaces, since, after_event, until, session_key, limit, after_generation)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import timedelta
 from typing import Any
 from uuid import UUID, uuid4
 
@@ -222,7 +223,12 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
                 "SELECT applied_at FROM strandline.receipt ORDER BY applied_at DESC OFFSET 9 LIMIT 1"
             ).fetchall()
             place = {"since": since, "after_event": UUID(int=0), "after_generation": 0}
-            return place | {"namespaces": ["default"], "session_key": None, "limit": 1_000}
+            return place | {
+                "namespaces": ["default"],
+                "session_key": None,
+                "until": since + timedelta(1),
+                "limit": 1_000,
+            }
         case "range_messages":
             return lane | {"from_seq": 1, "through_seq": 10}
         case "batch_messages":

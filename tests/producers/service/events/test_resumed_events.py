@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import threading
+from collections.abc import AsyncIterator
 from typing import Any
 
 import psycopg
@@ -12,6 +13,8 @@ from psycopg.types.json import Jsonb
 
 from strandline.client import RemoteAdmin, RemoteService, Retries
 from strandline.producers.service import events
+from strandline.producers.service.events import Listener, Told
+from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.queries.derived.generations import BeginGeneration, RetireGeneration
 from strandline.schemas.wire.keys import NewKey
 from tests.conftest import wait_until
@@ -201,6 +204,27 @@ def test_a_quiet_stream_says_how_far_it_is(
     ids = [int(one) for one, _ in stream.events if one]
     assert {one["kind"] for _, one in stream.events} == {"position"}
     assert ids == sorted(ids)
+
+
+def test_a_stream_whose_past_cannot_be_read_ends_and_can_be_resumed(
+    running: RunningService,
+    tenant: NewKey,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    async def fail(_listener: Listener) -> AsyncIterator[Told]:
+        raise DatabaseUnavailableError("away")
+        yield
+
+    monkeypatch.setattr(running.service.events, "_catch_up", fail)
+    with (
+        caplog.at_level(logging.WARNING, "strandline.service"),
+        running.client(tenant) as client,
+        listening(client, "/v1/events", "1") as stream,
+    ):
+        assert stream.has_ended.wait(20)
+    assert stream.last_id()
+    assert [one.__dict__["reason"] for one in caplog.records] == ["DatabaseUnavailableError"]
 
 
 def test_an_error_of_a_look_is_logged_and_the_next_one_goes_on(

@@ -7,6 +7,7 @@ import socket
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from functools import partial
 from http.client import HTTPConnection, HTTPException, HTTPResponse
 from typing import Any
@@ -186,6 +187,7 @@ def test_a_burst_larger_than_a_page_is_told_whole_and_holds_up_nobody(
     running: RunningService, tenant: NewKey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(events, "ROWS_PER_PAGE", 2)
+    monkeypatch.setattr(events, "SPAN", timedelta(seconds=0.1))
     other = running.make_key(uuid4().hex)
     burst = [f"burst-{number}" for number in range(5)]
     with (
