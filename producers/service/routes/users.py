@@ -36,7 +36,7 @@ async def list_users(
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
     cursor: Cursor = None,
 ) -> Page[UserOut]:
-    """The users of the namespace with a session or facts, and their figures; not for a user's own key."""
+    """The users of the namespace who have a session or facts, with figures; not for a user's own key."""
     call = call_of(request)
     facts = NamespaceFacts(call.service.resources, call.caller.tenant)
     page = await facts.ausers(limit=limit, after=read_text_cursor(_LIST, cursor) or None)

@@ -251,14 +251,6 @@ def _shard_key(namespace: str, user: str | None, session: str | None) -> UUID:
 
 def _refuse_uncovered(database: Database, generation: Generation) -> None:
     """Promote only what covers what serves; owner by owner is what a replay without --hold does."""
-    for replay in replays(database, pipeline=generation.pipeline, unfinished=True):
-        is_filling = replay.counts.get("phase") in (None, "waiting", "filling")
-        if replay.kind == "new" and replay.generation_id == generation.generation_id and is_filling:
-            raise ReplayError(
-                f"Replay {replay.replay_id} has not yet gone through the whole log for generation"
-                f" {generation.generation_id}, so it cannot serve all owners yet."
-                " Let it go on, then promote again."
-            )
     backlog = database.fetch(GenerationBacklog(generation_id=generation.generation_id))
     due = sum(row.due for row in backlog)
     rows = database.fetch(ListGenerations(pipeline=generation.pipeline))
