@@ -13,7 +13,7 @@ PIP    := $(BIN)/python $(INSTALL)
 
 # More processes than processors, since many tests wait for others; a file's tests stay together and share
 # what they set up, and the slow files begin first, as tests/conftest.py orders them.
-PYTEST := $(BIN)/python -m pytest --timeout=600 --workers=5
+PYTEST := $(BIN)/python -m pytest --timeout=600 --workers=6
 
 # The tests start hundreds of Pythons: each would compile every module again.
 unexport PYTHONDONTWRITEBYTECODE
