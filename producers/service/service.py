@@ -58,7 +58,7 @@ class Service:
         self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
         writes = self._admissions["writes"]
         # Reads never have so many of the pool's connections that a put waits for them.
-        self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work > 0)
+        self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work)
         self.mcp = McpEndpoint(make_tools)
         # Of these classes some block; each has its permit until its thread has ended.
         self.threads = Threads(self.settings.service_reads_at_once + self.settings.service_others_at_once)

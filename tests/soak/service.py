@@ -38,7 +38,7 @@ def run(ground: Ground) -> Iterator[Reading]:
     log_to_stderr("ERROR")
     with RunningService(ground.database_url) as running, TemporaryDirectory() as folder:
         tenant, operator = make_fuzzing_key(running), running.make_key(None, scopes=["operate"])
-        known = make_known(running, tenant, sessions=6, doomed=12)
+        known = make_known(running, tenant, sessions=6)
         spare = known | {"key_id": [running.make_key(USER).key_id for _ in range(4)]}
         runs = [
             fuzz(running, tenant, known, Path(folder, "tenant"), examples=EXAMPLES, seed=1, phases=PHASES),

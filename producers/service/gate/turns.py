@@ -4,9 +4,11 @@ A read is milliseconds of work between its statements, a put some microseconds. 
 ready before it looks at its sockets again: on a process with many reads in hand a put would wait, at each of
 its steps, for a step of every read, and for the connections of the pool, which these hold meanwhile.
 
-A put is some hops from task to task, each of which is a round of the loop.  So while there are any, the loop
-comes round a few times between two steps of reads: then a put waits for one of them at each answer of the
-database, and not at each hop.  The number is bounded, so puts that never end do not stop the reads.
+A put waits for the database a few times, and for less than a millisecond.  So while there are any, the next
+step of a read waits for their end, and the loop sleeps: the processor is the database's.  It waits the less
+the more there are: one put is soon over, and where there are many there are always some.
+
+A read that is within the pool goes on without a turn: it is in the way of all that come after it, also puts.
 """
 
 from __future__ import annotations
@@ -16,11 +18,14 @@ from collections import deque
 from collections.abc import Callable, Coroutine, Generator
 from typing import Any, Generic, TypeVar
 
+from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
+
 T = TypeVar("T")
 
-# Rounds of the loop between two steps of reads while there are writes: as many as a put takes between two
-# answers.  Each costs some microseconds.
-ROUNDS = 8
+# A millisecond is the shortest that epoll waits.
+PAUSE_SECONDS = 0.001
+# How many pauses the next step of a read waits for one write; for two half as many, for many writes one.
+PAUSES = 4
 
 
 class Turns:
@@ -28,11 +33,15 @@ class Turns:
 
     Args:
         at_once: how many are begun at the same time; the others have not asked the database for anything yet.
-        has_writes: whether there is just now what is to pass between two steps.
+        count_writes: how many there are just now of what is to pass between two steps.
+        pauses: how many the next step waits for one of them.
     """
 
-    def __init__(self, at_once: int, has_writes: Callable[[], bool] = lambda: False) -> None:
-        self._has_writes = has_writes
+    def __init__(
+        self, at_once: int, count_writes: Callable[[], int] = lambda: 0, pauses: int = PAUSES
+    ) -> None:
+        self._count_writes = count_writes
+        self._pauses = pauses
         self._places = asyncio.Semaphore(at_once)
         self._in_hand = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
@@ -66,10 +75,11 @@ class Turns:
             loop.call_soon(self._give)
         yield from turn
 
-    def _give(self, rounds: int = 0) -> None:
-        """Give the next turn; the one after it is given when the loop comes round again, or some times."""
-        if rounds < ROUNDS and self._has_writes():
-            asyncio.get_running_loop().call_soon(self._give, rounds + 1)
+    def _give(self, waited: int = 0) -> None:
+        """Give the next turn, some pauses later if there are writes, and then the one after it."""
+        writes = self._count_writes()
+        if writes and waited * writes < self._pauses:
+            asyncio.get_running_loop().call_later(PAUSE_SECONDS, self._give, waited + 1)
             return
         while self._waiting:
             turn = self._waiting.popleft()
@@ -97,7 +107,8 @@ class _StepByStep(Generic[T]):
             while True:
                 try:
                     value = yield waits_for
-                    yield from self._turns.wait()
+                    if not IS_IN_POOL.get():
+                        yield from self._turns.wait()
                 except BaseException as error:  # noqa: BLE001  # handed on to where it belongs
                     waits_for = steps.throw(error)
                 else:

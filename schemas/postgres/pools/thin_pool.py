@@ -11,6 +11,7 @@ import math
 import time
 import weakref
 from contextlib import suppress
+from contextvars import ContextVar
 from typing import Any, TypeVar
 
 import psycopg
@@ -23,6 +24,10 @@ from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 from strandline.schemas.postgres.translation import Unreachable
 
 CT = TypeVar("CT", bound="psycopg.Connection[Any]")
+
+# Whether this task is just now within a pool of its event loop, which one task at a time goes through: what
+# makes it wait there, makes all wait that come after it.
+IS_IN_POOL: ContextVar[bool] = ContextVar("IS_IN_POOL", default=False)
 
 
 class ProcessPool(ConnectionPool[CT]):
@@ -156,7 +161,6 @@ class AsyncThinPool:
         self._renewed_at = -math.inf
         self.open = pool.open
         self.close = pool.close
-        self.take_back = pool.putconn
 
     @property
     def closed(self) -> bool:
@@ -169,12 +173,22 @@ class AsyncThinPool:
         """Async twin of ``ThinPool.lend``."""
         if not self._reach.is_fine:
             await self._await_server()
+        IS_IN_POOL.set(True)
         try:
             lent: psycopg.AsyncConnection[Any] = await self._pool.getconn()
         except PoolTimeout:
             raise_problem(self._reach)
             raise
+        finally:
+            IS_IN_POOL.set(False)
         return lent
+
+    async def take_back(self, lent: psycopg.AsyncConnection[Any]) -> None:
+        IS_IN_POOL.set(True)
+        try:
+            await self._pool.putconn(lent)
+        finally:
+            IS_IN_POOL.set(False)
 
     async def _await_server(self) -> None:
         if not self._pool.closed and not has_idle(self._pool):

@@ -13,6 +13,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
@@ -25,10 +26,11 @@ LEFT_OUT = "negative_data_rejection,positive_data_acceptance"
 # Streams, which do not end; and what would end the run's own key.
 NEVER = ("namespace_events", "session_events", "delete_key", "post_rotation")
 USER, GONE_USER = "fuzzed", "fuzzed-and-gone"
-# What is gone, or empty, after it: each has its own sessions or users.
+# What is gone, or empty, after it: each of these has sessions of its own, and the others a user of theirs.
 DESTROYING_SESSIONS = (
     "delete_session",
     "erase_session",
+    "pop_message",
     "readmit_session",
     "reset_session",
     "rewind_session",
@@ -59,9 +61,13 @@ class Fuzzing:
         return sorted(name for name, found in self.answers.items() if not any(s < 300 for s in found))
 
 
-def make_known(running: RunningService, key: NewKey, *, sessions: int = 3, doomed: int = 3) -> Known:
-    """Store what paths are to name, for the user of the run; gives the values by the names of parameters."""
-    names = [f"{kind}-{n}" for kind, most in (("kept", sessions), ("doomed", doomed)) for n in range(most)]
+def make_known(running: RunningService, key: NewKey, *, sessions: int = 3) -> Known:
+    """Store what paths are to name, for the user of the run; gives the values by the names of parameters.
+
+    Args:
+        sessions: how many are kept, and how many each of the destroying operations has.
+    """
+    kept, *doomed = ([f"{kind}-{n}" for n in range(sessions)] for kind in ("kept", *DESTROYING_SESSIONS))
     with running.client(key, user=USER) as client:
 
         def ask(method: str, path: str, body: Any) -> Any:
@@ -69,7 +75,7 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3, doome
             assert answer.is_success, (path, answer.text)
             return answer.json()
 
-        for name in names:
+        for name in [*kept, *chain.from_iterable(doomed)]:
             said = [{"role": "user", "content": f"I like number {n}.", "id": f"{name}-{n}"} for n in range(3)]
             ask("POST", f"/v1/sessions/{name}/messages", {"messages": said})
             ask("PUT", f"/v1/sessions/{name}/runs/run-1", {"messages": said[:1], "status": "completed"})
@@ -84,13 +90,13 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3, doome
         erasure = ask("POST", "/v1/sessions/erased/erasures", {})["number"]
         acts = [] if key.namespace is None else [one["entry_id"] for one in ask_acts(client)]
     return {
-        "session_id": names[:sessions],
-        "doomed_session_id": names[sessions:],
+        "session_id": kept,
+        **{_own(operation): names for operation, names in zip(DESTROYING_SESSIONS, doomed, strict=True)},
         "user": [USER],
         "doomed_user": [GONE_USER],
         "fact_id": facts[:4],
         "doomed_fact_id": facts[4:],
-        "message_id": [f"{name}-0" for name in names[:sessions]],
+        "message_id": [f"{name}-0" for name in kept],
         "run_id": ["run-1"],
         "seq": [1, 2],
         "source": [source],
@@ -100,6 +106,11 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3, doome
         "pipeline": ["facts", "summary", "vectors"],
         "generation": [1, 2, 3],
     }
+
+
+def _own(operation: str) -> str:
+    """The name of the sessions that an operation may destroy."""
+    return f"doomed_{operation}"
 
 
 def ask_acts(client: Any) -> list[dict[str, Any]]:
@@ -117,19 +128,19 @@ def configuration(known: Known, probability: float) -> str:
     for name, values in known.items():
         if values and not name.startswith("doomed_"):
             lines.append(_binding(name, name, probability))
-    for operations, name in (
-        (DESTROYING_SESSIONS, "session_id"),
-        (DESTROYING_USERS, "user"),
-        (("delete_fact",), "fact_id"),
-    ):
-        for operation in operations:
-            lines += [
-                "",
-                "[[operations]]",
-                f'include-operation-id = "{operation}"',
-                "[operations.parameters]",
-                _binding(name, f"doomed_{name}", probability),
-            ]
+    others = [
+        *((operation, "session_id", _own(operation)) for operation in DESTROYING_SESSIONS),
+        *((operation, "user", "doomed_user") for operation in DESTROYING_USERS),
+        ("delete_fact", "fact_id", "doomed_fact_id"),
+    ]
+    for operation, name, dictionary in others:
+        lines += [
+            "",
+            "[[operations]]",
+            f'include-operation-id = "{operation}"',
+            "[operations.parameters]",
+            _binding(name, dictionary, probability),
+        ]
     return "\n".join(lines) + "\n"
 
 

@@ -8,7 +8,8 @@ from itertools import pairwise
 
 import pytest
 
-from strandline.producers.service.gate.turns import ROUNDS, Turns
+from strandline.producers.service.gate.turns import PAUSES, Turns
+from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
 
 
 async def steps(count: int, note: Callable[[], None]) -> int:
@@ -116,23 +117,66 @@ def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> Non
     assert len(cleaned) <= 2
 
 
-def test_between_two_steps_of_reads_writes_have_some_rounds_of_the_loop() -> None:
-    """And reads go on where writes never end."""
+ENDLESS = 10**9
 
-    async def scenario() -> None:
-        turns = Turns(at_once=8, has_writes=lambda: True)
-        seen: list[str] = []
 
-        async def write() -> None:
-            while len(seen) < 10_000:
-                seen.append("write")
-                await asyncio.sleep(0)
+def test_reads_wait_for_the_end_of_a_write() -> None:
+    seen: list[str] = []
 
-        writing = asyncio.create_task(write())
-        await asyncio.gather(*(turns.take(steps(5, lambda: seen.append("read"))) for _ in range(4)))
-        writing.cancel()
-        assert seen.count("read") == 20
-        between = "".join(one[0] for one in seen).strip("w").split("r")[1:-1]
-        assert min(map(len, between)) >= ROUNDS
+    async def run() -> None:
+        turns = Turns(at_once=8, count_writes=lambda: seen.count("written") == 0, pauses=ENDLESS)
+        reading = [asyncio.create_task(turns.take(steps(5, lambda: seen.append("read")))) for _ in range(4)]
+        await steps(100, lambda: None)
+        began = len(seen)  # the first has taken a step, since it was alone
+        await steps(1_000, lambda: None)
+        assert len(seen) == began < 20
+        seen.append("written")
+        async with asyncio.timeout(60):
+            await asyncio.gather(*reading)
 
-    asyncio.run(scenario())
+    asyncio.run(run())
+    assert seen.count("read") == 20
+
+
+@pytest.mark.parametrize(("writes", "pauses"), [(1, PAUSES), (2, PAUSES // 2), (PAUSES, 1), (100, 1)])
+def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
+    """And wait the less between two steps, the more writes there are."""
+    seen: list[str] = []
+
+    def count_writes() -> int:
+        seen.append("look")
+        return writes
+
+    async def run() -> None:
+        turns = Turns(at_once=8, count_writes=count_writes)
+        async with asyncio.timeout(60):
+            await asyncio.gather(*(turns.take(steps(3, lambda: seen.append("read"))) for _ in range(4)))
+
+    asyncio.run(run())
+    assert seen.count("read") == 12
+    between = "".join(one[0] for one in seen).split("r")[2:-1]
+    assert {len(looks) for looks in between} == {pauses + 1}
+
+
+def test_who_is_in_the_way_of_others_waits_for_no_turn() -> None:
+    """Else a write, for whose end reads wait, would wait for one of them."""
+    way = asyncio.Lock()
+
+    async def pass_through() -> None:
+        IS_IN_POOL.set(True)
+        async with way:
+            await asyncio.sleep(0)
+        IS_IN_POOL.set(False)
+
+    async def run() -> None:
+        is_written = False
+        turns = Turns(at_once=8, count_writes=lambda: not is_written, pauses=ENDLESS)
+        reading = [asyncio.create_task(turns.take(pass_through())) for _ in range(4)]
+        # The first is begun without a turn, since nobody else is there; the others wait for theirs.
+        async with asyncio.timeout(60):
+            await steps(50, lambda: None)
+            await pass_through()
+            is_written = True
+            await asyncio.gather(*reading)
+
+    asyncio.run(run())
