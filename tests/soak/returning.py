@@ -56,20 +56,28 @@ def _seconds_after_return(server: PostgresServer) -> dict[str, float]:
     database.fetch(LOOK_ONCE)
     returned: dict[str, float] = {}
 
+    # What was never reached is not waited for.
+    is_reached, is_away = threading.Event(), threading.Event()
+
     def wait() -> None:
         database.fetch(LOOK)
         returned["a thread"] = time.monotonic()
 
     async def wait_async() -> None:
         opened = AsyncDatabase.connect(options)
+        await opened.fetch(LOOK_ONCE)
+        is_reached.set()
+        await asyncio.to_thread(is_away.wait)
         await opened.fetch(LOOK)
         returned["a task"] = time.monotonic()
         await opened.close()
 
+    waiting = [threading.Thread(target=call) for call in (lambda: asyncio.run(wait_async()), wait)]
+    waiting[0].start()
+    is_reached.wait(60)
     server.crash()
-    waiting = [threading.Thread(target=call) for call in (wait, lambda: asyncio.run(wait_async()))]
-    for thread in waiting:
-        thread.start()
+    is_away.set()
+    waiting[1].start()
     time.sleep(AWAY_SECONDS)
     server.start()
     back = time.monotonic()
