@@ -10,6 +10,7 @@ from strandline.cli.terminal.logs import log_to_stderr
 from tests.soak.measuring.ground import Ground
 from tests.soak.measuring.readings import Reading
 from tests.support.servers.schema_fuzzing import (
+    DESTROYING,
     NEVER,
     USER,
     Fuzzing,
@@ -40,15 +41,36 @@ def run(ground: Ground) -> Iterator[Reading]:
         tenant, operator = make_fuzzing_key(running), running.make_key(None, scopes=["operate"])
         known = make_known(running, tenant, sessions=6)
         spare = known | {"key_id": [running.make_key(USER).key_id for _ in range(4)]}
+        folders = Path(folder)
         runs = [
-            fuzz(running, tenant, known, Path(folder, "tenant"), examples=EXAMPLES, seed=1, phases=PHASES),
-            fuzz(running, operator, known, Path(folder, "all"), examples=EXAMPLES, seed=2, phases=PHASES),
+            # What destroys comes last: the tool learns names from answers, also those that are to stay.
+            fuzz(
+                running,
+                tenant,
+                known,
+                folders / "tenant",
+                examples=EXAMPLES,
+                seed=1,
+                phases=PHASES,
+                without=(*NEVER, *DESTROYING),
+            ),
+            fuzz(
+                running,
+                tenant,
+                known,
+                folders / "destroying",
+                examples=EXAMPLES,
+                seed=4,
+                phases="examples,coverage,fuzzing",
+                within=DESTROYING,
+            ),
+            fuzz(running, operator, known, folders / "all", examples=EXAMPLES, seed=2, phases=PHASES),
             # Of keys that the run does not use itself: their ids are never drawn at random.
             fuzz(
                 running,
                 operator,
                 spare,
-                Path(folder, "keys"),
+                folders / "keys",
                 examples=EXAMPLES,
                 seed=3,
                 phases="coverage,fuzzing",

@@ -25,8 +25,10 @@ from tests.support.servers.service_server import RunningService
 LEFT_OUT = "negative_data_rejection,positive_data_acceptance"
 # Streams, which do not end; and what would end the run's own key.
 NEVER = ("namespace_events", "session_events", "delete_key", "post_rotation")
-USER, GONE_USER = "fuzzed", "fuzzed-and-gone"
-# What is gone, or empty, after it: each of these has sessions of its own, and the others a user of theirs.
+USER = "fuzzed"
+# Beyond the deadline of any request.
+MOST_SECONDS = 120
+# What is gone, or empty, after it: each of these has sessions, or a user, of its own.
 DESTROYING_SESSIONS = (
     "delete_session",
     "erase_session",
@@ -36,6 +38,7 @@ DESTROYING_SESSIONS = (
     "rewind_session",
 )
 DESTROYING_USERS = ("erase_user", "readmit_user", "clear_facts", "instruct_facts", "optimize_facts")
+DESTROYING = (*DESTROYING_SESSIONS, *DESTROYING_USERS, "delete_fact")
 Known = dict[str, list[str] | list[int]]
 
 
@@ -84,7 +87,8 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3) -> Kn
             ask("POST", f"/v1/users/{USER}/facts", {"text": f"Likes number {n}."})["fact_id"]
             for n in range(8)
         ]
-        ask("POST", f"/v1/users/{GONE_USER}/facts", {"text": "Was here."})
+        for operation in DESTROYING_USERS:
+            ask("POST", f"/v1/users/{_own(operation)}/facts", {"text": "Was here."})
         source = ask("POST", f"/v1/users/{USER}/facts/from-messages", {"messages": said})["source_id"]
         ask("POST", "/v1/sessions/erased/messages", {"messages": said[:1]})
         erasure = ask("POST", "/v1/sessions/erased/erasures", {})["number"]
@@ -93,7 +97,7 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3) -> Kn
         "session_id": kept,
         **{_own(operation): names for operation, names in zip(DESTROYING_SESSIONS, doomed, strict=True)},
         "user": [USER],
-        "doomed_user": [GONE_USER],
+        **{_own(operation): [_own(operation)] for operation in DESTROYING_USERS},
         "fact_id": facts[:4],
         "doomed_fact_id": facts[4:],
         "message_id": [f"{name}-0" for name in kept],
@@ -109,7 +113,7 @@ def make_known(running: RunningService, key: NewKey, *, sessions: int = 3) -> Kn
 
 
 def _own(operation: str) -> str:
-    """The name of the sessions that an operation may destroy."""
+    """The name of what an operation may destroy."""
     return f"doomed_{operation}"
 
 
@@ -130,7 +134,7 @@ def configuration(known: Known, probability: float) -> str:
             lines.append(_binding(name, name, probability))
     others = [
         *((operation, "session_id", _own(operation)) for operation in DESTROYING_SESSIONS),
-        *((operation, "user", "doomed_user") for operation in DESTROYING_USERS),
+        *((operation, "user", _own(operation)) for operation in DESTROYING_USERS),
         ("delete_fact", "fact_id", "doomed_fact_id"),
     ]
     for operation, name, dictionary in others:
@@ -158,10 +162,16 @@ def fuzz(
     seed: int,
     phases: str,
     only: str = ".",
+    within: Sequence[str] = (),
     without: Sequence[str] = NEVER,
     probability: float = 0.8,
 ) -> Fuzzing:
-    """Try the service's description; ``probability``: how often a path names what is known."""
+    """Try the service's description.
+
+    Args:
+        only: a pattern of the paths that are tried, unless ``within`` names the operations.
+        probability: how often a path names what is known.
+    """
     folder.mkdir(exist_ok=True)
     (folder / "schemathesis.toml").write_text(configuration(known, probability))
     command = [
@@ -176,10 +186,13 @@ def fuzz(
         "--checks=all",
         f"--exclude-checks={LEFT_OUT}",
         f"--exclude-operation-id-regex=^({'|'.join(without)})$",
-        f"--include-path-regex={only}",
+        # Of two such options each would add to what the other includes.
+        f"--include-operation-id-regex=^({'|'.join(within)})$" if within else f"--include-path-regex={only}",
         "--report=har",
         "--report-har-path=answers.har",
         "--continue-on-failure",
+        # A read may wait for memory; requests have deadlines of their own.
+        f"--max-response-time={MOST_SECONDS}",
         "--suppress-health-check=all",
         "--no-color",
     ]
