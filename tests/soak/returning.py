@@ -56,7 +56,7 @@ def _seconds_after_return(server: PostgresServer) -> dict[str, float]:
     database.fetch(LOOK_ONCE)
     returned: dict[str, float] = {}
 
-    # What was never reached is not waited for.
+    # Only a database that was reached before is waited for.
     is_reached, is_away = threading.Event(), threading.Event()
 
     def wait() -> None:

@@ -64,7 +64,7 @@ class Turns:
             work.close()
 
     def wait(self) -> Generator[Any, Any, None]:
-        """Wait for a turn, unless nobody else takes any."""
+        """Wait for a turn, if other reads take turns as well."""
         if self._in_hand < 2:
             return
         loop = asyncio.get_running_loop()

@@ -204,7 +204,8 @@ def test_a_replay_whose_process_is_gone_is_stopped_by_asking(
     assert (found["state"], found["is_running"]) == ("running", False)
     assert root.post(f"{path}/stop").json()["state"] == "stopped"
     promoted = root.post(f"/v1/admin/generations/{endless['generation']}/promote", json={})
-    assert promoted.status_code == 409  # it is not filled in, or what it was filled with is due
+    # It is not filled in, or what it was filled with is due.
+    assert promoted.status_code == 409 and "cannot serve all owners yet" in promoted.json()["detail"]
 
 
 def test_replays_are_read_page_by_page(root: httpx2.Client, endless: dict[str, Any]) -> None:

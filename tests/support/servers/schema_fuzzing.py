@@ -28,7 +28,7 @@ NEVER = ("namespace_events", "session_events", "delete_key", "post_rotation")
 USER = "fuzzed"
 # Beyond the deadline of any request.
 MOST_SECONDS = 120
-# What is gone, or empty, after it: each of these has sessions, or a user, of its own.
+# These operations remove what they are given: each has sessions, or a user, of its own.
 DESTROYING_SESSIONS = (
     "delete_session",
     "erase_session",

@@ -158,7 +158,7 @@ def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
     assert {len(looks) for looks in between} == {pauses + 1}
 
 
-def test_who_is_in_the_way_of_others_waits_for_no_turn() -> None:
+def test_a_read_inside_the_pool_waits_for_no_turn() -> None:
     """Else a write, for whose end reads wait, would wait for one of them."""
     way = asyncio.Lock()
 
@@ -172,7 +172,7 @@ def test_who_is_in_the_way_of_others_waits_for_no_turn() -> None:
         is_written = False
         turns = Turns(at_once=8, count_writes=lambda: not is_written, pauses=ENDLESS)
         reading = [asyncio.create_task(turns.take(pass_through())) for _ in range(4)]
-        # The first is begun without a turn, since nobody else is there; the others wait for theirs.
+        # The first read starts without a turn, since it is alone; the others wait for theirs.
         async with asyncio.timeout(60):
             await steps(50, lambda: None)
             await pass_through()

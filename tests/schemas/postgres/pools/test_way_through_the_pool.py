@@ -1,4 +1,4 @@
-"""What goes through an event loop's pool says so: whoever makes tasks wait lets it through."""
+"""A task says when it is inside the pool of its event loop, so that nothing makes it wait there."""
 
 from __future__ import annotations
 
