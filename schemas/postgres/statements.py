@@ -73,6 +73,7 @@ FUNCTIONS = (
     "search_code_v1",
     "search_terms_v1",
     "role_key_v1",
+    "check_session_v1",
     "append_act_v1",
     # Erasures; the functions after them look at fences.
     "look_at_fence_v1",

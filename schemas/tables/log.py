@@ -81,18 +81,7 @@ session = Table(
     Column("shared_key", Uuid),
     # Of the owner's data keys, the first of its present life; 0: the session takes content in clear.
     Column("first_data_key", Integer, nullable=False, server_default=text("0")),
-    CheckConstraint(
-        "log_start_seq >= 1 AND pinned_through >= log_start_seq - 1 AND window_from > pinned_through"
-        " AND flushed_through >= pinned_through AND window_from <= flushed_through + 1"
-        " AND flushed_through < next_seq",
-        name="marks",
-    ),
-    CheckConstraint(
-        "window_tokens >= 0 AND pinned_tokens >= 0 AND window_messages >= 0 AND window_bytes >= 0",
-        name="counters",
-    ),
-    CheckConstraint("(shared_scope IS NULL) = (shared_key IS NULL)", name="shared"),
-    CheckConstraint("deliver IN ('window', 'turn')", name="deliver"),
+    # Its marks, counters and policy fit together: the trigger session_check (check_session_v1).
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
 )
