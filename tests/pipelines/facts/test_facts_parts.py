@@ -228,6 +228,7 @@ def test_a_deletion_of_a_fact_that_a_person_began_takes_what_was_added_to_it_els
     assert verify(database, deep=True).violations == ()
 
 
+@pytest.mark.usefixtures("unchecked")
 def test_what_a_person_replaced_is_not_given_back_in_other_words_by_a_forgetting_reset(
     tell: Tell,
     drain: Callable[[], None],
