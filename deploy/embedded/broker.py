@@ -21,11 +21,11 @@ from urllib.parse import urlsplit
 import redis
 
 from strandline.deploy.embedded import broker_keeper
-from strandline.deploy.embedded.private_file import write_private
 from strandline.deploy.embedded.processes import is_running
 from strandline.deploy.embedded.shared_use import SharedUse
 from strandline.deploy.embedded.wheel_binaries import broker_server
 from strandline.schemas.errors import EmbeddedUnavailableError
+from strandline.schemas.private_files import write_private
 
 _RECORD_FILE = "broker.json"
 _HOST = "127.0.0.1"

@@ -9,10 +9,10 @@ import sys
 import tempfile
 from pathlib import Path
 
-from strandline.deploy.embedded.private_file import write_private
 from strandline.deploy.embedded.server_account import ServerAccount
 from strandline.deploy.embedded.wheel_binaries import POSTGRES_MAJOR
 from strandline.schemas.errors import ConfigurationError, DatabaseUnavailableError
+from strandline.schemas.private_files import write_private
 
 SUPERUSER = "postgres"
 PORT = 5432  # no TCP port: only part of the socket's file name

@@ -19,9 +19,9 @@ from typing import Literal
 
 from strandline.deploy.embedded.broker import EmbeddedBroker, recorded_broker
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
-from strandline.deploy.embedded.private_file import write_private
 from strandline.deploy.embedded.shared_use import SharedUse
 from strandline.schemas.errors import ConfigurationError, EmbeddedUnavailableError, StrandlineError
+from strandline.schemas.private_files import write_private
 
 logger = logging.getLogger("strandline.embedded")
 

@@ -4,17 +4,39 @@
 --
 -- strandline_owner runs `strandline migrate`: it owns the schema and its tables. strandline_app runs everything
 -- else, producers, workers and the command line: it reads and writes rows and can change no table. Neither is a
--- superuser. Passwords come from the environment, since arguments show in `ps`.
+-- superuser. Passwords come from the environment, since arguments show in `ps`, or from the files that
+-- OWNER_PASSWORD_FILE and APP_PASSWORD_FILE name.
 \set ON_ERROR_STOP on
 \getenv owner_password OWNER_PASSWORD
 \getenv app_password APP_PASSWORD
+\getenv owner_file OWNER_PASSWORD_FILE
+\getenv app_file APP_PASSWORD_FILE
+\if :{?owner_file}
+\set owner_password `cat "$OWNER_PASSWORD_FILE"`
+\endif
+\if :{?app_file}
+\set app_password `cat "$APP_PASSWORD_FILE"`
+\endif
+
+-- Statements with a password are kept out of the server's log, and out of pg_stat_statements and pgaudit.
+SET log_statement = 'none';
+SET log_min_error_statement = 'panic';
+SET log_min_duration_statement = -1;
+SET log_min_duration_sample = -1;
+SET log_transaction_sample_rate = 0;
+SET pg_stat_statements.track = 'none';
+SET pgaudit.log = 'none';
 
 BEGIN;
 -- To make it, a superuser is needed.
 CREATE EXTENSION IF NOT EXISTS vector;
 
-CREATE ROLE strandline_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD :'owner_password';
-CREATE ROLE strandline_app LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD :'app_password';
+-- Roles belong to all databases of a cluster: for a second one they are there.
+SELECT format('CREATE ROLE %I', missing.name)
+FROM (VALUES ('strandline_owner'), ('strandline_app')) AS missing (name)
+WHERE NOT EXISTS (SELECT FROM pg_roles WHERE rolname = missing.name) \gexec
+ALTER ROLE strandline_owner LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD :'owner_password';
+ALTER ROLE strandline_app LOGIN NOSUPERUSER NOCREATEDB NOCREATEROLE PASSWORD :'app_password';
 
 REVOKE ALL ON DATABASE :"DBNAME" FROM PUBLIC;
 REVOKE CREATE ON SCHEMA public FROM PUBLIC;

@@ -2,14 +2,13 @@
 
 A model proposes this, on the owner's merge lane, beside the merge of the next batch.  Nothing is lost by
 accident: an answer must account for every fact that it was shown, as kept or as merged into one that it
-names; a merged sentence must contain most words and all numbers of each part; and facts that people worded or
+names; a merged sentence must be made of its parts, as ``decisions`` says; and facts that people worded or
 judged are not touched.  Anything else is refused, and the facts stay.  The parts stay on record, and the
 sentence has the provenance of all of them.
 """
 
 from __future__ import annotations
 
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from typing import Literal
 from uuid import UUID, uuid5
 
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.decisions import is_made_of
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
@@ -35,16 +35,10 @@ from strandline.schemas.queries.derived.facts_merge import (
 )
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
-from strandline.schemas.values.normal_form import normal_form
 
 # What one call is shown: the facts that have most in common with another one.
 MAX_SHOWN_FACTS = 100
 MAX_LOADED_FACTS = 2_000
-# How much of a part's lexemes the merged sentence must hold.
-KEPT_SHARE = 0.5
-
-_NUMBER = re.compile(r"\d+")
-
 Outcome = Literal["applied", "unchanged", "refused"]
 
 
@@ -114,33 +108,21 @@ def condense(
     for place, merged in enumerate(proposed, 1):
         parts = [condensing.facts[number - 1] for number in merged.facts]
         unchanged = all(untouched.get(part.fact_id) == part.fingerprint for part in parts)
-        if unchanged and holds_all_of(merged.text, [part.text for part in parts]):
+        if unchanged and may_condense(merged.text, parts):
             fact_id = uuid5(batch_id, f"condense-{place}")
             applied += _merge_parts(fetcher, keys, batch_id, fact_id, merged, parts, answer)
     outcome: Outcome = "applied" if applied else "refused" if proposed else "unchanged"
     refused = len(proposed) - applied
     reason = (
-        f"{refused} of {len(proposed)} merged facts omitted something from their parts, or their parts"
-        " had changed."
+        f"{refused} of {len(proposed)} merged facts omitted or added something, or their parts had"
+        " changed or were of users and of assistants."
     )
     _record(fetcher, keys, batch_id, condensing, outcome, reason if refused else None)
 
 
-def holds_all_of(text: str, parts: Sequence[str]) -> bool:
-    """Whether ``text`` may replace all ``parts``: it has most lexemes of each, and every number."""
-    lexemes, numbers = set(query_lexemes(text)), _numbers(text)
-    return all(
-        _numbers(part) <= numbers and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
-        for part in parts
-    )
-
-
-def _share(part: set[str], whole: set[str]) -> float:
-    return len(part & whole) / len(part) if part else 0.0
-
-
-def _numbers(text: str) -> set[str]:
-    return set(_NUMBER.findall(normal_form(text)))
+def may_condense(text: str, parts: Sequence[CondensableFactsRow]) -> bool:
+    """Whether ``text`` is made of its parts, and these are all of users or all of assistants alone."""
+    return len({part.is_by_assistants for part in parts}) == 1 and is_made_of(text, [p.text for p in parts])
 
 
 def _condensable(fetcher: Fetcher, keys: DerivationKeys) -> list[CondensableFactsRow]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID, uuid5
 
+from strandline.pipelines.facts.decisions import may_stand_for
 from strandline.pipelines.facts.merge_inputs import Candidate, KnownFact, MergeWork
 from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
@@ -96,7 +97,8 @@ class Fold:
             text = self._work.candidates[number - 1].text
             return fingerprint(text) == wording, len(words.intersection(query_lexemes(text)))
 
-        nearest = max(self._became, key=likeness, default=None)
+        alike = (n for n in self._became if may_stand_for(self._work.candidates[n - 1], candidate))
+        nearest = max(alike, key=likeness, default=None)
         return None if nearest is None else self._became[nearest]
 
     def _add(self, number: int, candidate: Candidate, text: str) -> UUID:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import date, datetime
 from uuid import UUID
 
 from strandline.pipelines.capture import AppliedCapture
 from strandline.pipelines.facts.condense import Condensing
+from strandline.pipelines.facts.decisions import check_decision
 from strandline.pipelines.facts.editing.instructions import Instruction
 from strandline.pipelines.facts.tombstones import Tombstone, Utterance, read_traces, trace_of
 from strandline.pipelines.models.answers import MergeOperation
@@ -44,6 +45,7 @@ class Candidate:
     prompt_hash: str
     context_seqs: list[int]
     flushed_at: datetime | None
+    is_by_assistants: bool = False
 
     @property
     def utterance(self) -> Utterance:
@@ -64,6 +66,7 @@ class KnownFact:
     text: str
     said_at: datetime
     fingerprint: bytes
+    is_by_assistants: bool = False
     worded_by: int | None = None
     worded_at: datetime | None = None
 
@@ -104,10 +107,7 @@ def related_facts(
             limit=MAX_KNOWN_FACTS,
         )
     )
-    return tuple(
-        KnownFact(row.fact_id, row.text, row.said_at, row.fingerprint, row.number, row.created_at)
-        for row in rows
-    )
+    return tuple(KnownFact(row.fact_id, row.text, row.said_at, row.fingerprint, *row[4:]) for row in rows)
 
 
 def tombstones_about(
@@ -160,7 +160,7 @@ def keep_allowed(
         for place, candidate in enumerate(work.candidates, 1)
         if (number := held_back_by(candidate, tombstones)) is not None
     }
-    decided = [_decide(work, op, tombstones, as_they_are) for op in operations]
+    decided = [_decide(work, op, tombstones, as_they_are) for op in _check(work, operations)]
     for op, number in decided:
         if number is not None:
             numbers.setdefault(op.candidate, number)
@@ -168,6 +168,18 @@ def keep_allowed(
     return list(_each_added_once(kept)), [
         Dropped(work.candidates[place - 1], number) for place, number in numbers.items()
     ]
+
+
+def _check(work: MergeWork, operations: Iterable[MergeOperation]) -> Iterator[MergeOperation]:
+    """The operations as far as they hold: a fact that a user's line meets is a user's from then on."""
+    known = dict(enumerate(work.known, 1))
+    for op in operations:
+        if op.fact is not None:
+            candidate = work.candidates[op.candidate - 1]
+            op = check_decision(op, candidate, known[op.fact])  # noqa: PLW2901
+            if op.fact is not None and not candidate.is_by_assistants:
+                known[op.fact] = replace(known[op.fact], is_by_assistants=False)
+        yield op
 
 
 def _decide(

@@ -22,6 +22,7 @@ from strandline.pipelines.upkeep.archive import (
     manifest,
 )
 from strandline.schemas.errors import ArchiveError
+from strandline.schemas.private_files import create_private, make_private_folder
 
 # A store that fails must not hold a worker for long: the step is tried again.  (One that does not answer is
 # given up after 30 seconds, which is the library's own limit.)
@@ -46,10 +47,10 @@ class ObjectArchive:
         self._folder = Path(unquote(parts.path)) if parts.scheme == "file" else None
         self._opened: ObjectStore | None = None if self._folder is not None else self._open()
 
-    def _open(self, *, make: bool = False) -> ObjectStore:
+    def _open(self) -> ObjectStore:
         try:
             if self._folder is not None:
-                return LocalStore(self._folder, mkdir=make)
+                return LocalStore(self._folder)
             return from_url(self._url, retry_config={"max_retries": MAX_RETRIES})
         except _ERRORS as error:
             raise ArchiveError(f"The archive {self._url} cannot be opened: {_reason(error)}") from error
@@ -70,8 +71,11 @@ class ObjectArchive:
 
     def store(self, leaving: LeavingRange, messages: ReadMessages) -> str | None:
         name, content = leaving.object_name, encode(leaving)
-        if self._folder is not None and leaving.is_first and not self._folder.exists():
-            self._opened = self._open(make=True)
+        if self._folder is not None and leaving.is_first:
+            try:
+                make_private_folder(self._folder)
+            except OSError as error:
+                raise ArchiveError(f"The archive {self._url} cannot be opened: {_reason(error)}") from error
         self._create(name, content)
         self._create(_manifest_name(name), manifest(name, content, leaving))
         return digest_of(content)
@@ -99,9 +103,13 @@ class ObjectArchive:
                 raise self._failure("cannot delete", one, error) from error
 
     def _create(self, name: str, content: bytes) -> None:
+        store = self._store
         try:
-            obstore.put(self._store, name, content, mode="create")
-        except AlreadyExistsError:
+            if self._folder is not None:
+                create_private(self._folder / name, content)
+            else:
+                obstore.put(store, name, content, mode="create")
+        except (AlreadyExistsError, FileExistsError):
             if self._get(name) != content:
                 raise ArchiveError(
                     f"Object {name} exists in {self._url} with other content; it is left as it is."

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any
 from uuid import UUID, uuid4, uuid5
 
-from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, holds_all_of, most_alike
+from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, most_alike
 from strandline.pipelines.facts.editing.recording import lock_registered
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
@@ -171,7 +171,7 @@ def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -
 def _merge(sentence: CondensedFact, facts: list[CondensableFactsRow]) -> MergedFacts | None:
     """The sentence with its parts; None if it does not hold all of them."""
     parts = [facts[number - 1] for number in sentence.facts]
-    if not holds_all_of(sentence.text, [part.text for part in parts]):
+    if not may_condense(sentence.text, parts):
         return None
     return MergedFacts(
         sentence.text,

@@ -17,7 +17,7 @@ FROM json_to_recordset(%(candidates)s::json) AS c (
 -- params: event_ids uuid[], shard_key uuid, generation_id integer
 -- row: event_id uuid, ordinal integer, session_key uuid, batch_id uuid, text text, seqs bigint[], topics text[],
 --     said_by text?, about_date date?, said_at timestamptz, model text, prompt_hash text, context_seqs bigint[],
---     flushed_at timestamptz?
+--     flushed_at timestamptz?, is_by_assistants boolean
 -- opens: text text fact, topics name topic, said_by name said_by
 SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topics, c.said_by, c.about_date,
     c.said_at, c.model, c.prompt_hash, coalesce((
@@ -26,7 +26,8 @@ SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topic
         SELECT e.created_at FROM strandline.flush_event e
         WHERE e.shard_key = %(shard_key)s AND e.session_key = c.session_key
             AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
-        ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at
+        ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at,
+    @is_by_assistants(c.shard_key, c.session_key, c.seqs) AS is_by_assistants
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
     AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
@@ -44,11 +45,12 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 -- The owner's live facts that share words with the candidates, closest first; with the person's event that
 -- worded a fact last, if one did.
 -- params: fingerprints bytea[], lexemes text[], shard_key uuid, generation_id integer, limit bigint
--- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, number bigint?, created_at timestamptz!
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, is_by_assistants boolean, number bigint?,
+--     created_at timestamptz!
 -- seals: fingerprints query, lexemes query
 -- opens: text text fact, fingerprint fingerprint - text
 WITH nearest AS (
-    SELECT f.fact_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
+    SELECT f.fact_id, f.shard_key, f.generation_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
         ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
             f.fact_id) AS place
     FROM strandline.fact f
@@ -59,7 +61,8 @@ WITH nearest AS (
         AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
     ORDER BY place LIMIT %(limit)s
 )
-SELECT n.fact_id, n.text, n.said_at, n.fingerprint, worded.number, worded.created_at
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n) AS is_by_assistants,
+    worded.number, worded.created_at
 FROM nearest n LEFT JOIN LATERAL (
     SELECT e.number, e.created_at FROM strandline.fact_revision r
     JOIN strandline.fact_event e ON e.shard_key = r.shard_key AND e.number = r.fact_event
@@ -170,9 +173,10 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 -- name: condensable_facts
 -- The live facts that no person has worded or judged, longest known first.
 -- params: shard_key uuid, generation_id integer, limit bigint
--- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[]
+-- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[], is_by_assistants boolean
 -- opens: text text fact, fingerprint fingerprint - text
-SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes FROM strandline.fact f
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes, @is_assistants_fact(f) AS is_by_assistants
+FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
     AND NOT EXISTS (
         SELECT FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s

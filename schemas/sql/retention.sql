@@ -221,6 +221,12 @@ RETURNING step_id
 SELECT EXISTS (
     SELECT FROM strandline.retention_step o WHERE o.archive = %(archive)s AND o.object_digest IS NOT NULL) AS is_used
 
+-- name: archive_folders
+-- The folders that were ever named as archives.
+-- row: archive text!
+SELECT a.archive FROM strandline.retention_act a WHERE a.archive LIKE 'file:%%'
+UNION SELECT a.archive FROM strandline.session_retention_act a WHERE a.archive LIKE 'file:%%'
+
 -- name: mark_archived
 -- Record that the messages of a step are in the archive; not of an owner who is being erased.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, step_id uuid, object_digest text?, rows_digest text,

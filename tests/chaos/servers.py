@@ -18,9 +18,9 @@ from typing import Protocol
 import redis
 
 from strandline.deploy.embedded.postgres import EmbeddedPostgres
-from strandline.deploy.embedded.private_file import write_private
 from strandline.deploy.embedded.processes import wait_gone
 from strandline.deploy.embedded.wheel_binaries import broker_server
+from strandline.schemas.private_files import write_private
 
 READY_SECONDS = 300.0
 

@@ -197,3 +197,16 @@ def test_the_build_has_all_that_it_reads() -> None:
 )
 def test_the_build_has_no_secret_and_nothing_that_it_does_not_read(path: str) -> None:
     assert not admitted(path)
+
+
+def test_images_can_be_named_by_digest_and_postgres_keeps_no_password_in_its_environment() -> None:
+    compose = documents("compose.yaml")[0]
+    named = [service["image"] for service in compose["services"].values() if service["image"] != "strandline"]
+    assert named and all(re.fullmatch(r"\$\{[A-Z]+_IMAGE:-[^}]+\}", image) for image in named)
+    bases = re.findall(r"^FROM (\S+)", (DEPLOY / "Dockerfile").read_text(), re.MULTILINE)
+    assert set(bases) == {"${BASE_IMAGE}"}
+    postgres = compose["services"]["postgres"]
+    files = {name: value for name, value in postgres["environment"].items() if "PASSWORD" in name}
+    assert len(files) == 3 and all(name.endswith("_FILE") for name in files)
+    assert set(files.values()) == {f"/run/secrets/{name}" for name in postgres["secrets"]}
+    assert set(postgres["secrets"]) <= set(compose["secrets"])

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shutil
 import socket
 import ssl
 import subprocess
 import tempfile
+import threading
 from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +26,7 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.schemas.wire.keys import SCOPES, NewKey
 from tests.conftest import wait_until
+from tests.producers.service.write_snapshot import SNAPSHOT
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
 
@@ -86,14 +91,21 @@ def service(stack: EmbeddedStack) -> Iterator[RunningService]:
 @pytest.fixture(scope="module")
 def proxy(service: RunningService) -> Iterator[int]:
     """The port of nginx before the service, and before another process that is not there."""
+    with nginx_before(service.port, free_port()) as port:
+        yield port
+
+
+@contextmanager
+def nginx_before(first: int, second: int) -> Iterator[int]:
+    """The port of nginx before two others."""
     text = FILE.read_text()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="strandline-nginx-", dir="/tmp") as name:
         folder = Path(name)
         make_certificate(folder)
         for old, new in {
-            "127.0.0.1:8420": f"127.0.0.1:{service.port}",
-            "127.0.0.1:8421": f"127.0.0.1:{free_port()}",
+            "127.0.0.1:8420": f"127.0.0.1:{first}",
+            "127.0.0.1:8421": f"127.0.0.1:{second}",
             "listen 443": f"listen 127.0.0.1:{port}",
             f"/etc/ssl/{NAME}.pem": str(folder / "memory.pem"),
             f"/etc/ssl/{NAME}.key": str(folder / "memory.key"),
@@ -129,13 +141,15 @@ def key(service: RunningService) -> NewKey:
 
 @pytest.fixture
 def client(proxy: int, key: NewKey) -> Iterator[httpx2.Client]:
+    with client_of(proxy, key.key) as client:
+        yield client
+
+
+def client_of(port: int, key: str) -> httpx2.Client:
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
-    headers = {"Authorization": f"Bearer {key.key}", "Strandline-User": "ana", "Host": NAME}
-    with httpx2.Client(
-        base_url=f"https://127.0.0.1:{proxy}", headers=headers, verify=trusting, timeout=60
-    ) as client:
-        yield client
+    headers = {"Authorization": f"Bearer {key}", "Strandline-User": "ana", "Host": NAME}
+    return httpx2.Client(base_url=f"https://127.0.0.1:{port}", headers=headers, verify=trusting, timeout=60)
 
 
 def said(content: str) -> dict[str, Any]:
@@ -178,3 +192,64 @@ def test_tools_are_asked_by_the_proxys_name(client: httpx2.Client) -> None:
     assert asked.status_code != 403
     other = client.post("/mcp", json={}, headers={"Host": "evil.example.com"})
     assert re.search("refused", other.text)
+
+
+class Relay(BaseHTTPRequestHandler):
+    """Counts a request as carried out; then it answers, or ends the connection if it is told to ``drop``."""
+
+    def carry_out(self) -> None:
+        server: Any = self.server
+        server.done.append((self.command, self.path))
+        if server.drop:
+            self.close_connection = True
+            return
+        self.send_response(204)
+        self.end_headers()
+
+    do_GET = do_HEAD = do_POST = do_PUT = do_PATCH = do_DELETE = carry_out
+
+    def log_message(self, *_: object) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def relays() -> Iterator[tuple[Any, Any]]:
+    made: list[Any] = [ThreadingHTTPServer(("127.0.0.1", 0), Relay) for _ in range(2)]
+    for server in made:
+        server.done, server.drop = [], server is made[0]
+        threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True).start()
+    yield made[0], made[1]
+    for server in made:
+        server.shutdown()
+        server.server_close()
+
+
+def methods() -> dict[str, set[str]]:
+    """The methods of the service's routes, with what a request does that comes again."""
+    by_method: dict[str, set[str]] = {}
+    for operations in json.loads(SNAPSHOT.read_text(encoding="utf-8"))["paths"].values():
+        for method, operation in operations.items():
+            if "x-strandline-repeating" in operation:
+                by_method.setdefault(method.upper(), set()).add(operation["x-strandline-repeating"])
+    return by_method
+
+
+def test_what_was_sent_is_carried_out_once_although_its_connection_ends(relays: tuple[Any, Any]) -> None:
+    """Only what reads is asked of the other process then."""
+    dropping, answering = relays
+    changing = [method for method, kinds in methods().items() if kinds - {"reads"}]
+    assert {"POST", "PUT", "DELETE"} <= set(changing)
+    with nginx_before(*(relay.server_address[1] for relay in relays)) as port, client_of(port, "k") as client:
+        for method in [*changing, "GET"]:
+            path = f"/v1/{method}%2Flast"
+
+            def dropped(method: str = method, path: str = path) -> int:
+                dropping.done.clear()
+                answering.done.clear()
+                status = client.request(method, path).status_code
+                assert status == (204 if method == "GET" or not dropping.done else 502)
+                return len(dropping.done)
+
+            wait_until(lambda: dropped() == 1, timeout=60, what="nginx to choose the first")
+            assert dropping.done == [(method, path)]
+            assert answering.done == ([(method, path)] if method == "GET" else [])

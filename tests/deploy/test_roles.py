@@ -141,3 +141,46 @@ def test_the_applications_role_changes_no_table_and_reads_no_file(server_url: st
         pytest.raises(psycopg.errors.InsufficientPrivilege),
     ):
         connection.execute(statement.encode())
+
+
+def test_no_password_is_in_the_servers_log_for_a_second_database_either(tmp_path: Path) -> None:
+    """Whatever is logged; nor where the environment names files."""
+    server = EmbeddedPostgres(tmp_path / "postgres")
+    url = server.start()
+    try:
+        with psycopg.connect(url, autocommit=True) as connection:
+            for setting in ("log_statement = 'all'", "log_min_duration_statement = 0", "log_duration = on"):
+                connection.execute(f"ALTER SYSTEM SET {setting}".encode())
+            connection.execute("SELECT pg_reload_conf()")
+            connection.execute("CREATE DATABASE second")
+        for name in ("owner", "app"):
+            (tmp_path / name).write_text(f"0f-{name}-in-a-file\n")
+        by_file = {f"{name.upper()}_PASSWORD_FILE": str(tmp_path / name) for name in ("owner", "app")}
+        by_value = {"OWNER_PASSWORD": "0f-owner-by-value", "APP_PASSWORD": "0f-app-by-value"}
+        second = urlunsplit(urlsplit(url)._replace(path="/second"))
+        for database, passwords in ((url, by_value), (second, by_file), (second, by_value)):
+            forking.run(
+                [postgres_programs() / "psql", "--no-psqlrc", "--quiet", "--file", ROLES, database],
+                env={**os.environ, **passwords},
+                check=True,
+            )
+        refused = forking.run(
+            [
+                postgres_programs() / "psql",
+                "--no-psqlrc",
+                "--quiet",
+                "--file",
+                ROLES,
+                as_role(url, "strandline_app"),
+            ],
+            env={**os.environ, **by_value},
+            check=False,
+        )
+        assert refused.returncode != 0
+        with psycopg.connect(url) as connection:
+            kept = connection.execute("SELECT rolpassword FROM pg_authid WHERE rolname LIKE 'strandline%'")
+            assert [password[:14] for (password,) in kept] == ["SCRAM-SHA-256$"] * 2
+    finally:
+        server.stop()
+    logged = "".join(path.read_text(errors="replace") for path in tmp_path.rglob("*log*") if path.is_file())
+    assert "CREATE DATABASE second" in logged and "0f-" not in logged

@@ -153,7 +153,7 @@ def test_the_proxy_bears_what_the_service_allows_and_closes_first() -> None:
     assert float(named["keepalive_timeout"]) < KEEP_ALIVE_SECONDS
     # A body is whole before it is passed on, and no path is decoded on the way.
     assert "proxy_request_buffering" not in text
-    assert re.findall(r"proxy_pass (\S+);", text) == ["http://strandline"]
+    assert re.findall(r"proxy_pass (\S+);", text) == ["http://strandline"] * 2
 
 
 def policy(name: str) -> dict[str, Any]:

@@ -13,6 +13,7 @@ from strandline.pipelines.audit.sealing import seal_once
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls
 from strandline.pipelines.own_code.places import load_function
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.private_files import open_private
 from strandline.schemas.settings import Settings
 
 logger = logging.getLogger("strandline.audit")
@@ -80,7 +81,7 @@ def append_to(path: Path) -> Export:
     """An export that appends to a file, a line each."""
 
     def export(anchors: Sequence[Anchor]) -> None:
-        with path.open("a", encoding="utf-8") as file:
+        with open_private(path, "a", encoding="utf-8") as file:
             file.writelines(f"{anchor.as_line()}\n" for anchor in anchors)
 
     return export

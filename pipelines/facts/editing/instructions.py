@@ -15,6 +15,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_owners_act
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
+from strandline.pipelines.facts.decisions import adds_to
 from strandline.pipelines.facts.editing.recording import (
     add_fact,
     delete_fact,
@@ -25,6 +26,7 @@ from strandline.pipelines.facts.editing.recording import (
 from strandline.pipelines.models.answers import InstructedChange, parse_instruct
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import InstructTask, NumberedFact, TextModel
+from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.transcript import load_messages
 from strandline.schemas.errors import TransientModelError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -101,8 +103,17 @@ def instruction_call(model: TextModel, instruction: Instruction) -> Call:
 
 
 def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) -> CarriedOut:
-    """The changes of an answer, without those that an operator has switched off."""
+    """The changes of an answer, without those that an operator has switched off.
+
+    Where a change says more than the instruction and the facts, the instruction's own words are added.
+    """
     changes = parse_instruct(answer.body.decode(), len(instruction.facts))
+    said = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
+    foreign = adds_to("\n".join(change.text or "" for change in changes), said)
+    own = InstructedChange("add", None, instruction.text)
+    changes = tuple(
+        dict.fromkeys(own if foreign.intersection(query_lexemes(c.text or "")) else c for c in changes)
+    )
     off = {"add": capture.is_add_off, "update": capture.is_update_off, "delete": capture.is_delete_off}
     return CarriedOut(instruction, tuple(change for change in changes if not off[change.op]))
 

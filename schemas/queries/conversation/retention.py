@@ -406,6 +406,18 @@ class ArchiveIsUsed(Query[ArchiveIsUsedRow]):
         self.values = (archive,)
 
 
+class ArchiveFoldersRow(NamedTuple):
+    archive: str
+
+
+class ArchiveFolders(Query[ArchiveFoldersRow]):
+    """The folders that were ever named as archives."""
+
+    __slots__ = ()
+    name = "archive_folders"
+    row = ArchiveFoldersRow
+
+
 class MarkArchivedRow(NamedTuple):
     step_id: UUID
 

@@ -52,6 +52,7 @@ class PendingCandidatesRow(NamedTuple):
     prompt_hash: str
     context_seqs: list[int]
     flushed_at: datetime | None
+    is_by_assistants: bool
 
 
 class PendingCandidates(Query[PendingCandidatesRow]):
@@ -92,6 +93,7 @@ class RelatedFactsRow(NamedTuple):
     text: str
     said_at: datetime
     fingerprint: bytes
+    is_by_assistants: bool
     number: int | None
     created_at: datetime
 
@@ -381,6 +383,7 @@ class CondensableFactsRow(NamedTuple):
     said_at: datetime
     fingerprint: bytes
     lexemes: list[str]
+    is_by_assistants: bool
 
 
 class CondensableFacts(Query[CondensableFactsRow]):

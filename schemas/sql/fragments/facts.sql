@@ -35,6 +35,22 @@ EXISTS (
         WHEN 'replace' THEN edit.traces @> @trace_of({line})
         ELSE false END)
 
+-- fragment: is_by_assistants(shard_key, session_key, seqs)
+-- Whether all lines cited are assistants'; one that was removed may have been a user's.
+(NOT EXISTS (
+    SELECT FROM unnest({seqs}) AS cited (seq)
+    LEFT JOIN strandline.message line ON line.shard_key = {shard_key} AND line.session_key = {session_key}
+        AND line.seq = cited.seq
+    WHERE line.role IS DISTINCT FROM 'assistant'))
+
+-- fragment: is_assistants_fact(fact)
+-- Whether a fact rests on assistants' lines alone: neither a person nor a user's line worded or confirmed it.
+(NOT EXISTS (
+    SELECT FROM strandline.fact_revision said
+    WHERE said.shard_key = {fact}.shard_key AND said.generation_id = {fact}.generation_id
+        AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
+            AND NOT @is_by_assistants(said.shard_key, said.session_key, said.seqs))))
+
 -- fragment: trace_of(line)
 -- What the traces of a person's event hold if the fact came from this line, among others.
 jsonb_build_array(jsonb_build_object('session_key', {line}.session_key, 'seqs', jsonb_build_array({line}.seq)))

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import json
+import shlex
+import stat
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
 
 from kombu import Connection
 from kombu.exceptions import KombuError
@@ -25,6 +29,7 @@ from strandline.schemas.postgres.revision import (
     major_version,
 )
 from strandline.schemas.queries.application.sealing import KeksInUse
+from strandline.schemas.queries.conversation.retention import ArchiveFolders
 from strandline.schemas.queries.inspection.status import (
     DescribeServer,
     DividedTables,
@@ -236,6 +241,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
     yield _workers(rows)
     yield from _waiting_checks(rows)
     yield from _encryption(database)
+    yield from _archives(database)
     try:
         differences = settings_differing(generations, settings)
     except ConfigurationError:
@@ -251,6 +257,19 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
                 " settings"
             ),
         )
+
+
+def _archives(database: Database) -> Iterator[CheckReport]:
+    """A warning for each folder of an archive that others than its owner can use."""
+    for row in database.fetch(ArchiveFolders()):
+        folder = Path(unquote(urlsplit(row.archive).path))
+        if folder.is_dir() and (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+            yield CheckReport(
+                name="archive",
+                result="warning",
+                found=f"{quote(str(folder))} holds messages, and is open to other accounts (mode {mode:04o})",
+                advice=f"`chmod -R go= {shlex.quote(str(folder))}`",
+            )
 
 
 def _encryption(database: Database) -> Iterator[CheckReport]:

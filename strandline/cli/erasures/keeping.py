@@ -12,6 +12,7 @@ import click
 
 from strandline.erasure import ErasureReceipt
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.private_files import open_private
 
 Keep = Callable[[ErasureReceipt], None]
 
@@ -41,7 +42,7 @@ def receipts_kept(path: Path | None) -> Iterator[Keep]:
         return
     is_new = not path.exists()
     try:
-        file = path.open("ab+")
+        file = open_private(path, "ab+")
     except OSError as error:
         raise ConfigurationError(
             f"Receipts cannot be written to {path}: {error.strerror}. Nothing was done."

@@ -15,6 +15,7 @@ from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.private_files import open_private
 from strandline.schemas.wire.work import ImportReport
 
 # Of what could not be taken, so much is printed.
@@ -73,7 +74,7 @@ def _omissions(path: Path | None) -> Iterator[Callable[[Omission], None]]:
     file = None
     if path is not None:
         with _name_unwritable(str(path)):
-            file = path.open("w", encoding="utf-8")
+            file = open_private(path, "w", encoding="utf-8")
     try:
         yield tell
     finally:

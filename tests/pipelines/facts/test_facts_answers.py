@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.facts.condense import holds_all_of
+from strandline.pipelines.facts.decisions import holds_all_of
 from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import (
     ExtractedFact,

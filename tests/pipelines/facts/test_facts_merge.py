@@ -210,16 +210,17 @@ def test_one_candidate_may_end_several_facts(
     said = "I no longer eat fish or meat"
     decide(
         model_server,
-        ("invalidate", said, "I eat fish", "is a vegetarian"),
-        ("invalidate", said, "I eat meat, not fish", "became a vegetarian"),
+        ("invalidate", said, "I eat fish", "no longer eat meat or fish"),
+        ("invalidate", said, "I eat meat, not fish", "eat fish or meat no longer"),
     )
     tell(said)
     assert facts(database_url) == [
-        ("I eat fish", False, "is a vegetarian"),
-        ("I eat meat, not fish", False, "is a vegetarian"),
-        ("is a vegetarian", True, None),
+        ("I eat fish", False, "no longer eat meat or fish"),
+        ("I eat meat, not fish", False, "no longer eat meat or fish"),
+        ("no longer eat meat or fish", True, None),
     ]
-    assert history(database_url, "is a vegetarian") == [("add", "is a vegetarian", [3])]
+    added = ("add", "no longer eat meat or fish", [3])
+    assert history(database_url, "no longer eat meat or fish") == [added]
 
 
 def test_a_fact_never_ends_itself(tell: Tell, database_url: str, model_server: ModelServer) -> None:
@@ -237,14 +238,14 @@ def test_a_fact_never_ends_itself(tell: Tell, database_url: str, model_server: M
 def test_an_update_to_the_words_of_another_fact_leaves_one(
     tell: Tell, database_url: str, model_server: ModelServer
 ) -> None:
-    tell("I live in Bergen")
-    tell("I live by the sea")
-    decide(model_server, ("update", "Bergen I left", "I live in Bergen", "I live by the sea"))
-    tell("Bergen I left, and I live elsewhere", "Bergen I left")
+    tell("I have a boat")
+    tell("I have a blue boat")
+    decide(model_server, ("update", "my boat is blue", "I have a boat", "I have a blue boat"))
+    tell("my boat is blue, and I live elsewhere", "my boat is blue")
     live = [text for text, is_live, _by in facts(database_url) if is_live]
-    assert live.count("I live by the sea") == 1
-    assert "I live in Bergen" not in live, "what was reworded is not said any more"
-    assert ("I live in Bergen", False, "I live by the sea") in facts(database_url)
+    assert live.count("I have a blue boat") == 1
+    assert "I have a boat" not in live, "what was reworded is not said any more"
+    assert ("I have a boat", False, "I have a blue boat") in facts(database_url)
 
 
 def test_the_same_words_make_no_second_fact_whatever_the_model_says(

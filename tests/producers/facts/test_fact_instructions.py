@@ -174,9 +174,9 @@ def test_changes_are_updates_and_additions_too_and_bogus_numbers_are_ignored(
             {"op": "add", "fact": None, "text": "I like tea."},
         )
     )
-    facts.instruct("as you please", key="k")
+    facts.instruct("keep my address secret, and that I like tea", key="k")
     derive()
-    changes = facts.instruct("as you please", key="k")
+    changes = facts.instruct("keep my address secret, and that I like tea", key="k")
     assert texts(facts) >= {"I like tea.", "My address is secret."} and len(texts(facts)) == 3
     assert [fact.text for fact in changes.added] == ["I like tea."]
     assert [fact.text for fact in changes.updated] == ["My address is secret."]

@@ -1,0 +1,118 @@
+"""What a model decides about known facts is a proposal, checked here against what was said, and by whom.
+
+Nothing but the proposal, its candidate and the known fact is looked at, so a stored answer always gives the
+same changes.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Protocol
+
+from strandline.pipelines.models.answers import MergeOperation
+from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.schemas.values.normal_form import folded, normal_form
+
+# How much of a part's lexemes a sentence must hold.
+KEPT_SHARE = 0.5
+
+_NUMBER = re.compile(r"\d+")
+_NAME = re.compile(r"(?<=[\w,;:)] )(?=[^\W\d_])\w+")
+_NEGATION = re.compile(
+    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n't|nicht|nichts|kein\w*|nie|niemals|ohne"
+    r"|ne|pas|jamais|sans|nunca|jamás|sin|non|senza|não|nao|sem|niet|geen|nooit|не|нет|никогда|без)\b"
+    r"|[不没沒無无못]|ない|ません|なく|안 |않|없|ไม่"
+)
+# Words that join others, beside the stop words of the lexemes; and characters that do so where no blanks are.
+_JOINING = frozenset(
+    query_lexemes(
+        "since und oder aber mit ist hat der die das ein eine den dem von zu auf für et ou est le la les de"
+        " du des un une en avec y con es el los las una del que e i o il di è per com da do tem het van"
+        " и в на с у"
+    )
+)
+_PARTICLES = frozenset("和与跟及并且也的了是在有而はがをにでとものへや은는이가을를에의로와과도고며")
+
+
+class Statement(Protocol):
+    """A candidate or a known fact; ``is_by_assistants``: it rests on assistants' lines alone."""
+
+    @property
+    def text(self) -> str: ...
+    @property
+    def is_by_assistants(self) -> bool: ...
+
+
+def check_decision(op: MergeOperation, candidate: Statement, known: Statement) -> MergeOperation:
+    """The decision as far as it may be applied: as it is, in the candidate's own words, or as an ``add``.
+
+    What assistants alone said neither ends nor rewords a user's or a person's fact, and does not stand for
+    what a user said.  A wording is made of both parts; an update that would lose one of them adds.
+    """
+    beside = MergeOperation("add", op.candidate, None, None)
+    if op.op == "duplicate":
+        return op if may_stand_for(known, candidate) else beside
+    if candidate.is_by_assistants and not known.is_by_assistants:
+        return beside
+    parts = [known.text, candidate.text]
+    if op.op == "invalidate":
+        is_sound = op.text is None or (holds_all_of(op.text, parts[1:]) and not adds_to(op.text, parts))
+        return op if is_sound else replace(op, text=None)
+    if op.text is not None and is_made_of(op.text, parts):
+        return op
+    says_all = set(query_lexemes(known.text)) <= set(query_lexemes(candidate.text))
+    return replace(op, text=None) if says_all and holds_all_of(candidate.text, parts) else beside
+
+
+def may_stand_for(other: Statement, candidate: Statement) -> bool:
+    """Whether ``candidate`` may count as a repetition of ``other``."""
+    is_lost = other.is_by_assistants and not candidate.is_by_assistants
+    return not is_lost or holds_all_of(other.text, [candidate.text])
+
+
+def is_made_of(text: str, parts: Sequence[str]) -> bool:
+    """Whether ``text`` may replace all ``parts``: it holds each of them, and nothing else."""
+    return holds_all_of(text, parts) and not adds_to(text, parts)
+
+
+def holds_all_of(text: str, parts: Sequence[str]) -> bool:
+    """Whether ``text`` has most lexemes of each part, every number and name, and a negation if one has."""
+    lexemes, numbers = set(query_lexemes(text)), _numbers(text)
+    return _is_negated(text) == any(map(_is_negated, parts)) and all(
+        _numbers(part) <= numbers
+        and _names(part) <= lexemes
+        and _share(set(query_lexemes(part)), lexemes) >= KEPT_SHARE
+        for part in parts
+    )
+
+
+def adds_to(text: str, parts: Sequence[str]) -> set[str]:
+    """The lexemes of ``text`` that no part has, but for words that only join others."""
+    # As they stand too: "like" is a stop word, "likes" is none.
+    plain = folded(" ".join(parts))
+    said = set(plain) | _PARTICLES
+    known = _JOINING.union(re.findall(r"\w+", plain), *map(query_lexemes, parts), *map(_numbers, parts))
+    return {
+        word
+        for word in query_lexemes(text)
+        if word not in known and not (len(word) == 2 and _PARTICLES & set(word) and set(word) <= said)
+    }
+
+
+def _share(part: set[str], whole: set[str]) -> float:
+    return len(part & whole) / len(part) if part else 0.0
+
+
+def _numbers(text: str) -> set[str]:
+    return set(_NUMBER.findall(normal_form(text)))
+
+
+def _names(text: str) -> set[str]:
+    """The lexemes of words that begin with a capital inside a sentence."""
+    return set(query_lexemes(" ".join(word for word in _NAME.findall(text) if word[0].isupper())))
+
+
+def _is_negated(text: str) -> bool:
+    return _NEGATION.search(folded(text).replace("’", "'")) is not None
