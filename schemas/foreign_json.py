@@ -12,26 +12,18 @@ class RepeatedKeyError(ValueError):
 
 
 def read_json(text: str | bytes) -> Any:
-    """The value of JSON as RFC 8259 has it.
-
-    Raises:
-        RepeatedKeyError: an object in it has a key twice.
-        ValueError: it is not JSON, or holds a number that is none, or is too large.
-        RecursionError: it is nested too deep.
-    """
+    """The value of JSON as RFC 8259 has it; raises ValueError, or RecursionError, for all else."""
     return json.loads(text, object_pairs_hook=unrepeated, parse_constant=refuse_constant, parse_float=_finite)
 
 
 def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """The object of these pairs; raises RepeatedKeyError."""
-    value = dict(pairs)
-    if len(value) < len(pairs):
+    if len(value := dict(pairs)) < len(pairs):
         raise RepeatedKeyError("an object in it has a key twice")
     return value
 
 
 def refuse_constant(name: str) -> None:
-    """Raise ValueError for ``NaN`` and ``Infinity``."""
     raise ValueError(f"{name} is not JSON")
 
 

@@ -14,11 +14,7 @@ def place_text(*parts: Any) -> str:
 
 
 def read_place(text: str, *kinds: type) -> tuple[Any, ...]:
-    """The parts of a place, each of its kind, as ``place_text`` wrote them; no other spelling is taken.
-
-    Raises:
-        ValueError: it is not such a place, or a number in it is negative or too large for Postgres.
-    """
+    """The parts of a place, each of its kind, as ``place_text`` wrote them; raises ValueError for all else."""
     pieces = zip(kinds, text.split("/", len(kinds) - 1), strict=True)
     try:
         parts = tuple(datetime.fromisoformat(one) if kind is datetime else kind(one) for kind, one in pieces)

@@ -53,7 +53,7 @@ def test_a_conversation_of_an_export_is_left_out(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["NaN", "[Infinity]", "1e999", "[-1e400]", '{"a":1} x', "\ufeff1"])
 def test_what_is_not_json_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="JSON|too large|Extra data|BOM"):
+    with pytest.raises(ValueError, match=r"JSON|too large|Extra data|BOM"):
         read_json(text)
 
 

@@ -61,17 +61,14 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
 
 
 def check_keys(body: bytes) -> None:
-    """Raise a problem if an object in a body has a key twice: a reader before us may take the other one.
-
-    Whatever else is wrong with the body is found where it is read.
-    """
+    """Raise a problem if an object in a body has a key twice: a reader before us may take the other one."""
     try:
         _keys.decode(body.decode())
     except RepeatedKeyError:
         detail = "An object in the body has a key twice; send each key once."
         raise ProblemError(MALFORMED, detail=detail) from None
     except (ValueError, RecursionError):
-        return
+        return  # what else is wrong with it is found where it is read
 
 
 def _too_large(max_bytes: int) -> ProblemError:

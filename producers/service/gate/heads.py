@@ -103,10 +103,7 @@ def user_at(place: str, user_id: str) -> str:
 
 
 def address_in(client: str) -> str | None:
-    """The address of a client in its one spelling, without port and zone; None for what is no address.
-
-    A proxy may pass on whatever its client wrote into ``X-Forwarded-For``.
-    """
+    """The address of a client, without port and zone; None for other text, which a proxy may pass on."""
     host = client.partition("]")[0].removeprefix("[")
     if host.count(":") == 1:
         host = host.partition(":")[0]
