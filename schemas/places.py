@@ -14,7 +14,7 @@ def place_text(*parts: Any) -> str:
 
 
 def read_place(text: str, *kinds: type) -> tuple[Any, ...]:
-    """The parts of a place, each of its kind, as ``place_text`` wrote them; raises ValueError for all else."""
+    """The parts of a place, by their kinds, as ``place_text`` wrote them; raises ValueError otherwise."""
     pieces = zip(kinds, text.split("/", len(kinds) - 1), strict=True)
     try:
         parts = tuple(datetime.fromisoformat(one) if kind is datetime else kind(one) for kind, one in pieces)

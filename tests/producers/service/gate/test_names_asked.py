@@ -34,7 +34,7 @@ def operator(running: RunningService) -> Iterator[httpx2.Client]:
 
 def test_a_user_in_the_header_is_a_name(operator: httpx2.Client) -> None:
     for name in IN_HEADERS:
-        answer = operator.get("/v1/sessions/s/messages", headers={"Strandline-User": name.encode()})
+        answer = operator.get("/v1/sessions/s/messages", headers={b"Strandline-User": name.encode()})
         assert answer.status_code == 422, (name, answer.text)
         assert [one["pointer"] for one in answer.json()["errors"]] == ["/header/Strandline-User"]
 
