@@ -39,7 +39,7 @@ from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.queries.upkeep.erasures import VacuumErased
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import check_name, check_user_id
 
 # In the place of the target, which each receipt names.
 _EACH = ErasureTarget("user", "", UUID(int=0), UUID(int=0))
@@ -308,7 +308,7 @@ class NamespaceErasures:
             yield line
 
     def _user(self, user_id: str) -> ErasureTarget:
-        return user_target(self._namespace, check_name("user_id", user_id))
+        return user_target(self._namespace, check_user_id(user_id))
 
     def _order(
         self,

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_json import read_json
 
 Export = Callable[[Sequence["Anchor"]], None]
 
@@ -54,7 +55,7 @@ def read_anchors(lines: Iterable[str], place: str) -> list[Anchor]:
         if not line.strip():
             continue
         try:
-            fields = json.loads(line)
+            fields = read_json(line)
             anchors.append(
                 Anchor(
                     str(fields["namespace"]),

@@ -22,9 +22,6 @@ logger = logging.getLogger("strandline.audit")
 Concerned = SessionIdentity | Owner | str
 """Whom an act concerns: a session, an owner, or a whole namespace by its name."""
 
-ALL_NAMESPACES = "*"
-"""The namespace in whose trail stands what concerns all of them, as a derivation that begins to serve."""
-
 
 @dataclass(frozen=True, slots=True)
 class Act:

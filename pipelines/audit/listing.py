@@ -10,6 +10,7 @@ from typing import Any
 from uuid import UUID
 
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.places import place_text, read_place
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     AuditNamespaces,
@@ -189,19 +190,20 @@ class _Place:
 
 
 def _place(act: AuditedAct) -> str:
-    return f"{act.at.isoformat()}/{act.entry_id}" if act.seal is None else f"{act.seal}/{act.place}"
+    return place_text(act.at, act.entry_id) if act.seal is None else place_text(act.seal, act.place)
 
 
 def _read_place(text: str) -> _Place:
-    before, _slash, behind = text.partition("/")
     try:
-        if before.isdecimal():
-            place = _Place(seal=int(before), number=int(behind))
+        if text.partition("/")[0].isdecimal():
+            seal, number = read_place(text, int, int)
+            place = _Place(seal=seal, number=number)
+            is_possible = seal > 0 and 0 < number < 2**31
         else:
-            place = _Place(datetime.fromisoformat(before), UUID(behind))
+            place = _Place(*read_place(text, datetime, UUID))
+            is_possible = True
     except ValueError:
-        place = _Place()
-    has_zone = place.at is not None and place.at.tzinfo is not None
-    if not has_zone and not (0 < (place.seal or 0) < 2**63 and 0 < (place.number or 0) < 2**31):
+        is_possible = False
+    if not is_possible:
         raise InvalidMessageError("before", "is not what a page gave as next_before")
     return place

@@ -10,11 +10,12 @@ from __future__ import annotations
 
 import logging
 from dataclasses import astuple, dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_query
+from strandline.schemas.places import place_text, read_place
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.work.dead_letters import (
@@ -125,15 +126,13 @@ class LetterPlace:
     @classmethod
     def read(cls, text: str) -> LetterPlace:
         """A place as ``str`` wrote it; raises ValueError for other texts."""
-        at, session_key, from_seq, generation_id, stage = text.split(" ", 4)
-        place = cls(datetime.fromisoformat(at), UUID(session_key), int(from_seq), int(generation_id), stage)
-        if str(place) != text or not (0 <= place.from_seq < 2**63 and 0 <= place.generation_id < 2**31):
+        place = cls(*read_place(text, datetime, UUID, int, int, str))
+        if place.generation_id >= 2**31:
             raise ValueError("not a place")
         return place
 
     def __str__(self) -> str:
-        at = self.at.astimezone(UTC).isoformat()
-        return f"{at} {self.session_key} {self.from_seq} {self.generation_id} {self.stage}"
+        return place_text(*astuple(self))
 
 
 def list_dead_letters(

@@ -10,7 +10,7 @@ from uuid import UUID
 
 from pydantic import BaseModel, ConfigDict
 
-from strandline.pipelines.audit.appending import ALL_NAMESPACES, append_inspection
+from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.policy_history import policy_changes
@@ -36,7 +36,12 @@ from strandline.schemas.queries.conversation.sessions import (
     SessionRowsRow,
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentity, identify_session
+from strandline.schemas.values.identity import (
+    ALL_NAMESPACES,
+    DEFAULT_NAMESPACE,
+    SessionIdentity,
+    identify_session,
+)
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 
 _Listed = (

@@ -15,6 +15,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.foreign_json import refuse_constant, unrepeated
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 InstructedOperation = Literal["add", "update", "delete"]
@@ -160,7 +161,12 @@ def object_in(text: str) -> dict[str, Any]:
     inner = answer[answer.find("{") : answer.rfind("}") + 1]
     for piece in (text, *_fenced_texts(text), inner):
         try:
-            value = json.loads(piece, parse_constant=_refuse_constant, parse_int=_bounded_int)
+            value = json.loads(
+                piece,
+                object_pairs_hook=unrepeated,
+                parse_constant=refuse_constant,
+                parse_int=_bounded_int,
+            )
         except (ValueError, RecursionError):
             continue
         if isinstance(value, dict):
@@ -171,10 +177,6 @@ def object_in(text: str) -> dict[str, Any]:
 def storable(text: str) -> str:
     """``text`` without NUL and lone surrogates, which Postgres cannot store and UTF-8 cannot encode."""
     return _UNSTORABLE.sub("", text)
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
 
 
 def _bounded_int(digits: str) -> int:

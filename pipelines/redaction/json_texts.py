@@ -7,6 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.values.nesting import check_nesting
 
 # Encodes what people did not write: a hook would only damage it.  By the part's type, or the key above it.
@@ -35,6 +36,8 @@ _is_name = re.compile(r"[A-Za-z][\w.+/-]{0,127}", re.ASCII).fullmatch
 _MIN_NUMBER = 10**6
 # A number above is not written out: Python takes time in the square of its length.
 _MAX_NUMBER = 10**40
+
+_ESCAPE = re.compile(r"\\(?:u([0-9A-Fa-f]{4})|.)", re.DOTALL)
 
 # Takes a text and returns one; called in an order that the value alone decides.
 Visit = Callable[[str], str]
@@ -75,14 +78,15 @@ def _visit_text(text: str, visit: Visit) -> str:
 
 
 def _visit_number(value: Any, visit: Visit) -> Any:
-    if isinstance(value, int) and not isinstance(value, bool) and _is_long(value):
-        digits = str(value)
+    if isinstance(value, (int, float)) and not isinstance(value, bool) and _is_long(value):
+        digits = str(int(value))
         return value if (text := visit(digits)) == digits else text
     return value
 
 
-def _is_long(number: int) -> bool:
-    return _MIN_NUMBER <= abs(number) < _MAX_NUMBER
+def _is_long(number: float) -> bool:
+    """Whether it is a whole number, however it is written, that may be one of a person."""
+    return _MIN_NUMBER <= abs(number) < _MAX_NUMBER and number % 1 == 0
 
 
 def _unused(key: str, visited: Mapping[str, Any]) -> str:
@@ -163,16 +167,27 @@ def _visit_function(function: Mapping[str, Any], visit: Visit) -> dict[str, Any]
 
 
 def _visit_arguments(arguments: Any, visit: Visit) -> Any:
-    """JSON text stays as it is written unless a text in it is changed; what is no JSON is a text."""
+    """JSON text stays as it is written unless a text in it is changed.
+
+    A text is what is no JSON, or may be read as two values, since a key in it is repeated.
+    """
     if not isinstance(arguments, str):
         return visit_object(arguments, visit)
     try:
-        value = json.loads(arguments)
+        value = read_json(arguments)
         check_nesting("arguments", value)
     except (ValueError, RecursionError):  # also what is nested too deep to be visited
-        return visit(arguments)
+        plain = _ESCAPE.sub(_character, arguments)
+        return arguments if (text := visit(plain)) == plain else text
     visited = visit_object(value, visit)
     return arguments if visited == value else json.dumps(visited, ensure_ascii=False)
+
+
+def _character(escape: re.Match[str]) -> str:
+    """What an escape of JSON says, unless it would end a string or a line; a hook reads no escapes."""
+    code = int(escape[1] or "0", 16)
+    is_plain = code >= ord(" ") and chr(code) not in '"\\' and not 0xD800 <= code < 0xE000
+    return chr(code) if is_plain else escape[0]
 
 
 _VISITS: Mapping[str, Callable[[Any, Visit], Any]] = {

@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Literal, TypedDict, cast
 from uuid import UUID
 
-from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.errors import ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.audit.audit import AppendAct
@@ -23,6 +23,7 @@ from strandline.schemas.queries.derived.replay import (
     ReportReplay,
     TakeReplay,
 )
+from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.values.policy import MAX_INTEGER
 
 ReplayKind = Literal["new", "in_place"]

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from uuid import UUID
 
 from strandline.pipelines.admission import admit
-from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_query
+from strandline.pipelines.audit.appending import Act, append_query
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
@@ -31,6 +31,7 @@ from strandline.schemas.queries.derived.generations import (
     TransactionsBegun,
     TransactionsUnderWay,
 )
+from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.values.lanes import FACTS, pipeline_named
 
 logger = logging.getLogger("strandline.generations")

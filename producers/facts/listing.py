@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date, datetime
 from typing import Any, Literal, TypedDict
 from uuid import UUID
 
 from strandline.producers.arguments import check_count, check_flag
 from strandline.producers.facts.edit_operations import checked_topics
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.places import place_text, read_place
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import FactTexts, ListFacts, ListFactsRow
 from strandline.schemas.values.foreign_values import plain_text
@@ -168,15 +169,10 @@ class FactPlace:
     @classmethod
     def read(cls, text: str) -> FactPlace:
         """A place as ``str`` wrote it; raises ValueError for other texts."""
-        at, created_at, fact_id = text.split(" ")
-        place = cls(datetime.fromisoformat(at), datetime.fromisoformat(created_at), UUID(fact_id))
-        if str(place) != text:
-            raise ValueError("not a place")
-        return place
+        return cls(*read_place(text, datetime, datetime, UUID))
 
     def __str__(self) -> str:
-        moments = (moment.astimezone(UTC).isoformat() for moment in (self.at, self.created_at))
-        return f"{' '.join(moments)} {self.fact_id}"
+        return place_text(self.at, self.created_at, self.fact_id)
 
 
 @dataclass(frozen=True, slots=True)

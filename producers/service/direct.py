@@ -16,6 +16,7 @@ from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
 from starlette.responses import Response
 
+from strandline.producers.service.gate.bodies import check_keys
 from strandline.producers.service.gate.heads import check_media_type
 from strandline.producers.service.gate.places import NAME_EXPECTED
 from strandline.producers.service.gate.problems import (
@@ -57,9 +58,11 @@ def _read(kind: type[BaseModel], request: Request, body: bytes) -> BaseModel:
         raise invalid("/body", "It is missing.")
     check_media_type(request.scope)
     try:
-        return kind.model_validate_json(body)
+        value = kind.model_validate_json(body)
     except ValidationError as error:
         raise _refusal(kind, error) from None
+    check_keys(body)
+    return value
 
 
 def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:

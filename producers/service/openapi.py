@@ -15,12 +15,11 @@ from pydantic import BaseModel
 from strandline.producers.service.access import Access, access_of, needs_user
 from strandline.producers.service.gate.problems import KINDS, NO_METHOD, Kind
 from strandline.producers.service.route import MAX_KEY_BYTES
-from strandline.schemas.values.identity import MAX_NAME_BYTES
+from strandline.schemas.values.identity import MAX_NAME_BYTES, NO_USER
 from strandline.schemas.wire.base import (
     CAUGHT_UP_HEADER,
     COVERED_HEADER,
     IDEMPOTENCY_HEADER,
-    NO_USER,
     PROBLEM_MEDIA_TYPE,
     PROBLEM_TYPES,
     REPLAYED_HEADER,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import unquote
 from uuid import UUID
@@ -10,10 +11,10 @@ from fastapi import APIRouter, Path, Query
 from pydantic import AfterValidator
 
 from strandline.producers.service.gate.cursors import MAX_CURSOR_CHARACTERS
-from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.gate.heads import user_at
 from strandline.producers.service.route import ServiceRoute
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
-from strandline.schemas.wire.base import MAX_PAGE, NO_USER
+from strandline.schemas.wire.base import MAX_PAGE
 
 
 def make_router() -> APIRouter:
@@ -26,16 +27,7 @@ def _decoded(value: str) -> str:
     return check_name("path", unquote(value, errors="strict"))
 
 
-def _user(value: str) -> str:
-    """A user's name; the sign for a session without one is not the name of anybody."""
-    if value == NO_USER:
-        detail = f"`{NO_USER}` says that a session has no user, and names none; name the user."
-        raise invalid("/path/user", detail)
-    return value
-
-
 decoded = AfterValidator(_decoded)
-_of_user = AfterValidator(_user)
 
 
 # As it is named; in the path it may have three times as many characters.
@@ -53,7 +45,9 @@ SessionId = Annotated[
     _name_in_path("The session; a slash in its id is sent as %2F.", examples=["chat-17"]),
     decoded,
 ]
-UserId = Annotated[str, _name_in_path("The user.", examples=["ana"]), decoded, _of_user]
+UserId = Annotated[
+    str, _name_in_path("The user.", examples=["ana"]), decoded, AfterValidator(partial(user_at, "/path/user"))
+]
 RunId = Annotated[str, _name_in_path("The run."), decoded]
 SourceId = Annotated[str, _name_in_path("The source."), decoded]
 ScopeName = Annotated[str, _name_in_path("The name of the scope."), decoded]

@@ -26,9 +26,10 @@ from strandline.producers.service.gate.authentication import (
     caller_of,
     check_scope,
 )
-from strandline.producers.service.gate.bodies import ClientGone, given_again, is_long, read_body
+from strandline.producers.service.gate.bodies import ClientGone, check_keys, given_again, is_long, read_body
 from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
+    address_in,
     bearer_in,
     check_media_type,
     check_query,
@@ -38,6 +39,7 @@ from strandline.producers.service.gate.heads import (
     refuse_key,
     route_of,
     text_in,
+    user_in,
 )
 from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.problems import (
@@ -56,8 +58,8 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
-from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, NO_USER, USER_HEADER
+from strandline.schemas.values.identity import NO_USER
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER
 
 logger = logging.getLogger("strandline.service")
 
@@ -187,9 +189,9 @@ class ServiceRoute(APIRoute):
         row = await service.keys.find(bearer_in(headers.get(b"authorization")))
         user = None
         if access_rule.takes_user:
-            user = text_in(USER_HEADER, headers.get(_USER), MAX_NAME_BYTES)
+            user = user_in(headers.get(_USER))
         client = scope.get("client")
-        caller = caller_of(row, user, client[0] if client else None)
+        caller = caller_of(row, user, address_in(client[0]) if client else None)
         check_scope(caller, access_rule.scope, access_rule.holder)
         if user is None and self._needs_user and caller.user_id is None and caller.namespace is not None:
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
@@ -239,6 +241,7 @@ class ServiceRoute(APIRoute):
             return await self._direct(Request(scope), body)
         if body and self.body_field is not None:
             _check_json(scope, body)
+        check_keys(body)
         kept = Kept()
         await super().handle(scope, given_again(body, receive), kept)
         return kept.respond

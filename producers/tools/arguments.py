@@ -18,6 +18,7 @@ from strandline.producers.tools.definitions import (
 )
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.values.foreign_values import plain_list, plain_number, plain_text, unreadable
 from strandline.schemas.values.stored_text import check_text
 
@@ -71,7 +72,7 @@ def _from_json(text: str) -> object:
             "arguments", f"have more than {MAX_JSON_CHARACTERS:,} characters; make them shorter"
         )
     try:
-        value: object = json.loads(text)
+        value: object = read_json(text)
     except (ValueError, RecursionError) as error:
         where = f" at character {error.pos}" if isinstance(error, json.JSONDecodeError) else ""
         raise InvalidMessageError(

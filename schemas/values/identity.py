@@ -12,14 +12,26 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from typing import TypedDict
+from unicodedata import category
 from uuid import UUID
 
+from strandline.schemas.display.shown_text import is_hidden
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.stored_text import check_text
 
 MAX_NAME_BYTES = 512
 DEFAULT_NAMESPACE = "default"
+ALL_NAMESPACES = "*"
+"""In whose trail stands what concerns all namespaces, as a derivation that begins to serve."""
+# Stands over HTTP for a session without a user, which owns its memory alone.
+NO_USER = "-"
+KEY_ACTOR_PREFIX = "key:"
+COMMAND_ACTOR_PREFIX = "cli:"
+
+# Emoji end with these; a name does not begin with them.
+_ENDS_OF_EMOJI = "\ufe0e\ufe0f\U000e007f"
+_BLANK_EDGE = "must not begin or end with white space or an invisible character; remove it where it comes in"
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,12 +74,12 @@ def identify_session(namespace: str, session_id: str, user_id: str | None) -> Se
     """Check the three names and derive the keys of a session.
 
     Raises:
-        InvalidMessageError: a name is empty, longer than 512 bytes, or holds NUL or a lone surrogate.
+        InvalidMessageError: one of them is not a name (``check_name``), or is a reserved one.
     """
     return _session(
-        check_name("namespace", namespace),
+        check_tenant(namespace),
         check_name("session_id", session_id),
-        None if user_id is None else check_name("user_id", user_id),
+        None if user_id is None else check_user_id(user_id),
     )
 
 
@@ -77,7 +89,7 @@ def identify_user(namespace: str, user_id: str) -> Owner:
     Raises:
         InvalidMessageError: as for ``identify_session``.
     """
-    return _user(check_name("namespace", namespace), check_name("user_id", user_id))
+    return _user(check_name("namespace", namespace), check_user_id(user_id))
 
 
 def scope_session_id(session_id: str, scope: str) -> str:
@@ -161,16 +173,56 @@ def forget_names() -> None:
 
 
 def check_name(field: str, value: object) -> str:
-    """Return ``value`` if it is a valid name; else raise InvalidMessageError naming ``field``."""
+    """Return ``value`` if it is a valid name; else raise InvalidMessageError naming ``field``.
+
+    A name is 1 to 512 bytes in UTF-8.  It holds no control character, and neither begins nor ends with a
+    blank: headers, forms and command lines drop these, so that one user would have two names.  Two names are
+    the same if their bytes are; Unicode's ways to write one letter are not taken for one another.
+    """
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
     value = plain_text(value)
     if not value:
         raise InvalidMessageError(field, "is empty; give a name that never changes for the same thing")
-    check_text(field, value)
+    if not value.isascii() or not value.isprintable():
+        check_text(field, value)
+        _check_characters(field, value)
+    elif value[0] == " " or value[-1] == " ":
+        raise InvalidMessageError(field, _BLANK_EDGE)
     if len(value.encode()) > MAX_NAME_BYTES:
         raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
     return value
+
+
+def _check_characters(field: str, name: str) -> None:
+    if any(category(character) == "Cc" for character in name):
+        raise InvalidMessageError(field, "must not hold control characters, such as line breaks; remove them")
+    if _is_blank(name[0]) or (_is_blank(name[-1]) and name[-1] not in _ENDS_OF_EMOJI):
+        raise InvalidMessageError(field, _BLANK_EDGE)
+
+
+def _is_blank(character: str) -> bool:
+    return character.isspace() or is_hidden(character) or character == "\u2800"  # of Braille
+
+
+def check_user_id(user_id: object) -> str:
+    """Return the id of a user; raise InvalidMessageError for what is no name, or names another thing."""
+    name = check_name("user_id", user_id)
+    if name == NO_USER or name.lower().startswith((KEY_ACTOR_PREFIX, COMMAND_ACTOR_PREFIX)):
+        raise InvalidMessageError(
+            "user_id",
+            f"must name a user; {NO_USER} says that a session has none, and {KEY_ACTOR_PREFIX} and"
+            f" {COMMAND_ACTOR_PREFIX} begin the names of keys and commands in the audit trail",
+        )
+    return name
+
+
+def check_tenant(namespace: object) -> str:
+    """Return the namespace of a tenant; raise InvalidMessageError for what is no name, or stands for all."""
+    name = check_name("namespace", namespace)
+    if name == ALL_NAMESPACES:
+        raise InvalidMessageError("namespace", f"must name one; {ALL_NAMESPACES} stands for all of them")
+    return name
 
 
 def _digest(*parts: str) -> UUID:

@@ -2,27 +2,48 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
+from pydantic_core import PydanticCustomError
+
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
 
 Item = TypeVar("Item")
 
 MAX_PAGE = 1_000
 MAX_SEQ = 2**53 - 1  # what JSON's readers in other languages hold exactly
 
-Name = Annotated[str, Field(min_length=1, max_length=512)]
+
+NAME_ERROR = "name"
+
+
+def _in_words(check: Callable[[Any], str]) -> AfterValidator:
+    """A check of names as a step of validation, whose refusal says what it found."""
+
+    def step(value: Any) -> str:
+        try:
+            return check(value)
+        except InvalidMessageError as error:
+            raise PydanticCustomError(NAME_ERROR, "It {problem}.", {"problem": error.problem}) from None
+
+    return AfterValidator(step)
+
+
+Short = Annotated[str, Field(min_length=1, max_length=512)]
+Name = Annotated[Short, _in_words(partial(check_name, "name"))]
+UserName = Annotated[Short, _in_words(check_user_id)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
 
-KEY_ACTOR_PREFIX = "key:"
-
-
 def _not_a_key(actor: str) -> str:
     """An actor that does not pass for a key: the audit trail names keys itself."""
-    if actor.lstrip().lower().startswith(KEY_ACTOR_PREFIX):
+    if actor.lower().startswith(KEY_ACTOR_PREFIX):
         raise ValueError("names that begin with key: are those of the service's keys")
     return actor
 
@@ -53,8 +74,6 @@ PROBLEM_TYPES = "urn:strandline:problem:"
 
 # Headers of requests and responses, by the names that both sides use.
 USER_HEADER = "Strandline-User"
-# In it: the session has no user, and owns its memory alone.  No user is named so over HTTP.
-NO_USER = "-"
 COVERED_HEADER = "Strandline-Covered-Through"
 CAUGHT_UP_HEADER = "Strandline-Caught-Up"
 IDEMPOTENCY_HEADER = "Idempotency-Key"

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import ConfigDict, Field
 
-from strandline.schemas.wire.base import Actor, Answer, Name, Request, example
+from strandline.schemas.wire.base import Actor, Answer, Request, Short, example
 from strandline.schemas.wire.report import Report
 
 
@@ -77,7 +77,7 @@ class ErasureOut(ErasureDetailsReport):
     failed: str | None = None
 
 
-Path = Annotated[list[Name], Field(min_length=1, max_length=100)]
+Path = Annotated[list[Short], Field(min_length=1, max_length=100)]
 
 
 class ErasureIn(Request):

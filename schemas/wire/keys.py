@@ -7,7 +7,7 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Answer, Name, Request, example, one_of
+from strandline.schemas.wire.base import Answer, Name, Request, UserName, example, one_of
 
 Scope = Literal["read", "write", "facts", "erase", "operate"]
 SCOPES: tuple[Scope, ...] = get_args(Scope)
@@ -29,7 +29,7 @@ class KeyRequest(
     """
 
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=5)]
-    user_id: Name | None = None
+    user_id: UserName | None = None
     shared_scopes: Annotated[list[Name], Field(max_length=100)] = Field(default_factory=list)
     label: Annotated[str, Field(max_length=200)] = ""
     expires_in_seconds: Seconds | None = None

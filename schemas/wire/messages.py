@@ -27,6 +27,7 @@ from strandline.schemas.wire.base import (
     Name,
     Request,
     Seq,
+    Short,
     example,
     one_of,
 )
@@ -54,7 +55,7 @@ class MessageIn(Request):
     role: RoleName
     content: ContentField = None
     id: Name | None = None
-    name: Name | None = None
+    name: Short | None = None
     tool_calls: list[Json] | None = None
     tool_call_id: Name | None = None
     refusal: str | None = None

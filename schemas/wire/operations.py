@@ -9,7 +9,7 @@ from uuid import UUID
 from pydantic import ConfigDict, Field
 
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
-from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, example, one_of
+from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, UserName, example, one_of
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -79,7 +79,7 @@ class ReplayIn(Request, json_schema_extra=example(pipeline="facts", new=True, ho
     rate: Annotated[float, Field(gt=0, le=1e6)] | None = None
     namespace: Name | None = None
     session_id: Name | None = None
-    user_id: Name | None = None
+    user_id: UserName | None = None
     since: Moment | None = None
     until: Moment | None = None
     dead_letters: bool = False
@@ -107,7 +107,7 @@ class Promotion(Request, json_schema_extra=example(namespace="default", user_id=
     """For whom a generation is to serve: all owners, or the owner of a session or a user."""
 
     namespace: Name | None = None
-    user_id: Name | None = None
+    user_id: UserName | None = None
     session_id: Name | None = None
 
 

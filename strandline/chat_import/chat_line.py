@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-import json
 from codecs import BOM_UTF8
 from typing import Any
+
+from strandline.schemas.foreign_json import read_json
 
 
 def object_in(line: str | bytes) -> dict[str, Any]:
@@ -15,7 +16,7 @@ def object_in(line: str | bytes) -> dict[str, Any]:
     """
     text = _decode(line) if isinstance(line, bytes) else line
     try:
-        value = json.loads(text)
+        value = read_json(text)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error})") from None
     if not isinstance(value, dict):

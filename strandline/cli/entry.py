@@ -19,6 +19,7 @@ from strandline.cli.terminal.streams import complain, drop_output, is_of_output,
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.values.acts.acting import acting
+from strandline.schemas.values.identity import COMMAND_ACTOR_PREFIX
 from strandline.schemas.version import VERSION
 
 
@@ -105,9 +106,9 @@ def run(arguments: list[str]) -> int:
 def _operator() -> str:
     """Who runs the command, for the audit trail: the user of this machine."""
     try:
-        return f"cli:{getpass.getuser()}"
+        return f"{COMMAND_ACTOR_PREFIX}{getpass.getuser()}"
     except (OSError, KeyError):  # a user without a name
-        return f"cli:{os.getuid()}"
+        return f"{COMMAND_ACTOR_PREFIX}{os.getuid()}"
 
 
 def _show(error: click.ClickException) -> None:

@@ -13,7 +13,7 @@ from strandline.cli.servers.reads import coverage_lines, omission_lines, read_op
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
-from strandline.schemas.display.shown_text import quantity, shown_lines
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
 
@@ -69,8 +69,8 @@ def _lines(context: MemoryContext, state: ReadState) -> Iterator[str]:
 
 
 def _message(message: Message) -> Iterator[str]:
-    """Its own lines are indented, so that what was said cannot pass for another message."""
+    """A line for who said it, and one for what was said: its line breaks are shown, as no line is its own."""
     number = "made for this read" if message.seq is None else f"seq {message.seq}"
     said_by = message.role if speaker(message) == message.role else f"{message.role} {speaker(message)}"
     yield f"{said_by} ({number}):"
-    yield from (f"  {line}" for line in shown_lines(full_text(message) or "(no text)"))
+    yield f"  {full_text(message) or '(no text)'}"

@@ -10,6 +10,7 @@ from strandline.client.admin import AsyncRemoteAdmin, RemoteAdmin
 from strandline.client.events import ServiceEvent
 from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.memory import AsyncRemoteMemory, RemoteMemory
+from strandline.client.operations import WITHOUT_USER
 from strandline.client.retrying import Retries, Timeouts
 from strandline.client.service import RemoteService
 from strandline.client.upkeep.exports import ExportedFile
@@ -21,6 +22,7 @@ from strandline.schemas.errors import (
 )
 
 __all__ = [
+    "WITHOUT_USER",
     "AsyncRemoteAdmin",
     "AsyncRemoteFacts",
     "AsyncRemoteMemory",

@@ -6,8 +6,7 @@ from strandline.client import fact_operations as operations
 from strandline.client.operations import async_method, sync_method
 from strandline.client.service import RemoteService
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.identity import check_name
-from strandline.schemas.wire.base import NO_USER
+from strandline.schemas.values.identity import NO_USER, check_user_id
 
 
 class FactsOfUser:
@@ -19,7 +18,7 @@ class FactsOfUser:
                 "Facts over HTTP are those of a user; give user_id= to from_defaults or for_owner."
             )
         self._service = service
-        self._user_id = check_name("user_id", user_id)
+        self._user_id = check_user_id(user_id)
 
     @property
     def service(self) -> RemoteService:

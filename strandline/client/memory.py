@@ -15,6 +15,7 @@ from strandline.client.facts import AsyncRemoteFacts, RemoteFacts
 from strandline.client.operations import (
     async_iterator,
     async_method,
+    check_user,
     path,
     set_fields,
     sync_iterator,
@@ -131,7 +132,7 @@ class RemoteSession:
         return cls(
             service,
             new_session_id() if session_id is None else check_name("session_id", session_id),
-            None if user_id is None else check_name("user_id", user_id),
+            None if user_id is None else check_user(user_id),
             token_limit=token_limit,
             insert_method=str(insert_method),
             policy={**policy, **set_fields(blocks=names)},

@@ -20,6 +20,7 @@ from pydantic import BaseModel, ValidationError
 from strandline.client.problems import unreadable
 from strandline.client.retrying import Repeat
 from strandline.schemas.errors import ConfigurationError, ServiceError
+from strandline.schemas.values.identity import NO_USER, check_user_id
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
 
 T = TypeVar("T")
@@ -238,6 +239,19 @@ def path(*parts: str | int) -> str:
     if not _STEPS.isdisjoint(parts):
         raise ConfigurationError("A name cannot be '.' or '..' here: proxies take these for steps of a path.")
     return "/v1/" + "/".join(percent_encoded(str(part), safe="") for part in parts)
+
+
+class _WithoutUser(str):
+    """What says that a session has no user: no text that a visitor gave as a name is equal in kind."""
+
+
+WITHOUT_USER: str = _WithoutUser(NO_USER)
+"""As ``user_id``: the session that has no user, or, in lists, all that have none."""
+
+
+def check_user(user_id: str) -> str:
+    """Return the id of a user, or ``WITHOUT_USER``; raise InvalidMessageError for all else, ``-`` too."""
+    return user_id if isinstance(user_id, _WithoutUser) else check_user_id(user_id)
 
 
 def once() -> dict[str, str]:

@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import ValidationError
 
-from strandline.client.operations import Call, Operation, Reply
+from strandline.client.operations import Call, Operation, Reply, check_user
 from strandline.client.problems import Refusal, refusal_of, unusable
 from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
 from strandline.producers.arguments import check_count
@@ -203,7 +203,7 @@ class RemoteService:
         # Text in UTF-8, as the service reads it.
         headers: dict[str, Any] = {name: _header(name, value) for name, value in call.headers.items()}
         if call.user_id is not None:
-            headers[USER_HEADER] = _header(USER_HEADER, call.user_id)
+            headers[USER_HEADER] = check_user(call.user_id).encode()
         if call.wait_seconds is not None:
             headers["Prefer"] = f"wait={ceil(call.wait_seconds)}"
         sent: dict[str, Any] = {"method": call.method, "url": call.path, "headers": headers}

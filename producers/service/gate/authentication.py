@@ -25,8 +25,14 @@ from strandline.producers.service.gate.problems import (
     ProblemError,
 )
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
-from strandline.schemas.values.identity import Owner, SessionIdentity, identify_session, identify_user
-from strandline.schemas.wire.base import KEY_ACTOR_PREFIX, NO_USER
+from strandline.schemas.values.identity import (
+    KEY_ACTOR_PREFIX,
+    NO_USER,
+    Owner,
+    SessionIdentity,
+    identify_session,
+    identify_user,
+)
 from strandline.schemas.wire.keys import Scope
 
 TRUSTED_SECONDS = 4.0
@@ -69,7 +75,7 @@ class Caller:
         user_id: of the key, or of the header ``Strandline-User``; None: no user.
         is_bound: whether the key is of that one user.
         scopes: what may be done with the key.
-        origin: the client's address.
+        origin: the client's address; None: it has none.
         shared_scopes: the scopes that a key of one user may name.
         without_user: whether the request says that it is about what has no user.
     """

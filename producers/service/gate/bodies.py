@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import json
 
 from starlette.types import Message, Receive, Scope
 
 from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
+from strandline.schemas.foreign_json import RepeatedKeyError, unrepeated
 
 # What is left of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
@@ -14,6 +16,10 @@ CLOSE = {"Connection": "close"}
 
 # A body whose length has more digits than this is not read away after a refusal.
 MAX_DISCARDED_DIGITS = 5
+
+
+# Made once; what its numbers are does not matter.
+_keys = json.JSONDecoder(object_pairs_hook=unrepeated, parse_int=len, parse_float=len, parse_constant=len)
 
 
 class ClientGone(Exception):
@@ -52,6 +58,17 @@ async def _read(receive: Receive, max_bytes: int) -> bytes:
             return bytes(parts)
         message = await receive()
     raise ClientGone
+
+
+def check_keys(body: bytes) -> None:
+    """Raise a problem if an object in a body has a key twice: a reader before us may take the other one."""
+    try:
+        _keys.decode(body.decode())
+    except RepeatedKeyError:
+        detail = "An object in the body has a key twice; send each key once."
+        raise ProblemError(MALFORMED, detail=detail) from None
+    except (ValueError, RecursionError):
+        return  # what else is wrong with it is found where it is read
 
 
 def _too_large(max_bytes: int) -> ProblemError:

@@ -35,16 +35,12 @@ def _read(list_name: str, cursor: str | None, start: int | str) -> object:
     if cursor is None:
         return start
     try:
-        name, place = loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        _name, place = loads(urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)))
+        if cursor_of(list_name, place) != cursor:  # of another list, or in another spelling
+            raise unknown_cursor()
+        str(place).encode()
     except (ValueError, TypeError, RecursionError):
         raise unknown_cursor() from None
-    if name != list_name:
-        raise unknown_cursor()
-    if isinstance(place, str):
-        try:
-            place.encode()
-        except UnicodeEncodeError:
-            raise unknown_cursor() from None
     return place
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Set
 from hashlib import sha256
+from ipaddress import ip_address
 from urllib.parse import parse_qsl, quote, unquote_to_bytes
 
 from starlette.types import Scope
@@ -18,6 +19,8 @@ from strandline.producers.service.gate.problems import (
     ProblemError,
     invalid,
 )
+from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.identity import MAX_NAME_BYTES, NO_USER, check_user_id
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, USER_HEADER, ProblemPlace
 
 KEY_REFUSED = (
@@ -83,6 +86,32 @@ def text_in(name: str, value: bytes | None, most: int) -> str | None:
         return value.decode()
     except UnicodeDecodeError:
         raise invalid(f"/header/{name}", "It must be text in UTF-8.") from None
+
+
+def user_in(value: bytes | None) -> str | None:
+    """The user of ``Strandline-User``, or ``NO_USER``; raises a problem if it is neither."""
+    user = text_in(USER_HEADER, value, MAX_NAME_BYTES)
+    return user if user in (None, NO_USER) else user_at(f"/header/{USER_HEADER}", user)
+
+
+def user_at(place: str, user_id: str) -> str:
+    """The id of a user; raises a problem at this place if it is not one."""
+    try:
+        return check_user_id(user_id)
+    except InvalidMessageError as error:
+        raise invalid(place, f"It {error.problem}.") from None
+
+
+def address_in(client: str) -> str | None:
+    """The address of a client, without port and zone; None for other text, which a proxy may pass on."""
+    host = client.partition("]")[0].removeprefix("[")
+    if host.count(":") == 1:
+        host = host.partition(":")[0]
+    try:
+        address = ip_address(host.partition("%")[0])
+    except ValueError:
+        return None
+    return str(getattr(address, "ipv4_mapped", None) or address)
 
 
 def preferred_seconds(prefer: bytes | None) -> float | None:

@@ -15,7 +15,7 @@ from hashlib import sha256
 from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.audit.appending import ALL_NAMESPACES, Act, append_act
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, InvalidMessageError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
@@ -29,9 +29,8 @@ from strandline.schemas.queries.application.service import (
     LockServiceKeyRow,
     RevokeServiceKey,
 )
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import ALL_NAMESPACES, check_name, check_tenant, check_user_id
 from strandline.schemas.values.stored_text import check_text
-from strandline.schemas.wire.base import NO_USER
 from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, Scope
 
 _KEY = re.compile(r"sl_([0-9a-f]{16})_([0-9a-f]{64})")
@@ -93,15 +92,13 @@ class KeySpec:
                 "Shared scopes are named for the key of one user; a key of all users may use any."
                 " Name the user, or leave the shared scopes out."
             )
-        if user_id == NO_USER:
-            raise InvalidMessageError("user_id", f"must name a user; {NO_USER} says that a session has none")
         check_text("label", label)
         if len(label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
         return cls(
-            None if namespace is None else check_name("namespace", namespace),
+            None if namespace is None else check_tenant(namespace),
             chosen,
-            None if user_id is None else check_name("user_id", user_id),
+            None if user_id is None else check_user_id(user_id),
             label,
             expires_in_seconds,
             tuple(dict.fromkeys(check_name("shared_scopes", scope) for scope in shared_scopes)),

@@ -16,12 +16,15 @@ from pydantic_core import ErrorDetails
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import MAX_NAME_BYTES
-from strandline.schemas.wire.base import ProblemPlace
+from strandline.schemas.wire.base import NAME_ERROR, ProblemPlace
 
 MAX_PLACES = 20
 # A body of a megabyte can hold a hundred thousand faults; their first are told.
 MAX_EXAMINED = 1_000
-NAME_EXPECTED = f"It must be a name: 1 to {MAX_NAME_BYTES} bytes in UTF-8, without NUL, percent-encoded."
+NAME_EXPECTED = (
+    f"It must be a name: 1 to {MAX_NAME_BYTES} bytes in UTF-8, without control characters and without blanks"
+    " at its edges, percent-encoded."
+)
 
 _FIELD = re.compile(r"([a-z_]+)((?:\[\d+\]|\.[a-z_]+)*)")
 _STEP = re.compile(r"\[(\d+)\]|\.([a-z_]+)")
@@ -141,7 +144,7 @@ def _place(error: Mapping[str, Any], body: type[BaseModel] | None) -> tuple[str,
     if kind == "extra_forbidden":
         steps.pop()  # the name of a field that nobody knows is the client's word
         return pointer(steps), _unknown_field(body, steps[1:])
-    sentence = _PLAIN.get(kind)
+    sentence = error["msg"] if kind == NAME_ERROR else _PLAIN.get(kind)
     if sentence is None and kind in _OWN_SENTENCES:
         sentence = f"{error['msg']}."
     if sentence is None and steps[:1] == ["path"]:

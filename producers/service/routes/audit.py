@@ -7,13 +7,13 @@ from uuid import UUID
 
 from fastapi import Path, Query, Request
 
-from strandline.pipelines.audit.appending import ALL_NAMESPACES
 from strandline.producers.audit_trail import NamespaceAudit
 from strandline.producers.service.access import access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, make_router
 from strandline.producers.service.route import call_of
+from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.wire.base import Moment, Page
 from strandline.schemas.wire.operations import ActOut, AuditLevelBody, AuditLevelOut, TrailOut
 

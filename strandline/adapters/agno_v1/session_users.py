@@ -8,7 +8,7 @@ from strandline.adapters.agno_v1.memory_db import NO_USER
 from strandline.adapters.recently_used import RecentlyUsed
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.identity import check_user_id
 
 UserOf = Callable[[str], str]
 MAX_KNOWN_SESSIONS = 1_024
@@ -23,7 +23,7 @@ class SessionUsers:
 
     def __init__(self, user_id: str | UserOf | None) -> None:
         self._user_of = user_id if callable(user_id) else None
-        self._user_id = None if user_id is None or callable(user_id) else check_name("user_id", user_id)
+        self._user_id = None if user_id is None or callable(user_id) else check_user_id(user_id)
         self._sessions: RecentlyUsed[str, str] = RecentlyUsed(MAX_KNOWN_SESSIONS)
 
     @property
@@ -34,7 +34,7 @@ class SessionUsers:
     def bind(self, user_id: str) -> None:
         """Serve this user from now on, if the memory serves none yet."""
         if self._user_of is None and self._user_id is None:
-            self._user_id = check_name("user_id", user_id)
+            self._user_id = check_user_id(user_id)
 
     def of_session(self, session_id: str) -> str:
         """The user of a session.
@@ -44,7 +44,7 @@ class SessionUsers:
             InvalidMessageError: the function did not give a name.
         """
         if self._user_of is not None:
-            user = check_name("user_id", self._user_of(session_id))
+            user = check_user_id(self._user_of(session_id))
         elif self._user_id is not None:
             user = self._user_id
         else:
@@ -63,7 +63,7 @@ class SessionUsers:
         """
         if user_id in (None, "", NO_USER):
             return self._user_id or NO_USER
-        name = check_name("user_id", user_id)
+        name = check_user_id(user_id)
         if self._user_id is not None and name != self._user_id:
             raise ConfigurationError(
                 f"This memory serves user {quote(self._user_id)}, and is asked for {quote(name)}; make one"

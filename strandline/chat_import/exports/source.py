@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
@@ -10,6 +9,7 @@ from typing import Any
 from strandline.chat_import.exports.files import ExportFile, export_files
 from strandline.chat_import.exports.json_array import MAX_ELEMENT_BYTES, read_elements
 from strandline.chat_import.records import Omission, Place, Portion, Record
+from strandline.schemas.foreign_json import read_json
 
 ReadConversation = Callable[[Mapping[str, Any], Place], Iterator[Record]]
 
@@ -65,7 +65,7 @@ class ExportSource:
             yield Omission(place, f"is longer than {MAX_ELEMENT_BYTES:,} bytes")
             return
         try:
-            conversation = json.loads(element)
+            conversation = read_json(element)
         except (ValueError, RecursionError) as error:
             yield Omission(place, f"is not JSON ({error})")
             return

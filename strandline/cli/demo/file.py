@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator
 from dataclasses import dataclass
 from importlib import resources
@@ -12,6 +11,7 @@ from typing import Any
 from strandline.chat_import.chat_line import object_in
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.message import Message
 
@@ -86,7 +86,7 @@ def _object(line: str) -> dict[str, Any]:
 def _questions(path: Path) -> Iterator[Question]:
     text = _text(path)
     try:
-        entries = json.loads(text)
+        entries = read_json(text)
     except ValueError as error:
         raise ConfigurationError(f"{path} is not JSON ({error}).") from None
     if not isinstance(entries, list):

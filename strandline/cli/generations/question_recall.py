@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,6 +19,7 @@ from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import SearchQuery, Target, Vectors, rank_hits
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import CitedMessages
 from strandline.schemas.settings import Settings
@@ -82,7 +82,7 @@ def read_questions(path: Path) -> list[Question]:
         if not line.strip():
             continue
         try:
-            question = Question(**json.loads(line))
+            question = Question(**read_json(line))
         except (ValueError, TypeError):
             question = None
         if question is None or not question.is_usable or number > MAX_QUESTIONS:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import MAX_NAME_BYTES, identify_session, identify_user
 
-names = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\x00"), min_size=1, max_size=20)
+names = st.text(st.characters(exclude_categories=["Cs", "Cc"]), max_size=20).map("n{}n".format)
 identities = st.tuples(names, names, st.none() | names)
 
 

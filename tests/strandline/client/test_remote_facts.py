@@ -12,6 +12,7 @@ import pytest
 
 from strandline import ConfigurationError, Facts, InvalidMessageError, Memory, NotFoundError, VersionError
 from strandline.client import (
+    WITHOUT_USER,
     AsyncRemoteAdmin,
     RemoteAdmin,
     RemoteFacts,
@@ -180,7 +181,7 @@ def test_nobody_has_facts(running: RunningService) -> None:
         with pytest.raises(ConfigurationError, match="those of a user"):
             RemoteFacts.for_owner(user_id="-", service=service)
         with pytest.raises(ConfigurationError, match="those of a user"):
-            RemoteMemory.from_defaults("chat", user_id="-", service=service).facts  # noqa: B018
+            RemoteMemory.from_defaults("chat", user_id=WITHOUT_USER, service=service).facts  # noqa: B018
 
 
 def test_lists_are_followed_over_pages_for_asyncio_too(running: RunningService) -> None:

@@ -10,7 +10,7 @@ import httpx2
 import pytest
 
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.wire.base import NO_USER
+from strandline.schemas.values.identity import NO_USER
 from strandline.schemas.wire.keys import NewKey
 from tests.support.servers.service_server import RunningService
 
@@ -114,7 +114,7 @@ def test_no_user_of_a_path_is_nobody(everybody: httpx2.Client, method: str, path
     answer = everybody.request(method, f"/v1/users/{NO_USER}{path}", json=body)
     assert answer.status_code == 422
     (place,) = answer.json()["errors"]
-    assert place["pointer"] == "/path/user" and "name the user" in place["detail"]
+    assert place["pointer"] == "/path/user" and "name a user" in place["detail"]
 
 
 def test_no_key_is_nobodys(running: RunningService, everybody: httpx2.Client) -> None:

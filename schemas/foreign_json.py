@@ -1,0 +1,33 @@
+"""JSON that others wrote, read in one way: what two readers may take for two values is refused."""
+
+from __future__ import annotations
+
+import json
+from math import isfinite
+from typing import Any
+
+
+class RepeatedKeyError(ValueError):
+    """An object has a key twice, of which one reader takes the first and another the last."""
+
+
+def read_json(text: str | bytes) -> Any:
+    """The value of JSON as RFC 8259 has it; raises ValueError, or RecursionError, for all else."""
+    return json.loads(text, object_pairs_hook=unrepeated, parse_constant=refuse_constant, parse_float=_finite)
+
+
+def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; raises RepeatedKeyError."""
+    if len(value := dict(pairs)) < len(pairs):
+        raise RepeatedKeyError("an object in it has a key twice")
+    return value
+
+
+def refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")
+
+
+def _finite(text: str) -> float:
+    if not isfinite(number := float(text)):
+        raise ValueError("a number in it is too large")
+    return number
