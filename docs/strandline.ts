@@ -496,7 +496,7 @@ export interface ReaderCheckReport {
   remaining: number;
 }
 
-/** A receipt, as it is stored: written to a file as one line, it can be verified with the public key. */
+/** A receipt; `/receipt` and `--receipt` give the bytes that can be verified, for a file outside. */
 export interface ReceiptReport {
   version: number;
   kind: string;

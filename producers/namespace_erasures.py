@@ -12,12 +12,11 @@ from strandline.pipelines.upkeep.erasure.records import (
     MAX_LISTED,
     ErasureRecord,
     ErasureSummary,
-    fence_of,
     list_erasures,
     readmit,
     show_erasure,
 )
-from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, ItemRange, OnProgress, rows_left
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder, ItemRange, OnProgress
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, session_target, user_target
 from strandline.producers.arguments import check_count
 from strandline.producers.erasing.beside import Beside, OpenArchive, Outside
@@ -26,9 +25,9 @@ from strandline.producers.erasing.erase import (
     ReceiptVerdict,
     erase,
     erased_rows,
-    judge,
     reapply,
     refuse_forged,
+    verify_receipt,
 )
 from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
 from strandline.producers.execution import OperationRunner, Resources
@@ -165,7 +164,8 @@ class NamespaceErasures:
 
         Raises:
             NotFoundError: the session does not exist.
-            ConflictError: as for ``erase_user``.
+            ConflictError: as for ``erase_user``; or the erasure of its user is not finished, which only the
+                same call finishes.
         """
         return self._runner.run(self._erase_session(session_id, actor, on_progress))
 
@@ -178,9 +178,11 @@ class NamespaceErasures:
     def readmit_user(self, user_id: str, *, actor: str | None = None) -> ErasureReceipt:
         """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
 
+        A session that was erased by itself stays away until ``readmit_session``.
+
         Raises:
             NotFoundError: the user was not erased, or was readmitted.
-            ConflictError: the erasure is not finished.
+            ConflictError: the erasure is not finished, or something that was erased is there again.
         """
         return self._runner.run(readmit(self._user(user_id), actor, self._signer))
 
@@ -218,11 +220,11 @@ class NamespaceErasures:
 
     def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
         """Whether a receipt is as it was signed, whether its fence stands, and what there is of the owner."""
-        return self._runner.run(self._verify(receipt, verifier))
+        return self._runner.run(verify_receipt(receipt, verifier))
 
     async def averify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
         """Async twin of ``verify``."""
-        return await self._runner.arun(self._verify(receipt, verifier))
+        return await self._runner.arun(verify_receipt(receipt, verifier))
 
     def find_erased_rows(self) -> dict[str, int]:
         """By table, the rows of any owner or session, of any namespace, that was erased."""
@@ -334,12 +336,6 @@ class NamespaceErasures:
     def _readmit_session(self, session_id: str, actor: str | None) -> Operation[ErasureReceipt]:
         target = yield from session_target(self._namespace, check_name("session_id", session_id))
         return (yield from readmit(target, actor, self._signer))
-
-    def _verify(self, receipt: ErasureReceipt, verifier: Verifier | None) -> Operation[ReceiptVerdict]:
-        target = ErasureTarget("user", receipt.namespace, receipt.owner_key, receipt.scope_key)
-        left = yield from rows_left(target)
-        fence = yield from fence_of(receipt.owner_key, receipt.scope_key)
-        return ReceiptVerdict(judge(receipt, verifier).signature, fence, left)
 
     @staticmethod
     def _export_of(target: ErasureTarget) -> ExportTarget:

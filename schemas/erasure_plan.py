@@ -82,9 +82,8 @@ KEPT: Mapping[str, str] = {
 # Adapters that keep items of users for themselves (``adapter_items_key``).
 ADAPTERS_WITH_ITEMS = ("agno_1",)
 
-# What is left of one session after a forgetting reset of it (reset_v1), by the column that has its key;
-# None: all rows of the owner go, since nothing says which session they concern.
-SCOPED: Mapping[str, str | None] = {
+# What is left of one session after a forgetting reset of it (reset_v1), by the column that has its key.
+SCOPED: Mapping[str, str] = {
     "policy_change": "session_key",
     "session_run": "session_key",
     "watch": "session_key",
@@ -104,5 +103,5 @@ SCOPED: Mapping[str, str | None] = {
     "session_retention_act": "session_key",
     "block_state": "scope_key",
     "batch": "scope_key",
-    "kept_response": None,
+    "kept_response": "session_key",
 }

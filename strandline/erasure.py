@@ -124,13 +124,13 @@ def read_receipts(path: str | Path) -> list[ErasureReceipt]:
     """
     try:
         with Path(path).open(encoding="utf-8") as file:
-            lines = file.read(MAX_RECEIPT_FILE_BYTES).splitlines()
+            lines = file.read(MAX_RECEIPT_FILE_BYTES).split("\n")
     except (OSError, UnicodeDecodeError):
         raise ConfigurationError(f"{path} cannot be read as UTF-8 text.") from None
     receipts = []
     for number, line in enumerate(lines, 1):
         try:
-            if line.strip():
+            if line:
                 receipts.append(ErasureReceipt.from_json(line))
         except ConfigurationError as error:
             raise ConfigurationError(f"{path}, line {number}: {error}") from None

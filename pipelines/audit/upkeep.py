@@ -138,9 +138,11 @@ def forget_pseudonym(namespace: str, shard_key: UUID, erasure: int) -> Operation
 def _forget_pseudonym(chain_key: UUID, shard_key: UUID, subject: UUID, erasure: int) -> Operation[int]:
     # A sealer that has read the secret commits before this; a later one finds none, and seals no origin.
     yield from fetch(LockChain(shard_key=chain_key))
-    yield from fetch(
+    erased = yield from fetch(
         EraseRows(number=erasure, table="audit_subject", shard_key=shard_key, column=None, key=None, limit=1)
     )
+    if not erased[0].rows:
+        return 0  # another process has, and the owner may have been readmitted since
     unsealed = yield from fetch(ForgetUnsealedOrigins(shard_key=shard_key, subject=subject))
     forgotten = len(unsealed)
     while page := len((yield from fetch(_sealed_origins(chain_key, subject)))):

@@ -96,4 +96,5 @@ def _check_user(fetcher: Fetcher, namespace: str, user_id: str) -> None:
 def _raise_if_erased(fetcher: Fetcher, scope_keys: list[UUID], what: str) -> None:
     """Raise NotFoundError that says so, if a fence stands for one of these scopes."""
     for fence in fetcher.fetch(FindErased(scope_keys=scope_keys)):
-        raise NotFoundError(f"{what} was erased on {fence.fenced_at:%Y-%m-%d} (erasure {fence.number}).")
+        end = ", not finished" if fence.is_unfinished else ""
+        raise NotFoundError(f"{what} was erased on {fence.fenced_at:%Y-%m-%d} (erasure {fence.number}{end}).")

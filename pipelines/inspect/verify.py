@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
-
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.verify_checks import CHECKS, Scope, stage_chain
+from strandline.pipelines.inspect.verify_report import Coverage, Report, Unjudged, Violation
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
@@ -33,6 +32,7 @@ from strandline.schemas.queries.inspection.verify import (
     VerifySearchableRow,
     VerifySnapshot,
     VerifyTotals,
+    VerifyUnjudged,
 )
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -197,71 +197,6 @@ SENTENCES: Mapping[str, str] = {
 }
 
 
-class Violation(BaseModel):
-    """Something that is not as it must be: its kind, one sentence, and the ids to look for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    kind: str
-    sentence: str
-    namespace: str | None = None
-    session_id: str | None = None
-    session_key: UUID | None = None
-    event_id: UUID | None = None
-    fact_id: UUID | None = None
-    batch_id: UUID | None = None
-    revision: int | None = None
-    generation: int | None = None
-    stage: str | None = None
-    from_seq: int | None = None
-    through_seq: int | None = None
-    found: int | None = None
-    expected: int | None = None
-    table: str | None = None
-
-
-class Coverage(BaseModel):
-    """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    generation: int
-    pipeline: str
-    state: str
-    applied: int
-    due: int
-    holes: int
-
-
-class Report(BaseModel):
-    """The totals of what was checked, the work under way, and the violations.
-
-    Attributes:
-        applications: receipts of (event, stage, generation) that say applied; ``voids`` those that say void.
-        pending: due work; it is under way, and not a violation.
-        holes: dead letters; ``dropped`` those that were given up for good.
-        tombstones: facts that lost some of their sources to a reset with ``derived``.
-        seconds: how long it took.
-        generations: the coverage of each derivation that is kept.
-    """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    messages: int
-    events: int
-    sessions: int
-    facts: int
-    applications: int
-    voids: int
-    pending: int
-    holes: int
-    dropped: int
-    tombstones: int
-    seconds: float
-    generations: tuple[Coverage, ...]
-    violations: tuple[Violation, ...]
-
-
 def verify(
     database: Database,
     *,
@@ -292,6 +227,7 @@ def verify(
         names = _names(tx, findings)
         (totals,) = tx.fetch(VerifyTotals(**scope.params))
         coverage = tx.fetch(VerifyCoverage(**scope.params, **stage_chain()))
+        unjudged = tx.fetch(VerifyUnjudged(**scope.params, namespace=namespace))
     return Report(
         messages=totals.messages,
         events=totals.events,
@@ -306,6 +242,7 @@ def verify(
         seconds=round(time.monotonic() - began, 3),
         generations=tuple(map(_coverage, coverage)),
         violations=tuple(_violation(kind, place, names) for kind, place in findings),
+        unjudged=tuple(Unjudged(**row._asdict()) for row in unjudged),
     )
 
 

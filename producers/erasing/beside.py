@@ -96,11 +96,14 @@ class Archives:
         lost = [name for other, name in self._lost if other == archive]
         return f"Archive {archive}: {len(lost)} ranges of messages were not erased there: {_some(lost)}."
 
-    def clear(self) -> Operation[None]:
-        """Delete the objects that are named by rows that are there."""
+    def clear(self, erasure: int) -> Operation[Sequence[str]]:
+        """Delete the objects that are named by rows that are there; returns the omissions."""
         target = self._target
-        rows = yield from fetch(ErasedObjects(shard_key=target.owner_key, session_key=target.session_key))
+        rows = yield from fetch(
+            ErasedObjects(number=erasure, shard_key=target.owner_key, session_key=target.session_key)
+        )
         yield Run(partial(self._delete, rows))
+        return self.omissions
 
     def _delete(self, rows: Sequence[ErasedObjectsRow]) -> None:
         for row in rows:

@@ -30,7 +30,15 @@ from strandline.producers.erasing.beside import NOTHING_BESIDE, Archives, Beside
 from strandline.producers.erasing.readers import Traces, check_readers, gather_traces
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Operation, fetch
-from strandline.schemas.queries.upkeep.erasures import ErasedRows
+from strandline.schemas.queries.upkeep.erasures import (
+    ErasedRows,
+    OwnerRows,
+    ReadmissionsAfter,
+    UnsettledErasures,
+    UnsettledErasuresRow,
+)
+
+MAX_UNSETTLED = 1_000
 
 Verdict = Literal["valid", "changed", "unsigned", "other_key", "unchecked"]
 Reapplied = Literal["erased", "known", "readmitted"]
@@ -44,17 +52,20 @@ class ReceiptVerdict:
         signature: ``valid``; ``changed`` (the receipt is not what was signed); ``unsigned``; ``other_key``
             (it names another key than the one given); ``unchecked`` (no key was given).
         fence: the number of the erasure whose fence stands; None if there is none, as after a restore.
-        rows: by table, what there is of the owner again; None if the database was not asked.
+        rows: by table, what there is of the owner, or of the session, again; empty after a readmission; None
+            if the database was not asked.
+        is_unfenced: nothing keeps the owner away although nobody was readmitted, as after a restore.
     """
 
     signature: Verdict
     fence: int | None = None
     rows: dict[str, int] | None = None
+    is_unfenced: bool = False
 
     @property
     def is_good(self) -> bool:
-        """Whether the signature is valid, and nothing of the owner is there."""
-        return self.signature == "valid" and not self.rows
+        """Whether the signature is valid, nothing of the owner is there, and nothing can come."""
+        return self.signature == "valid" and not self.rows and not self.is_unfenced
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,20 +104,20 @@ def finish_erasing(
         ConflictError: a reader still gives something; the erasure is not finished, and can be run again.
     """
     order, fenced, target = begun.order, begun.fenced, begun.order.target
-    if fenced.is_done:
-        done = yield from show_erasure(fenced.number)
-        if done.receipt is not None:
-            return done.receipt
     archives = Archives(beside, target)
-    unread = yield from erase_what_is_left(order, fenced, archives.clear)
+    unread = [] if fenced.is_done else (yield from erase_what_is_left(order, fenced, archives.clear))
+    if (done := (yield from show_erasure(fenced.number))).receipt is not None:
+        return done.receipt  # perhaps by another process, and the owner was readmitted since
     erased, missed = yield from erase_outside(beside, target)
     order.on_progress("check", "readers", 0)
     checks = yield from check_readers(target, begun.traces)
-    _refuse_remaining(checks)
     record = yield from show_erasure(fenced.number)
+    if record.receipt is not None:
+        return record.receipt
+    _refuse_remaining(checks)
     order.on_progress("receipt", "erasure", 1)
-    not_covered = [*begun.traces.omissions, *unread, *archives.omissions, *missed]
-    return (yield from finish(record, [*checks, *archives.checks, *erased], signer, not_covered))
+    not_covered = [*begun.traces.omissions, *unread, *record.missed, *missed]
+    return (yield from finish(record, target, [*checks, *archives.checks, *erased], signer, not_covered))
 
 
 def erase(
@@ -211,6 +222,42 @@ def judge(receipt: ErasureReceipt, verifier: Verifier | None) -> ReceiptVerdict:
     if not is_valid and receipt.key_id != verifier.key_id:
         return ReceiptVerdict("other_key")
     return ReceiptVerdict("valid" if is_valid else "changed")
+
+
+def verify_receipt(receipt: ErasureReceipt, verifier: Verifier | None) -> Operation[ReceiptVerdict]:
+    """Judge a receipt, and look for rows of what it names: by its keys, whatever fences and records say.
+
+    Rows of a new life are expected only after a readmission whose own receipt the key vouches for.
+    """
+    signature = judge(receipt, verifier).signature
+    owner_key, scope_key = receipt.owner_key, receipt.scope_key
+    fence = yield from fence_of(owner_key, scope_key)
+    readmissions = yield from fetch(
+        ReadmissionsAfter(owner_key=owner_key, scope_key=scope_key, after=receipt.finished_at)
+    )
+    if fence is None and any(_lifts(row.receipt, receipt, verifier) for row in readmissions):
+        return ReceiptVerdict(signature, rows={})
+    if receipt.kind == "readmission":
+        return ReceiptVerdict(signature, fence, {})
+    rows = yield from fetch(OwnerRows(shard_key=owner_key, scope_key=scope_key))
+    left = {row.table_name: row.rows for row in rows if row.rows}
+    return ReceiptVerdict(signature, fence, left, fence is None)
+
+
+def _lifts(text: str, erasure: ErasureReceipt, verifier: Verifier | None) -> bool:
+    receipt = ErasureReceipt.from_json(text)
+    return (
+        receipt.kind == "readmission"
+        and (receipt.owner_key, receipt.scope_key) == (erasure.owner_key, erasure.scope_key)
+        and receipt.finished_at > erasure.finished_at
+        and (verifier is None or judge(receipt, verifier).signature == "valid")
+    )
+
+
+def unsettled() -> Operation[list[UnsettledErasuresRow]]:
+    """What is wrong with the records of erasures of all namespaces; the first thousand of it."""
+    rows = yield from fetch(UnsettledErasures(limit=MAX_UNSETTLED))
+    return rows
 
 
 def refuse_forged(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from strandline.pipelines.upkeep.erasure.receipt import ReaderCheck
 from strandline.pipelines.upkeep.erasure.steps import rows_left
@@ -97,8 +97,10 @@ def check_readers(target: ErasureTarget, traces: Traces) -> Operation[list[Reade
 
 def _sessions(target: ErasureTarget) -> Operation[list[SessionIdentity]]:
     if target.session_id is not None:
-        return [identify_session(target.namespace, target.session_id, target.user_id)]
-    if target.user_id is None:
+        named = identify_session(target.namespace, target.session_id, target.user_id)
+        # Where a fence alone knows the session, nothing gives the name of its user.
+        return [replace(named, shard_key=target.owner_key)]
+    if target.user_id is None or not target.is_whole_owner:
         return []
     rows = yield from fetch(
         OwnerDirectory(
@@ -163,7 +165,7 @@ def _explain(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
             without_user=False,
             message_id=message_id,
         )
-        remaining += len((yield from fetch(asked)))
+        remaining += sum(row.shard_key == target.owner_key for row in (yield from fetch(asked)))
     return ReaderCheck("explain", len(traces.message_ids), remaining)
 
 
@@ -183,7 +185,8 @@ def _export(target: ErasureTarget) -> Operation[ReaderCheck]:
 def _directory(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
     remaining = 0
     for session in traces.sessions:
-        remaining += len((yield from fetch(FindOwner(directory_key=session.directory_key))))
+        rows = yield from fetch(FindOwner(directory_key=session.directory_key))
+        remaining += sum(row.owner_key == target.owner_key for row in rows)
     looked_at = len(traces.sessions)
     if target.is_whole_owner and target.user_id is not None:
         known = yield from fetch(

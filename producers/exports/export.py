@@ -15,14 +15,16 @@ from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.execution import OperationRunner
 from strandline.producers.exports.lines import HeaderLine, Line, TrailerLine
 from strandline.producers.exports.pages import ExportTarget, Section, is_last, sections
+from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.upkeep.erasures import UnfinishedErasure
 from strandline.schemas.values.identity import Owner
 from strandline.schemas.version import VERSION
 
 
 def export_lines(runner: OperationRunner, target: ExportTarget, session_id: str | None) -> Iterator[str]:
     """Every line, as JSON without the end of the line."""
-    runner.run(_append_export(target))
+    runner.run(_begin_export(target))
     counts: Counter[str] = Counter()
     yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
@@ -41,7 +43,7 @@ async def aexport_lines(
     runner: OperationRunner, target: ExportTarget, session_id: str | None
 ) -> AsyncGenerator[str, None]:
     """Async twin of ``export_lines``."""
-    await runner.arun(_append_export(target))
+    await runner.arun(_begin_export(target))
     counts: Counter[str] = Counter()
     yield _write_line(_header(target, session_id), counts)
     for section in sections(target):
@@ -64,10 +66,22 @@ def count_lines(target: ExportTarget) -> Operation[int]:
     return rows
 
 
-def _append_export(target: ExportTarget) -> Operation[None]:
-    """Record that it begins; before the first line, since whoever reads them may stop anywhere."""
+def _begin_export(target: ExportTarget) -> Operation[None]:
+    """Record that it begins; before the first line, since whoever reads them may stop anywhere.
+
+    Raises:
+        ConflictError: an erasure is not finished, and what it has left is not all that was kept.
+    """
     owner = Owner(target.namespace, target.user_id, target.owner_key)
-    return append_act(owner, Act.here("export"))
+    unfinished = UnfinishedErasure(owner_key=target.owner_key, session_key=target.session_key)
+    for erasure in (yield from fetch(unfinished)):
+        raise ConflictError(
+            f"Erasure {erasure.number} is not finished, so an export would be of its remains; run the same"
+            " erasure again first.",
+            for_clients="An erasure is not finished, so an export would be of its remains; ask for the"
+            " same erasure again first.",
+        )
+    yield from append_act(owner, Act.here("export"))
 
 
 def _page(section: Section, last: Any | None) -> Operation[list[Any]]:

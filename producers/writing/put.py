@@ -292,6 +292,7 @@ def check_status(
     Raises:
         ConflictError: an id was already used with different content.
         ErasedError: the owner, or the session, was erased.
+        KeyUnavailableError: it was sealed with a key from before the owner's present life, and again so.
         UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
     if row.status == "conflict":
@@ -304,6 +305,11 @@ def check_status(
         )
     if row.status == "erased":
         raise ErasedError(int(row.detail or 0))
+    if row.status == "sealed":
+        raise KeyUnavailableError(
+            f"Session {identity.session_id!r} takes only content that is sealed with a later key than this"
+            " owner has; nothing was stored. `strandline doctor` says which keys are missing."
+        )
     if row.detail is not None:
         raise (yield from unknown_pipelines(row.detail, "Nothing would be derived from its messages."))
     return [seq for seq in row.seqs or () if seq is not None], row.to_flush

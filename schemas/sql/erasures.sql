@@ -62,8 +62,8 @@ SELECT strandline.move_entries_v1(%(number)s, %(shard_key)s, %(ledger_key)s, %(l
 -- name: erased_objects
 -- The objects in archives that hold messages of an owner, or of one of its sessions; each that is named may be there.
 -- One that a session which stays names as well (a fork, or what it is a fork of) is that session's too. A session that
--- is erased at this moment does not stay.
--- params: shard_key uuid, session_key uuid?
+-- is erased at this moment does not stay. None once the erasure is finished.
+-- params: number integer, shard_key uuid, session_key uuid?
 -- row: archive text, object_name text?, is_shared boolean
 SELECT o.archive, o.object_name, %(session_key)s::uuid IS NOT NULL AND EXISTS (
     SELECT FROM strandline.retention_step g
@@ -72,12 +72,12 @@ SELECT o.archive, o.object_name, %(session_key)s::uuid IS NOT NULL AND EXISTS (
             SELECT FROM strandline.erasure_fence f
             WHERE f.shard_key = %(shard_key)s AND f.scope_key = g.session_key AND @stands(f))) AS is_shared
 FROM strandline.retention_step o
-WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL
+WHERE o.shard_key = %(shard_key)s AND o.archive IS NOT NULL AND @is_unfinished(%(number)s)
     AND (%(session_key)s::uuid IS NULL OR o.session_key = %(session_key)s)
 UNION ALL
 SELECT l.archive, l.object_name, false
 FROM strandline.given_up_step l
-WHERE l.shard_key = %(shard_key)s AND @is_left(l)
+WHERE l.shard_key = %(shard_key)s AND @is_left(l) AND @is_unfinished(%(number)s)
     AND (%(session_key)s::uuid IS NULL OR l.session_key = %(session_key)s)
 
 -- name: erase_directory
@@ -140,16 +140,16 @@ SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_ke
 SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
 
 -- name: erased_owner_names
--- The names of an owner whose key alone is known, as the directory has them: a session, and the user if there is one;
+-- The names of an owner whose key alone is known, as the directory has them: sessions, and the user if there is one;
 -- or as its facts have them, of a user who has no session.
--- params: owner_key uuid
+-- params: owner_key uuid, limit bigint?
 -- row: namespace text, session_id text, user_id text?
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.owner_key = %(owner_key)s
 UNION ALL
 SELECT f.namespace, '', f.user_id FROM strandline.fact_owner f
 WHERE f.shard_key = %(owner_key)s AND f.user_id IS NOT NULL
-LIMIT 1
+LIMIT %(limit)s
 
 -- name: owner_directory
 -- The next sessions of a user, of every kind.
@@ -161,13 +161,62 @@ WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id >
 ORDER BY o.session_id LIMIT %(limit)s
 
 -- name: finish_erasure
--- Record the receipt of an erasure; no row if another process has done so.
--- params: number integer, receipt text
+-- Record the receipt of an erasure; no row if another process has done so, or the erasure is of another scope.
+-- params: number integer, owner_key uuid, scope_key uuid, receipt text
 -- row: number integer
 UPDATE strandline.erasure SET state = 'done', receipt = %(receipt)s, finished_at = statement_timestamp(),
     updated_at = statement_timestamp()
-WHERE number = %(number)s AND state = 'running'
+WHERE number = %(number)s AND owner_key = %(owner_key)s AND scope_key = %(scope_key)s AND state = 'running'
 RETURNING number
+
+-- name: note_missed
+-- Keep with an erasure what it could not reach, since another process may be the one that makes its receipt.
+-- params: number integer, missed text[]
+UPDATE strandline.erasure SET missed = ARRAY(SELECT DISTINCT unnest(missed || %(missed)s::text[]))
+WHERE number = %(number)s AND state = 'running'
+
+-- name: unsettled_erasures
+-- What is wrong with the records of erasures, of which the first are given: one is 'unfinished'; one is done, and nothing
+-- has let the owner in again, and its fence is gone ('unfenced'); a fence stands without a record ('unrecorded'); the
+-- record of a number is gone ('removed').
+-- params: limit bigint
+-- row: number integer, finding text, namespace text?, owner_key uuid?, scope_key uuid?
+-- repeatable
+SELECT e.number, CASE WHEN e.state = 'running' THEN 'unfinished' ELSE 'unfenced' END AS finding, e.namespace, e.owner_key,
+    e.scope_key
+FROM strandline.erasure e
+WHERE e.state = 'running' OR @is_final(e) AND NOT EXISTS (
+    SELECT FROM strandline.erasure_fence f
+    WHERE f.shard_key = e.owner_key AND f.scope_key = e.scope_key AND @stands(f))
+UNION ALL
+SELECT f.number, 'unrecorded', NULL, f.shard_key, f.scope_key FROM strandline.erasure_fence f
+WHERE NOT EXISTS (
+    SELECT FROM strandline.erasure e
+    WHERE e.number = f.number AND e.owner_key = f.shard_key AND e.scope_key = f.scope_key)
+UNION ALL
+SELECT n.number, 'removed', NULL, NULL, NULL
+FROM generate_series(1, (SELECT max(e.number) FROM strandline.erasure e)) AS n (number)
+WHERE NOT EXISTS (SELECT FROM strandline.erasure e WHERE e.number = n.number)
+ORDER BY number, finding LIMIT %(limit)s
+
+-- name: unfinished_erasure
+-- The erasure of an owner, or of the session (NULL: of any), that has no receipt yet.
+-- params: owner_key uuid, session_key uuid?
+-- row: number integer
+-- repeatable
+SELECT e.number FROM strandline.erasure e
+WHERE e.owner_key = %(owner_key)s AND e.state = 'running'
+    AND (%(session_key)s::uuid IS NULL OR e.scope_key IN (%(owner_key)s, %(session_key)s))
+ORDER BY e.scope_key = %(owner_key)s DESC LIMIT 1
+
+-- name: readmissions_after
+-- The receipts of readmissions of an owner, or of a session, after a time.
+-- params: owner_key uuid, scope_key uuid, after timestamptz
+-- row: receipt text
+-- repeatable
+SELECT e.receipt FROM strandline.erasure e
+WHERE e.owner_key = %(owner_key)s AND e.scope_key = %(scope_key)s AND e.kind = 'readmission'
+    AND e.finished_at > %(after)s AND e.receipt IS NOT NULL
 
 -- name: keep_receipt
 -- Record the receipt of a readmission, which is done in the moment that it is recorded.
@@ -179,10 +228,10 @@ UPDATE strandline.erasure SET receipt = %(receipt)s WHERE number = %(number)s AN
 -- params: number integer?, erasure_id uuid?
 -- row: number integer, erasure_id uuid, kind text, namespace text, owner_key uuid, scope_key uuid, ledger_key uuid,
 --     state text, steps text, actor text?, receipt text?, rows_erased bigint, requested_at timestamptz, fenced_at
---     timestamptz?, updated_at timestamptz, finished_at timestamptz?
+--     timestamptz?, updated_at timestamptz, finished_at timestamptz?, missed text[]
 -- repeatable
 SELECT e.number, e.erasure_id, e.kind, e.namespace, e.owner_key, e.scope_key, e.ledger_key, e.state, e.steps::text,
-    e.actor, e.receipt, e.rows_erased, e.requested_at, e.fenced_at, e.updated_at, e.finished_at
+    e.actor, e.receipt, e.rows_erased, e.requested_at, e.fenced_at, e.updated_at, e.finished_at, e.missed
 FROM strandline.erasure e WHERE e.number = %(number)s OR e.erasure_id = %(erasure_id)s
 
 -- name: list_erasures
@@ -199,13 +248,13 @@ WHERE (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
 ORDER BY e.number DESC LIMIT %(limit)s
 
 -- name: find_fence
--- The fence of an owner, or of a session, that stands.
+-- The fence that stands of a session, or else of its owner.
 -- params: shard_key uuid, scope_key uuid
 -- row: number integer, scope_key uuid, fenced_at timestamptz
 -- repeatable
 SELECT f.number, f.scope_key, f.fenced_at FROM strandline.erasure_fence f
 WHERE f.shard_key = %(shard_key)s AND f.scope_key IN (%(shard_key)s, %(scope_key)s) AND @stands(f)
-ORDER BY f.number DESC LIMIT 1
+ORDER BY f.scope_key = %(shard_key)s LIMIT 1
 
 -- name: erased_since
 -- The owners and sessions that were erased after an erasure, of which a process may have something in its caches.
@@ -217,9 +266,9 @@ SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE 
 -- name: find_erased
 -- The fence, that stands, of an owner or a session of which only the scope is known.
 -- params: scope_keys uuid[]
--- row: number integer, fenced_at timestamptz, shard_key uuid, scope_key uuid
+-- row: number integer, fenced_at timestamptz, shard_key uuid, scope_key uuid, is_unfinished boolean
 -- repeatable
-SELECT f.number, f.fenced_at, f.shard_key, f.scope_key FROM strandline.erasure_fence f
+SELECT f.number, f.fenced_at, f.shard_key, f.scope_key, @is_unfinished(f.number) AS is_unfinished FROM strandline.erasure_fence f
 WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
 ORDER BY f.number DESC LIMIT 1
 

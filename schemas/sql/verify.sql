@@ -31,6 +31,14 @@ JOIN strandline.session s ON s.shard_key = o.owner_key AND s.namespace = o.names
     AND s.session_id = o.session_id
 WHERE o.namespace = %(namespace)s AND o.session_id = %(session_id)s
 
+-- name: verify_unjudged
+-- Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished.
+-- params: namespace text?, owners uuid[]?, session_key uuid?
+-- row: erasure integer, namespace text, owner_key uuid
+SELECT e.number AS erasure, e.namespace, e.owner_key FROM strandline.erasure e
+WHERE e.state = 'running' AND (%(namespace)s::text IS NULL OR e.namespace = %(namespace)s)
+    AND (%(session_key)s::uuid IS NULL OR e.owner_key = ANY (%(owners)s::uuid[])) ORDER BY e.number
+
 -- name: verify_names
 -- The names of these sessions.
 -- params: session_keys uuid[]
@@ -78,7 +86,7 @@ CROSS JOIN (
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 WITH s AS (
-    SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    SELECT x.* FROM strandline.session x WHERE @is_judged(x.shard_key)
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 ), summed AS (
     SELECT m.shard_key, m.session_key,
@@ -156,7 +164,7 @@ SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 
     'through_seq', x.seq)::text AS place
 FROM strandline.message x
 LEFT JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
-WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
     AND (s.session_key IS NULL OR x.seq >= s.next_seq
         OR (x.seq >= s.log_start_seq) <> (x.incarnation = s.incarnation))
@@ -187,7 +195,7 @@ CROSS JOIN LATERAL (VALUES
         g.removed::bigint),
     ('removed_out_of_order', older.messages > 0, older.from_seq, older.through_seq, older.messages)
 ) AS k (kind, broken, from_seq, through_seq, found)
-WHERE g.state = 'removed' AND k.broken AND (%(owners)s::uuid[] IS NULL OR g.shard_key = ANY (%(owners)s))
+WHERE g.state = 'removed' AND k.broken AND @is_judged(g.shard_key)
     AND (%(session_key)s::uuid IS NULL OR g.session_key = %(session_key)s)
 
 -- name: verify_ranges
@@ -195,7 +203,7 @@ WHERE g.state = 'removed' AND k.broken AND (%(owners)s::uuid[] IS NULL OR g.shar
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 WITH s AS (
-    SELECT x.* FROM strandline.session x WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    SELECT x.* FROM strandline.session x WHERE @is_judged(x.shard_key)
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 ), placed AS (
     SELECT e.shard_key, e.session_key, e.event_id, e.from_seq, e.through_seq,
@@ -256,7 +264,7 @@ CROSS JOIN LATERAL (VALUES
     ('event_count_wrong', x.message_count <> held.messages, x.message_count, held.messages),
     ('event_tokens_wrong', x.tokens <> held.tokens, x.tokens, held.tokens)
 ) AS k (kind, broken, found, expected)
-WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s) AND k.broken
     AND (k.kind = 'event_without_session' OR NOT (
         -- Of an event that retention took messages of, the rest cannot be counted.
@@ -273,7 +281,7 @@ WITH numbered AS (
         max(c.number) AS last_number
     FROM strandline.session s
     LEFT JOIN strandline.correction c ON c.shard_key = s.shard_key AND c.session_key = s.session_key
-    WHERE (%(owners)s::uuid[] IS NULL OR s.shard_key = ANY (%(owners)s))
+    WHERE @is_judged(s.shard_key)
         AND (%(session_key)s::uuid IS NULL OR s.session_key = %(session_key)s)
     GROUP BY s.shard_key, s.session_key
 ), concerned AS (
@@ -282,7 +290,7 @@ WITH numbered AS (
     FROM strandline.superseded u
     LEFT JOIN strandline.correction c ON c.shard_key = u.shard_key AND c.session_key = u.session_key
         AND c.number = u.number
-    WHERE (%(owners)s::uuid[] IS NULL OR u.shard_key = ANY (%(owners)s))
+    WHERE @is_judged(u.shard_key)
         AND (%(session_key)s::uuid IS NULL OR u.session_key = %(session_key)s)
 )
 SELECT 'correction_missing' AS kind, json_build_object('session_key', n.session_key, 'found', n.recorded,
@@ -330,14 +338,14 @@ WITH chain AS (
         AND g.pipeline = ANY (CASE WHEN EXISTS (
             SELECT FROM strandline.policy_change c WHERE c.shard_key = s.shard_key AND c.session_key = s.session_key)
             THEN @fed(x.shard_key, x.session_key, x.from_seq) ELSE s.pipelines END)
-    WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    WHERE @is_judged(x.shard_key)
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
     UNION ALL
     SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, r.generation_id, c.stage
     FROM strandline.receipt r JOIN chain c ON c.before = r.stage
     JOIN strandline.flush_event x ON x.shard_key = r.shard_key AND x.event_id = r.event_id
     JOIN strandline.generation g ON g.generation_id = r.generation_id AND g.state <> 'retired'
-    WHERE r.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    WHERE r.outcome = 'applied' AND @is_judged(x.shard_key)
         AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 )
 SELECT 'work_missing' AS kind, json_build_object('session_key', o.session_key, 'event_id', o.event_id,
@@ -370,7 +378,7 @@ LEFT JOIN strandline.receipt b ON b.shard_key = l.shard_key AND b.event_id = l.e
     AND b.generation_id = l.generation_id AND b.stage = l.before AND b.outcome = 'applied'
 WHERE b.event_id IS NULL
     AND l.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_due
@@ -400,7 +408,7 @@ CROSS JOIN LATERAL (VALUES
             AND g.pipeline <> ALL (s.pipelines)
             AND g.pipeline <> ALL (@ever_fed(s.shard_key, s.session_key))))
 ) AS k (kind, broken)
-WHERE k.broken AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE k.broken AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_receipts
@@ -433,7 +441,7 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
 -- name: verify_letters
@@ -449,7 +457,7 @@ LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.e
     AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'dead'
 WHERE (e.event_id IS NULL OR r.event_id IS NULL)
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_batches
@@ -474,7 +482,7 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken)
 WHERE x.state IN ('open', 'applied') AND k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR coalesce(e.session_key, x.scope_key) = %(session_key)s)
 
 -- name: verify_contexts
@@ -511,7 +519,7 @@ WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
             AND g.session_key = f.session_key AND g.state = 'removed' AND g.through_seq >= f.from_seq - 200
             AND g.from_seq < f.from_seq
         WHERE f.shard_key = x.shard_key AND f.event_id = x.event_ids[1])
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
 
 -- name: verify_captures
@@ -529,7 +537,7 @@ WHERE x.capture_number IS NOT NULL
     AND (x.capture_number > @capture_number(s.namespace, x.shard_key, e.created_at)
         OR @capture_number(s.namespace, x.shard_key, e.created_at) IS NULL
         OR x.capture_hash <> @capture_hash(s.namespace, x.shard_key, x.capture_number))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 
 -- name: verify_candidates
@@ -566,7 +574,7 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_chunks
@@ -591,7 +599,7 @@ CROSS JOIN LATERAL (VALUES
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
     AND NOT EXISTS (SELECT FROM strandline.shared_session l WHERE l.shard_key = x.shard_key)
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_searchable
@@ -609,11 +617,11 @@ WITH received AS MATERIALIZED (
     JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.entry_stage = x.stage
         AND g.pipeline = 'vectors' AND g.state <> 'retired'
     JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
-    WHERE x.outcome = 'applied' AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    WHERE x.outcome = 'applied' AND @is_judged(x.shard_key)
         AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
 ), present AS (
     SELECT c.shard_key, c.generation_id, c.session_key, count(*) AS chunks FROM strandline.chunk c
-    WHERE c.piece = 0 AND (%(owners)s::uuid[] IS NULL OR c.shard_key = ANY (%(owners)s))
+    WHERE c.piece = 0 AND @is_judged(c.shard_key)
         AND (%(session_key)s::uuid IS NULL OR c.session_key = %(session_key)s)
     GROUP BY c.shard_key, c.generation_id, c.session_key
 )
@@ -653,7 +661,7 @@ CROSS JOIN LATERAL (VALUES
         AND (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
 ) AS k (kind, broken)
 WHERE k.broken AND EXISTS (SELECT FROM strandline.shared_session z WHERE z.shard_key = x.shard_key)
-    AND (%(owners)s::uuid[] IS NULL OR l.owner_key = ANY (%(owners)s))
+    AND @is_judged(l.owner_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 UNION ALL
 SELECT 'shared_missing', json_build_object('session_key', x.session_key, 'event_id', x.event_id,
@@ -667,7 +675,7 @@ LEFT JOIN strandline.shared_session l ON l.shard_key = s.shared_key AND l.sessio
 LEFT JOIN strandline.chunk c ON c.shard_key = s.shared_key AND c.generation_id = x.generation_id
     AND c.session_key = x.session_key AND c.from_seq = x.from_seq AND c.piece = x.piece
 WHERE c.shard_key IS NULL AND l.gone_at IS NULL
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_shared_corrections
@@ -693,7 +701,7 @@ WHERE EXISTS (
             AND g.pipeline = 'vectors'
         WHERE d.shard_key = l.owner_key AND d.session_key = x.session_key
             AND x.seq BETWEEN d.from_seq AND d.through_seq)
-    AND (%(owners)s::uuid[] IS NULL OR l.owner_key = ANY (%(owners)s))
+    AND @is_judged(l.owner_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_states
@@ -716,7 +724,7 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
 
 -- name: verify_facts
@@ -732,7 +740,7 @@ WITH sourced AS (
         (array_agg(r.fingerprint ORDER BY r.revision DESC)
             FILTER (WHERE r.operation NOT IN ('invalidate', 'duplicate')))[1] AS fingerprint
     FROM strandline.fact_revision r
-    WHERE (%(owners)s::uuid[] IS NULL OR r.shard_key = ANY (%(owners)s))
+    WHERE @is_judged(r.shard_key)
     GROUP BY r.shard_key, r.generation_id, r.fact_id
 ), forgetful AS (
     SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1 OR s.corrections > 0
@@ -769,11 +777,11 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
 UNION ALL
 SELECT 'fact_doubled', json_build_object('fact_id', min(x.fact_id::text), 'generation', x.generation_id,
     'found', count(*))::text
-FROM strandline.fact x WHERE x.live AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+FROM strandline.fact x WHERE x.live AND @is_judged(x.shard_key)
 GROUP BY x.shard_key, x.generation_id, x.fingerprint HAVING count(*) > 1
 
 -- name: verify_revisions
@@ -826,7 +834,7 @@ CROSS JOIN LATERAL (VALUES
 ) AS k (kind, broken, batch_id)
 WHERE k.broken
     AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+    AND @is_judged(x.shard_key)
     AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
 
 -- name: verify_generations
@@ -837,7 +845,7 @@ SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id
 FROM strandline.scope_generation x
 LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.pipeline = x.pipeline
     AND g.state IN ('feeding', 'serving')
-WHERE g.generation_id IS NULL AND (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE g.generation_id IS NULL AND @is_judged(x.shard_key)
 UNION ALL
 SELECT 'served_by_nobody', json_build_object('generation', max(g.generation_id), 'stage', g.pipeline)::text
 FROM strandline.generation g WHERE g.state <> 'retired'
@@ -870,7 +878,7 @@ FROM strandline.generation g WHERE g.state <> 'retired' ORDER BY g.pipeline, g.g
 -- opens: text text fact, fingerprint fingerprint - text
 -- owner: shard_key
 SELECT x.shard_key, x.generation_id, x.fact_id, x.text, x.fingerprint FROM strandline.fact x
-WHERE (%(owners)s::uuid[] IS NULL OR x.shard_key = ANY (%(owners)s))
+WHERE @is_judged(x.shard_key)
     AND (x.shard_key, x.generation_id, x.fact_id)
         > (%(after_shard)s::uuid, %(after_generation)s::integer, %(after_fact)s::uuid)
 ORDER BY x.shard_key, x.generation_id, x.fact_id LIMIT %(page_size)s

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sqlalchemy import BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, text
+from sqlalchemy import ARRAY, BigInteger, CheckConstraint, Column, Index, Integer, Table, Text, Uuid, text
 from sqlalchemy.dialects.postgresql import JSONB
 
 from strandline.schemas.tables.base import key, metadata, moment, personal
@@ -39,6 +39,8 @@ erasure = Table(
     personal("actor", Text),
     Column("receipt", Text),
     Column("rows_erased", BigInteger, nullable=False, server_default="0"),
+    # Sentences for the receipt: what could not be reached, and nothing in the tables names any more.
+    Column("missed", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     moment("requested_at", default=True),
     moment("fenced_at", nullable=True),
     moment("updated_at", default=True),

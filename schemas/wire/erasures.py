@@ -21,7 +21,7 @@ class ReaderCheckReport(Report):
 
 
 class ReceiptReport(Report):
-    """A receipt, as it is stored: written to a file as one line, it can be verified with the public key."""
+    """A receipt; ``/receipt`` and ``--receipt`` give the bytes that can be verified, for a file outside."""
 
     version: int
     kind: str

@@ -11,7 +11,8 @@ import click
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
-from strandline.pipelines.inspect.verify import Progress, Report, verify
+from strandline.pipelines.inspect.verify import Progress, verify
+from strandline.pipelines.inspect.verify_report import Report
 from strandline.schemas.display.shown_text import quantity
 
 SHOWN_PER_KIND = 20
@@ -85,6 +86,11 @@ def _lines(report: Report) -> Iterator[str]:
     for kind, count in by_kind.items():
         if count > SHOWN_PER_KIND:
             yield f"{kind}: {count - SHOWN_PER_KIND:,} more; --json names them all"
+    for owner in report.unjudged:
+        yield (
+            f"not checked: owner {owner.owner_key} (namespace {owner.namespace}): erasure {owner.erasure} is"
+            " unfinished; run the same erasure again"
+        )
     violations = len(report.violations)
     verdict = quantity(violations, "violation") if violations else "no violation"
     yield f"{verdict}; the checks took {report.seconds:.1f} s"

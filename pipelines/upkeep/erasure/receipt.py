@@ -14,8 +14,10 @@ from typing import Any, Protocol
 from uuid import UUID
 
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.wire.erasures import ReceiptReport
 
 VERSION = 1
+KINDS = ("user", "session", "readmission")
 _HEADING = b"strandline erasure receipt v1\n"
 
 # What an erasure cannot reach, in every receipt.
@@ -116,28 +118,29 @@ class ErasureReceipt:
 
     @classmethod
     def from_json(cls, text: str) -> ErasureReceipt:
-        """Read a receipt.
+        """Read a receipt as ``to_json`` writes it, byte for byte: there is one spelling of each.
 
         Raises:
-            ConfigurationError: it is not one, or of a later version.
+            ConfigurationError: it is not one, it is spelt otherwise, or it is of a later version.
         """
         try:
-            fields: dict[str, Any] = json.loads(text)
-            if fields["version"] != VERSION:
-                raise ConfigurationError(
-                    f"The receipt is of version {fields['version']}; this release reads version {VERSION}."
-                )
-            for name in ("erasure_id", "owner_key", "scope_key"):
-                fields[name] = UUID(fields[name])
-            for name in ("requested_at", "finished_at"):
-                fields[name] = datetime.fromisoformat(fields[name])
+            fields = ReceiptReport.model_validate_json(text, strict=True).model_dump()
             fields["checks"] = tuple(ReaderCheck(**check) for check in fields["checks"])
             fields["not_covered"] = tuple(fields["not_covered"])
-            return cls(**fields)
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
-            if isinstance(error, ConfigurationError):
-                raise
+            receipt = cls(**fields)
+        except (ValueError, TypeError) as error:
             raise ConfigurationError("This is not the receipt of an erasure.") from error
+        if receipt.version != VERSION:
+            raise ConfigurationError(
+                f"The receipt is of version {receipt.version}; this release reads version {VERSION}."
+            )
+        if receipt.to_json() != text:
+            raise ConfigurationError(
+                "The receipt is not spelt as it was written: a space, a field, a number or a letter differs."
+            )
+        if receipt.kind not in KINDS or receipt.finished_at.tzinfo is None:
+            raise ConfigurationError("This is not the receipt of an erasure.")
+        return receipt
 
 
 def _plain(receipt: ErasureReceipt) -> dict[str, Any]:

@@ -41,6 +41,7 @@ class ErasureRecord:
         state: ``running`` until there is a receipt; whoever runs the same erasure again goes on with it.
         counts: rows so far, by table.
         actor: who asked for it, if that was given.
+        missed: what it could not reach so far.
     """
 
     number: int
@@ -56,6 +57,7 @@ class ErasureRecord:
     requested_at: datetime
     finished_at: datetime | None
     receipt: ErasureReceipt | None = None
+    missed: Sequence[str] = ()
 
     @property
     def is_signed(self) -> bool:
@@ -112,11 +114,20 @@ def show_erasure(number: int, namespace: str | None = None) -> Operation[Erasure
 
 
 def finish(
-    record: ErasureRecord, checks: Sequence[ReaderCheck], signer: Signer | None, missed: Sequence[str] = ()
+    record: ErasureRecord,
+    target: ErasureTarget,
+    checks: Sequence[ReaderCheck],
+    signer: Signer | None,
+    missed: Sequence[str] = (),
 ) -> Operation[ErasureReceipt]:
     """Record the receipt; if another process was first, return its receipt.
 
-    ``missed``: what could not be reached this time.
+    Args:
+        target: what was erased and checked, which has to be what the record is of.
+        missed: what could not be reached.
+
+    Raises:
+        ConflictError: the record is of another owner or session, and stays unfinished.
     """
     receipt = signed(
         ErasureReceipt(
@@ -124,12 +135,12 @@ def finish(
             erasure_id=record.erasure_id,
             number=record.number,
             namespace=record.namespace,
-            owner_key=record.owner_key,
-            scope_key=record.scope_key,
+            owner_key=target.owner_key,
+            scope_key=target.scope_key,
             requested_at=record.requested_at,
             finished_at=datetime.now(UTC),
             release=VERSION,
-            fence=_fence(record.owner_key, record.scope_key),
+            fence=_fence(target.owner_key, target.scope_key),
             counts={name: rows for name, rows in record.counts.items() if name not in _NOT_DELETED and rows},
             kept=_describe_kept(record.counts),
             checks=tuple(checks),
@@ -137,10 +148,18 @@ def finish(
         ),
         signer,
     )
-    if (yield from fetch(FinishErasure(number=record.number, receipt=receipt.to_json()))):
+    stored = FinishErasure(
+        number=record.number,
+        owner_key=target.owner_key,
+        scope_key=target.scope_key,
+        receipt=receipt.to_json(),
+    )
+    if (yield from fetch(stored)):
         return receipt
-    stored = yield from show_erasure(record.number)
-    return stored.receipt or receipt
+    other = (yield from show_erasure(record.number)).receipt
+    if other is None or other.scope_key != target.scope_key:
+        raise ConflictError(f"Erasure {record.number} is of another owner or session; it was not finished.")
+    return other
 
 
 @dataclass(frozen=True, slots=True)
@@ -163,7 +182,7 @@ def readmit(
 
     Raises:
         NotFoundError: no fence stands, or none that this readmission lifted before.
-        ConflictError: the erasure is not finished.
+        ConflictError: the erasure is not finished, or something that was erased is there again.
     """
     receipt: ErasureReceipt = yield Atomic(partial(_readmit, target, actor, signer, again))
     return receipt
@@ -200,7 +219,13 @@ def _readmit(
         )
     )
     if row.status == "missing" or row.number is None:
-        raise NotFoundError("No fence keeps this user or session away, so there is nothing to readmit.")
+        raise NotFoundError("No fence of this user or session stands, so there is nothing to readmit.")
+    if row.status == "rows":
+        raise ConflictError(
+            f"Rows of what erasure {row.number} deleted are there again, and would be read again: repeat it"
+            " by its receipt (`strandline erasures reapply`), and readmit after it.",
+            for_clients="Rows of what was erased are there again; the erasure has to be repeated first.",
+        )
     if row.status == "running":
         raise ConflictError(
             f"Erasure {row.number} is not finished: run the same erasure again, and readmit after it.",
@@ -241,6 +266,7 @@ def _record(row: FindErasureRow) -> ErasureRecord:
         requested_at=row.requested_at,
         finished_at=row.finished_at,
         receipt=None if row.receipt is None else ErasureReceipt.from_json(row.receipt),
+        missed=row.missed,
     )
 
 

@@ -34,6 +34,7 @@ from strandline.schemas.queries.upkeep.erasures import (
     FenceOwner,
     MoveCalls,
     MoveEntries,
+    NoteMissed,
 )
 from strandline.schemas.values.identity import item_store_key
 
@@ -94,6 +95,7 @@ def set_fence(order: ErasureOrder) -> Operation[Fenced]:
 
     Raises:
         NotFoundError: there is no such session.
+        ConflictError: the erasure of the session's user is not finished.
     """
     order.on_progress("fence", "erasure_fence", 0)
     fenced: Fenced = yield Atomic(
@@ -138,16 +140,25 @@ def _fence_session(order: ErasureOrder) -> Operation[Fenced]:
     )
     if row.number is None:
         raise NotFoundError("There is no such session: nothing was put to it, or it was erased.")
+    if row.status == "owner":
+        # What that was asked for besides, as items, only its own caller knows.
+        raise ConflictError(
+            f"The session goes with its user, whose erasure {row.number} is not finished; nothing was begun."
+            " Run the erasure of the user again.",
+            for_clients="The session goes with its user, whose erasure is not finished; nothing was begun."
+            " Ask for the erasure of the user again.",
+        )
     yield from take_away_again(target.owner_key, row.touched)
     return Fenced(row.number, row.ledger_key or uuid4(), row.requested_at, row.status == "erased")
 
 
 def erase_what_is_left(
-    order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[], Operation[None]]
+    order: ErasureOrder, fenced: Fenced, clear_archives: Callable[[int], Operation[Sequence[str]]]
 ) -> Operation[list[str]]:
     """Delete everything behind the fence, until the catalog shows that nothing is left.
 
-    ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it.
+    ``clear_archives`` deletes the objects that rows of ``STEPS`` name, which therefore go after it; what it
+    could not reach is kept with the erasure.
 
     Returns: sentences for what could not be looked at.
 
@@ -162,7 +173,8 @@ def erase_what_is_left(
         order.on_progress("names", "audit_sealed", origins)
     for _pass in range(MAX_PASSES):
         yield from _erase_once(order, fenced)
-        yield from clear_archives()
+        if unreached := (yield from clear_archives(fenced.number)):
+            yield from fetch(NoteMissed(number=fenced.number, missed=list(unreached)))
         for table in STEPS:
             yield from _erase_table(order, fenced, table, SCOPED[table])
         left = yield from rows_left(order.target)
@@ -183,6 +195,8 @@ def rows_left(target: ErasureTarget) -> Operation[dict[str, int]]:
 def _erase_names(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
     """Before the directory goes, by which the sessions in selections of replays are recognised."""
     target = order.target
+    if not target.is_whole_owner and target.session_id is None:
+        return  # what has no name any more is named nowhere, and its owner's names stay
     (done,) = yield from fetch(
         EraseNames(
             number=fenced.number,
@@ -248,6 +262,8 @@ def _erase_once(order: ErasureOrder, fenced: Fenced) -> Operation[None]:
             limit=ROWS_PER_PAGE,
         )
         yield from _erase_pages(order, "calls", "audit_entry", acts)
+    if not target.is_whole_owner and target.directory_key is None:
+        return  # without a name it has no entry, and those of its owner stay
     directory = EraseDirectory(
         number=number,
         owner_key=target.owner_key,

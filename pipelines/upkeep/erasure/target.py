@@ -111,13 +111,17 @@ def _session_target(identity: SessionIdentity) -> ErasureTarget:
 
 
 def with_names(target: ErasureTarget) -> Operation[ErasureTarget]:
-    """The target with the names that the directory still has of an owner whose key alone is known."""
+    """The target with the names that the directory still has of an owner or a session known by key alone."""
     if target.user_id is not None or target.session_id is not None:
         return target
-    for row in (yield from fetch(ErasedOwnerNames(owner_key=target.owner_key))):
-        if row.user_id is not None:
+    is_whole = target.is_whole_owner
+    for row in (
+        yield from fetch(ErasedOwnerNames(owner_key=target.owner_key, limit=1 if is_whole else None))
+    ):
+        if is_whole and row.user_id is not None:
             return replace(target, user_id=row.user_id)
-        if target.is_whole_owner:
-            identity = identify_session(row.namespace, row.session_id, None)
-            return replace(target, session_id=row.session_id, directory_key=identity.directory_key)
+        if row.session_id:
+            found = _session_target(identify_session(row.namespace, row.session_id, row.user_id))
+            if found.scope_key == target.scope_key:
+                return found
     return target

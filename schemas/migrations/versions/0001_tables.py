@@ -1234,6 +1234,7 @@ def upgrade() -> None:
         sa.Column("actor", sa.Text(), nullable=True),
         sa.Column("receipt", sa.Text(), nullable=True),
         sa.Column("rows_erased", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("missed", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column(
             "requested_at",
             sa.DateTime(timezone=True),

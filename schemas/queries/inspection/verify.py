@@ -64,6 +64,23 @@ class VerifyFindSession(Query[VerifyFindSessionRow]):
         self.values = (namespace, session_id)
 
 
+class VerifyUnjudgedRow(NamedTuple):
+    erasure: int
+    namespace: str
+    owner_key: UUID
+
+
+class VerifyUnjudged(Query[VerifyUnjudgedRow]):
+    """Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished."""
+
+    __slots__ = ()
+    name = "verify_unjudged"
+    row = VerifyUnjudgedRow
+
+    def __init__(self, *, namespace: str | None, session_key: UUID | None, owners: list[UUID] | None) -> None:
+        self.values = (namespace, session_key, owners)
+
+
 class VerifyNamesRow(NamedTuple):
     session_key: UUID
     namespace: str

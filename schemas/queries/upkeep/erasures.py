@@ -200,15 +200,16 @@ class ErasedObjectsRow(NamedTuple):
 class ErasedObjects(Query[ErasedObjectsRow]):
     """The objects in archives that hold messages of an owner, or of one of its sessions; each that is named
     may be there. One that a session which stays names as well (a fork, or what it is a fork of) is that
-    session's too. A session that is erased at this moment does not stay.
+    session's too. A session that is erased at this moment does not stay. None once the erasure is
+    finished.
     """
 
     __slots__ = ()
     name = "erased_objects"
     row = ErasedObjectsRow
 
-    def __init__(self, *, session_key: UUID | None, shard_key: UUID) -> None:
-        self.values = (session_key, shard_key)
+    def __init__(self, *, session_key: UUID | None, shard_key: UUID, number: int) -> None:
+        self.values = (session_key, shard_key, number)
 
 
 class EraseDirectoryRow(NamedTuple):
@@ -365,7 +366,7 @@ class ErasedOwnerNamesRow(NamedTuple):
 
 
 class ErasedOwnerNames(Query[ErasedOwnerNamesRow]):
-    """The names of an owner whose key alone is known, as the directory has them: a session, and the user if
+    """The names of an owner whose key alone is known, as the directory has them: sessions, and the user if
     there is one; or as its facts have them, of a user who has no session.
     """
 
@@ -373,8 +374,8 @@ class ErasedOwnerNames(Query[ErasedOwnerNamesRow]):
     name = "erased_owner_names"
     row = ErasedOwnerNamesRow
 
-    def __init__(self, *, owner_key: UUID) -> None:
-        self.values = (owner_key,)
+    def __init__(self, *, owner_key: UUID, limit: int | None) -> None:
+        self.values = (owner_key, limit)
 
 
 class OwnerDirectoryRow(NamedTuple):
@@ -400,14 +401,83 @@ class FinishErasureRow(NamedTuple):
 
 
 class FinishErasure(Query[FinishErasureRow]):
-    """Record the receipt of an erasure; no row if another process has done so."""
+    """Record the receipt of an erasure; no row if another process has done so, or the erasure is of another
+    scope.
+    """
 
     __slots__ = ()
     name = "finish_erasure"
     row = FinishErasureRow
 
-    def __init__(self, *, receipt: str, number: int) -> None:
-        self.values = (receipt, number)
+    def __init__(self, *, receipt: str, number: int, owner_key: UUID, scope_key: UUID) -> None:
+        self.values = (receipt, number, owner_key, scope_key)
+
+
+class NoteMissed(Query[Never]):
+    """Keep with an erasure what it could not reach, since another process may be the one that makes its
+    receipt.
+    """
+
+    __slots__ = ()
+    name = "note_missed"
+
+    def __init__(self, *, missed: list[str], number: int) -> None:
+        self.values = (missed, number)
+
+
+class UnsettledErasuresRow(NamedTuple):
+    number: int
+    finding: str
+    namespace: str | None
+    owner_key: UUID | None
+    scope_key: UUID | None
+
+
+class UnsettledErasures(Query[UnsettledErasuresRow]):
+    """What is wrong with the records of erasures, of which the first are given: one is 'unfinished'; one is
+    done, and nothing has let the owner in again, and its fence is gone ('unfenced'); a fence stands
+    without a record ('unrecorded'); the record of a number is gone ('removed').
+    """
+
+    __slots__ = ()
+    name = "unsettled_erasures"
+    repeatable = True
+    row = UnsettledErasuresRow
+
+    def __init__(self, *, limit: int) -> None:
+        self.values = (limit,)
+
+
+class UnfinishedErasureRow(NamedTuple):
+    number: int
+
+
+class UnfinishedErasure(Query[UnfinishedErasureRow]):
+    """The erasure of an owner, or of the session (NULL: of any), that has no receipt yet."""
+
+    __slots__ = ()
+    name = "unfinished_erasure"
+    repeatable = True
+    row = UnfinishedErasureRow
+
+    def __init__(self, *, owner_key: UUID, session_key: UUID | None) -> None:
+        self.values = (owner_key, session_key)
+
+
+class ReadmissionsAfterRow(NamedTuple):
+    receipt: str
+
+
+class ReadmissionsAfter(Query[ReadmissionsAfterRow]):
+    """The receipts of readmissions of an owner, or of a session, after a time."""
+
+    __slots__ = ()
+    name = "readmissions_after"
+    repeatable = True
+    row = ReadmissionsAfterRow
+
+    def __init__(self, *, owner_key: UUID, scope_key: UUID, after: datetime) -> None:
+        self.values = (owner_key, scope_key, after)
 
 
 class KeepReceipt(Query[Never]):
@@ -437,6 +507,7 @@ class FindErasureRow(NamedTuple):
     fenced_at: datetime | None
     updated_at: datetime
     finished_at: datetime | None
+    missed: list[str]
 
 
 class FindErasure(Query[FindErasureRow]):
@@ -487,7 +558,7 @@ class FindFenceRow(NamedTuple):
 
 
 class FindFence(Query[FindFenceRow]):
-    """The fence of an owner, or of a session, that stands."""
+    """The fence that stands of a session, or else of its owner."""
 
     __slots__ = ()
     name = "find_fence"
@@ -523,6 +594,7 @@ class FindErasedRow(NamedTuple):
     fenced_at: datetime
     shard_key: UUID
     scope_key: UUID
+    is_unfinished: bool
 
 
 class FindErased(Query[FindErasedRow]):

@@ -21,8 +21,32 @@ hashtextextended('erasing ' || {scope_key}::text, 0)
 (1 + coalesce((SELECT f.data_keys FROM strandline.erasure_fence f
     WHERE f.shard_key = {owner_key} AND f.scope_key = {owner_key}), 0))
 
+-- fragment: is_unfinished(number)
+-- Whether an erasure has no receipt yet.
+EXISTS (SELECT FROM strandline.erasure unfinished WHERE unfinished.number = {number} AND unfinished.state = 'running')
+
+-- fragment: is_final(erasure)
+-- Whether it is finished, and the last thing that is recorded of its scope: nothing of that may be there.
+({erasure}.state = 'done' AND {erasure}.kind <> 'readmission' AND NOT EXISTS (
+    SELECT FROM strandline.erasure later WHERE later.owner_key = {erasure}.owner_key
+        AND later.scope_key = {erasure}.scope_key AND later.number > {erasure}.number))
+
+-- fragment: lock_unfinished(number)
+-- In a function that deletes for an erasure: do nothing once it is finished, and let it not be finished before this
+-- transaction ends.  A process that was held up deletes nothing of the life after a readmission.
+PERFORM FROM strandline.erasure unfinished WHERE unfinished.number = {number} FOR UPDATE;
+    IF EXISTS (SELECT FROM strandline.erasure ended WHERE ended.number = {number} AND ended.state = 'done') THEN
+        RETURN 0;
+    END IF
+
 -- fragment: count_erased(number, table, rows)
 -- In a function: count rows of a table that were deleted with an erasure, in the transaction that deletes them.
 UPDATE strandline.erasure counted SET rows_erased = counted.rows_erased + {rows}, updated_at = statement_timestamp(),
         steps = counted.steps || jsonb_build_object({table}, coalesce((counted.steps ->> {table})::bigint, 0) + {rows})
     WHERE counted.number = {number}
+
+-- fragment: is_judged(owner_key)
+-- In verify: whether rows of this owner are to be checked.  Not those behind an erasure that is not finished, which goes
+-- on table by table.
+((%(owners)s::uuid[] IS NULL OR {owner_key} = ANY (%(owners)s)) AND ({owner_key} <> ALL (ARRAY(
+    SELECT unfinished.owner_key FROM strandline.erasure unfinished WHERE unfinished.state = 'running'))) IS NOT FALSE)

@@ -24,7 +24,8 @@ BEGIN
                 SELECT FROM strandline.shared_session h WHERE h.shard_key = p_shard_key
             ) THEN moment END
         WHERE p_number IS NOT NULL OR NOT EXISTS (
-            SELECT FROM strandline.data_key k WHERE k.shard_key = p_shard_key)
+            SELECT FROM strandline.data_key k
+            WHERE k.shard_key = p_shard_key AND k.number >= @first_data_key(p_shard_key))
         ON CONFLICT (shard_key, number) DO NOTHING;
 END
 $function$;

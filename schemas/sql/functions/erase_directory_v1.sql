@@ -11,6 +11,7 @@ DECLARE
     entries uuid[];
     gone bigint;
 BEGIN
+    @lock_unfinished(p_number);
     IF p_directory_key IS NOT NULL THEN
         entries := ARRAY[p_directory_key];
     ELSIF p_user_id IS NOT NULL THEN

@@ -8,6 +8,7 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     gone bigint;
 BEGIN
+    @lock_unfinished(p_number);
     DELETE FROM strandline.store_item i USING (
             SELECT o.path, o.key FROM strandline.store_item o
             WHERE o.shard_key = p_shard_key AND o.path >= p_path_from AND o.path < p_path_before

@@ -8,6 +8,7 @@ LANGUAGE plpgsql AS $function$
 DECLARE
     gone bigint;
 BEGIN
+    @lock_unfinished(p_number);
     DELETE FROM strandline.store_item i USING (
             SELECT o.path, o.key FROM strandline.store_item o
             JOIN unnest(p_paths, p_keys, p_versions) AS k (path, key, version) ON k.path = o.path AND k.key = o.key

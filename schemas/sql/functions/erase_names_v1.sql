@@ -17,6 +17,7 @@ DECLARE
     actors bigint := 0;
     service_keys bigint := 0;
 BEGIN
+    @lock_unfinished(p_number);
     IF p_session_id IS NULL THEN
         DELETE FROM strandline.capture_act a WHERE a.owner_key = p_owner_key;
         GET DIAGNOSTICS acts = ROW_COUNT;

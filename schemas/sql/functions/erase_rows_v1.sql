@@ -13,6 +13,7 @@ DECLARE
     same text;
     gone bigint;
 BEGIN
+    @lock_unfinished(p_number);
     SELECT string_agg(format('%I', a.attname), ', ' ORDER BY array_position(i.indkey::smallint[], a.attnum)),
             string_agg(format('t.%1$I = p.%1$I', a.attname), ' AND ')
         INTO columns, same

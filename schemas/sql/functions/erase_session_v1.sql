@@ -3,8 +3,10 @@
 --
 -- As in fence_v1 the owner's lock is held alone, so nothing that began before is still to come, and what begins later
 -- sees the fence.  What remains of the session is deleted in steps.
--- status: as in fence_v1; 'missing' (there is no such session: nothing was done, unless p_is_forced).  touched: the facts
--- that forgetting gave other words, or revived, as reset_v1 returns them.
+-- status: as in fence_v1, where 'erased' may be by the owner's erasure; 'owner' (that one, of this number, is not
+-- finished: what it was given besides is not known here, so nothing was done); 'missing' (there is no such session:
+-- nothing was done, unless p_is_forced).  touched: the facts that forgetting gave other words, or revived, as reset_v1
+-- returns them.
 CREATE FUNCTION strandline.erase_session_v1(
     p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_session_key uuid, p_directory_key uuid, p_ledger_key uuid,
     p_actor text, p_is_forced boolean, p_user_id text, p_act jsonb
@@ -31,18 +33,21 @@ BEGIN
         RETURN NEXT;
         RETURN;
     END IF;
-    IF NOT p_is_forced THEN
-        SELECT 'erased', max(f.number) INTO status, number FROM strandline.erasure_fence f
-            WHERE f.shard_key = p_shard_key AND f.scope_key IN (p_shard_key, p_session_key) AND @stands(f);
-        IF number IS NULL AND NOT EXISTS (
-            SELECT FROM strandline.session_owner o WHERE o.shard_key = p_directory_key AND o.owner_key = p_shard_key)
-        THEN
-            status := 'missing';
-        END IF;
-        IF number IS NOT NULL OR status = 'missing' THEN
-            RETURN NEXT;
-            RETURN;
-        END IF;
+    -- The session's own fence says more than its owner's.
+    SELECT CASE WHEN f.scope_key = p_shard_key AND e.state = 'running' THEN 'owner' ELSE 'erased' END, f.number
+        INTO status, number
+        FROM strandline.erasure_fence f LEFT JOIN strandline.erasure e ON e.number = f.number
+        WHERE f.shard_key = p_shard_key AND f.scope_key IN (p_shard_key, p_session_key) AND @stands(f)
+            AND (NOT p_is_forced OR f.scope_key = p_shard_key AND e.state = 'running')
+        ORDER BY f.scope_key = p_shard_key LIMIT 1;
+    IF NOT FOUND AND NOT p_is_forced AND NOT EXISTS (
+        SELECT FROM strandline.session_owner o WHERE o.shard_key = p_directory_key AND o.owner_key = p_shard_key)
+    THEN
+        status := 'missing';
+    END IF;
+    IF status IS NOT NULL THEN
+        RETURN NEXT;
+        RETURN;
     END IF;
     -- The reset looks at it, too.
     DELETE FROM strandline.erasure_fence f WHERE f.shard_key = p_shard_key AND f.scope_key = p_session_key;
@@ -54,6 +59,8 @@ BEGIN
     rows_before := strandline.session_rows_v1(p_shard_key, p_session_key);
     SELECT r.touched INTO touched FROM strandline.reset_v1(p_shard_key, p_session_key, true) AS r;
     touched := coalesce(touched, '{}');
+    -- Responses to requests for other sessions may name this one; that they were given stays known.
+    UPDATE strandline.kept_response r SET body = NULL WHERE r.shard_key = p_shard_key AND r.body IS NOT NULL;
     DELETE FROM strandline.lane l WHERE l.shard_key = p_shard_key AND l.scope_key = p_session_key;
     DELETE FROM strandline.session s WHERE s.shard_key = p_shard_key AND s.session_key = p_session_key;
     rows_after := strandline.session_rows_v1(p_shard_key, p_session_key);

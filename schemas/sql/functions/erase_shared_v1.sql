@@ -16,6 +16,7 @@ DECLARE
     pieces bigint := 0;
     lives bigint := 0;
 BEGIN
+    @lock_unfinished(p_number);
     SELECT s.shard_key, s.session_key INTO here, session FROM strandline.shared_session s
         WHERE s.owner_key = p_owner_key AND (p_session_key IS NULL OR s.session_key = p_session_key)
         ORDER BY s.shard_key, s.session_key LIMIT 1;

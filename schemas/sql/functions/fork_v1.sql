@@ -48,7 +48,9 @@ BEGIN
         WHEN last_seq < s.log_start_seq OR last_seq >= s.next_seq THEN 'missing'
         WHEN @is_expired(s, p_shard_key, p_session_key) THEN 'missing'
         WHEN EXISTS (
-            SELECT FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key) THEN 'taken'
+            SELECT FROM strandline.session t WHERE t.shard_key = p_shard_key AND t.session_key = p_new_key
+            UNION ALL SELECT FROM strandline.message m WHERE m.shard_key = p_shard_key AND m.session_key = p_new_key)
+            THEN 'taken'
         ELSE 'ok' END;
     IF status <> 'ok' THEN
         RETURN NEXT;

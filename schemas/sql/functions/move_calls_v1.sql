@@ -10,6 +10,7 @@ DECLARE
     calls uuid[];
     moved bigint;
 BEGIN
+    @lock_unfinished(p_number);
     SELECT array_agg(p.call_id) INTO calls FROM (
         SELECT m.call_id FROM strandline.model_call m WHERE m.shard_key = p_shard_key
         ORDER BY m.call_id LIMIT p_limit FOR UPDATE) AS p;

@@ -10,6 +10,7 @@ DECLARE
     entries uuid[];
     moved bigint;
 BEGIN
+    @lock_unfinished(p_number);
     SELECT array_agg(p.entry_id) INTO entries FROM (
         SELECT e.entry_id FROM strandline.audit_entry e WHERE e.shard_key = p_shard_key
         ORDER BY e.entry_id LIMIT p_limit FOR UPDATE) AS p;

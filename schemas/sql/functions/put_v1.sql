@@ -47,6 +47,7 @@ DECLARE
     all_tokens bigint;
     all_bytes bigint;
     first_data_key integer;
+    first_seq bigint;
 BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -81,14 +82,21 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
+        -- After what there is of a session whose row was lost: no read shows it, and `verify` names it.
+        first_seq := 1 + coalesce(greatest((
+                SELECT max(m.seq) FROM strandline.message m
+                WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key), (
+                SELECT max(o.seq) FROM strandline.popped o
+                WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key)), 0);
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
             token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
-            pipelines, max_facts, shared_scope, shared_key, deliver, first_data_key)
+            pipelines, max_facts, shared_scope, shared_key, deliver, first_data_key, next_seq, log_start_seq,
+            pinned_through, window_from, flushed_through)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
             n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
-            n.shared_key, n.deliver, first_data_key
+            n.shared_key, n.deliver, first_data_key, first_seq, first_seq, first_seq - 1, first_seq, first_seq - 1
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,

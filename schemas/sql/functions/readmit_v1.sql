@@ -1,7 +1,9 @@
 -- readmit_v1: lift the fence of an owner or of a session: what is written from now on is of a new life.
 --
 -- p_erasures: only if one of these set the fence; NULL for whichever did.
--- status: 'ok'; 'missing' (there is no fence); 'running' (its erasure, of this number, is not finished).
+-- The fence of a session is another one than its owner's: each is lifted by itself.
+-- status: 'ok'; 'missing' (there is no fence); 'running' (its erasure, of this number, is not finished); 'rows' (what was
+-- erased by this number is there again, and would be of the new life).
 CREATE FUNCTION strandline.readmit_v1(
     p_erasure_id uuid, p_namespace text, p_shard_key uuid, p_scope_key uuid, p_actor text,
     p_user_id text, p_act jsonb, p_erasures uuid[] DEFAULT NULL
@@ -19,6 +21,11 @@ BEGIN
             AND f.number = e.number AND @stands(f)
         WHERE p_erasures IS NULL OR e.erasure_id = ANY (p_erasures);
     status := CASE WHEN known.number IS NULL THEN 'missing' WHEN known.state = 'running' THEN 'running' ELSE 'ok' END;
+    IF status = 'ok' AND EXISTS (
+        SELECT FROM strandline.erased_rows_v1(p_shard_key, p_scope_key) AS left_over WHERE left_over.rows > 0)
+    THEN
+        status := 'rows';
+    END IF;
     number := known.number;
     readmitted_at := moment;
     IF status = 'ok' THEN

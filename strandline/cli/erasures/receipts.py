@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -10,24 +10,26 @@ import click
 
 from strandline.cli.erasures.opening import actor_option, key_option, opened_erasures, shown_steps
 from strandline.cli.erasures.reports import (
+    FindingReport,
     ReappliedReport,
     ReapplyReport,
     ReceiptKeyReport,
     VerdictReport,
     VerifyReceiptsReport,
+    verdict_report,
 )
 from strandline.cli.servers.options import as_json, json_schema_option, settings_from
 from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.erasure import (
     ErasureReceipt,
-    ReceiptVerdict,
     Verifier,
     make_receipt_key,
     read_receipts,
     verifier_of,
 )
-from strandline.producers.erasing.erase import judge, refuse_forged
+from strandline.producers.erasing.erase import judge, refuse_forged, unsettled
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -54,7 +56,8 @@ def verify_command(
 ) -> int:
     """Verify the receipts in the files RECEIPTS, and look for rows of anything that was erased.
 
-    Ends with 1 if a receipt was changed, is not signed by this key, or anything erased is there again.
+    Ends with 1 if a receipt was changed or is not signed by this key, if anything erased is there again or
+    could come again, and if an erasure is unfinished or its record is gone.
     """
     if json_schema:
         print_schema(VerifyReceiptsReport)
@@ -63,18 +66,17 @@ def verify_command(
         raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
     verifier = None if public_key is None else verifier_of(public_key)
     read = _read_files(receipts)
-    verdicts, erased = _judge(read, verifier, offline=offline, target=target)
+    report = _judge(read, verifier, offline=offline, target=target)
     if as_json:
-        print_json(_verify_report(read, verdicts, erased))
+        print_json(report)
     else:
-        for receipt, verdict in zip(read, verdicts, strict=True):
-            say(_verdict_line(receipt, verdict))
-        if erased is not None:
-            say(*_erased_lines(erased))
+        say(*map(_verdict_line, report.receipts))
+        say(*_database_lines(report))
     is_bad = any(
-        verdict.signature in ("changed", "other_key", "unsigned") or verdict.rows for verdict in verdicts
+        one.signature in ("changed", "other_key", "unsigned") or one.rows or one.is_unfenced
+        for one in report.receipts
     )
-    return 1 if is_bad or erased else 0
+    return 1 if is_bad or report.erased_rows or report.findings else 0
 
 
 @click.command("reapply", short_help="Repeat erasures after a restore, by their receipts.")
@@ -186,30 +188,17 @@ def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:
 
 def _judge(
     receipts: list[ErasureReceipt], verifier: Verifier | None, *, offline: bool, target: dict[str, Any]
-) -> tuple[list[ReceiptVerdict], dict[str, int] | None]:
-    if offline:
-        return [judge(receipt, verifier) for receipt in receipts], None
-    with opened_erasures(settings_from(**target), DEFAULT_NAMESPACE) as erasures:
-        return [erasures.verify(one, verifier) for one in receipts], erasures.find_erased_rows()
-
-
-def _verify_report(
-    receipts: list[ErasureReceipt], verdicts: list[ReceiptVerdict], erased: dict[str, int] | None
 ) -> VerifyReceiptsReport:
-    return VerifyReceiptsReport(
-        receipts=[
-            VerdictReport(
-                number=receipt.number,
-                kind=receipt.kind,
-                owner_key=receipt.owner_key,
-                signature=verdict.signature,
-                fence=verdict.fence,
-                rows=verdict.rows,
-            )
-            for receipt, verdict in zip(receipts, verdicts, strict=True)
-        ],
-        erased_rows=erased,
-    )
+    if offline:
+        verdicts = [verdict_report(receipt, judge(receipt, verifier)) for receipt in receipts]
+        return VerifyReceiptsReport(receipts=verdicts, erased_rows=None)
+    settings = settings_from(**target)
+    with opened_erasures(settings, DEFAULT_NAMESPACE) as erasures, opened_database(settings) as database:
+        return VerifyReceiptsReport(
+            receipts=[verdict_report(one, erasures.verify(one, verifier)) for one in receipts],
+            erased_rows=erasures.find_erased_rows(),
+            findings=[FindingReport(**row._asdict()) for row in database.run(unsettled())],
+        )
 
 
 _SIGNATURES = {
@@ -221,18 +210,32 @@ _SIGNATURES = {
 }
 
 
-def _verdict_line(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> str:
-    line = f"{receipt.kind} {receipt.number} of owner {receipt.owner_key}: {_SIGNATURES[verdict.signature]}"
+_FINDINGS = {
+    "unfinished": "is unfinished: what it has not deleted yet is there; run the same erasure again",
+    "unfenced": "is done, and its fence is gone without a readmission: repeat it by its receipt (reapply)",
+    "unrecorded": "has a fence and no record, which was deleted or changed",
+    "removed": "has no record, which was deleted; what it erased is known by its receipt alone",
+}
+
+
+def _verdict_line(verdict: VerdictReport) -> str:
+    line = f"{verdict.kind} {verdict.number} of owner {verdict.owner_key}: {_SIGNATURES[verdict.signature]}"
     if verdict.rows is None:
         return line
     fence = f"the fence stands (erasure {verdict.fence})" if verdict.fence else "no fence stands"
+    if verdict.is_unfenced:
+        fence += " without a readmission"
     rows = quantity(sum(verdict.rows.values()), "row")
     return f"{line}; {fence}; {rows} of the owner" + (
         f" in {', '.join(sorted(verdict.rows))}" if verdict.rows else ""
     )
 
 
-def _erased_lines(erased: dict[str, int]) -> list[str]:
-    if not erased:
-        return ["nothing that was erased is there"]
-    return [f"erased, and there again: {rows:,} rows in {table}" for table, rows in sorted(erased.items())]
+def _database_lines(report: VerifyReceiptsReport) -> Iterator[str]:
+    for one in report.findings:
+        where = "" if one.namespace is None else f" (namespace {one.namespace}, owner {one.owner_key})"
+        yield f"erasure {one.number} {_FINDINGS[one.finding]}{where}"
+    for table, rows in sorted((report.erased_rows or {}).items()):
+        yield f"erased, and there again: {rows:,} rows in {table}"
+    if report.erased_rows == {} and not report.findings:
+        yield "nothing that was erased is there"

@@ -6,7 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.erasure import ErasureReceipt, ErasureRecord, ErasureSummary
+from strandline.erasure import ErasureReceipt, ErasureRecord, ErasureSummary, ReceiptVerdict
 from strandline.schemas.wire.erasures import ErasureDetailsReport, ErasureReport, ReceiptReport
 from strandline.schemas.wire.report import Report
 
@@ -34,6 +34,7 @@ class VerdictReport(Report):
 
     ``signature``: valid, changed, unsigned, other_key or unchecked.  ``fence``: the number of the erasure
     that keeps the owner away; ``rows``: by table, what there is of the owner again; null without a database.
+    ``is_unfenced``: no fence stands, and nobody was readmitted.
     """
 
     number: int
@@ -42,6 +43,17 @@ class VerdictReport(Report):
     signature: str
     fence: int | None
     rows: dict[str, int] | None
+    is_unfenced: bool
+
+
+class FindingReport(Report):
+    """What is wrong with the record of an erasure: unfinished, unfenced, unrecorded or removed."""
+
+    number: int
+    finding: str
+    namespace: str | None
+    owner_key: UUID | None
+    scope_key: UUID | None
 
 
 class VerifyReceiptsReport(Report):
@@ -49,6 +61,7 @@ class VerifyReceiptsReport(Report):
 
     receipts: list[VerdictReport]
     erased_rows: dict[str, int] | None
+    findings: list[FindingReport] = Field(default_factory=list)
 
 
 class ReappliedReport(Report):
@@ -75,6 +88,18 @@ class ReceiptKeyReport(Report):
     key_id: str
     private_key: str
     public_key: str
+
+
+def verdict_report(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> VerdictReport:
+    return VerdictReport(
+        number=receipt.number,
+        kind=receipt.kind,
+        owner_key=receipt.owner_key,
+        signature=verdict.signature,
+        fence=verdict.fence,
+        rows=verdict.rows,
+        is_unfenced=verdict.is_unfenced,
+    )
 
 
 def receipt_report(receipt: ErasureReceipt) -> ReceiptReport:

@@ -5,21 +5,35 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+from base64 import b64decode
 from collections.abc import Callable
 from dataclasses import replace
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
-from uuid import uuid4
+from uuid import UUID, uuid4
 
 import psycopg
 import pytest
 
 from strandline import Capture, ErasedError, Facts, Memory, NotFoundError
-from strandline.erasure import ErasureReceipt, Erasures, make_receipt_key, read_receipts, verifier_of
+from strandline.erasure import (
+    ErasureReceipt,
+    Erasures,
+    ReaderCheck,
+    make_receipt_key,
+    read_receipts,
+    verifier_of,
+)
 from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.upkeep.archive import Archive
+from strandline.pipelines.upkeep.erasure.records import signed
+from strandline.pipelines.upkeep.erasure.signing import read_signer
+from strandline.producers.erasing.erase import judge, unsettled
 from strandline.producers.items.operations import answer_requests
 from strandline.producers.items.paths import path_of
 from strandline.producers.items.requests import ItemGet, ItemPut
+from strandline.producers.namespace_erasures import NamespaceErasures
 from strandline.schemas import sql
 from strandline.schemas.erasure_plan import ERASED, KEPT, SCOPED, TREATED
 from strandline.schemas.errors import ConfigurationError, ConflictError
@@ -411,7 +425,7 @@ def test_the_tables_of_a_session_have_the_column_that_is_named(database_url: str
         "SELECT table_name::text, column_name::text FROM information_schema.columns"
         " WHERE table_schema = 'strandline'",
     )
-    assert {(table, column) for table, column in SCOPED.items() if column} <= set(columns)
+    assert set(SCOPED.items()) <= set(columns)
 
 
 def test_reapply_takes_no_receipt_that_no_key_vouches_for(
@@ -443,3 +457,146 @@ def test_reapply_takes_no_receipt_that_no_key_vouches_for(
 def test_the_vacuum_after_an_erasure_comes_to_each_table_that_loses_rows() -> None:
     statement = (Path(sql.__file__).parent / "erasures.sql").read_text().split("-- name: vacuum_erased")[1]
     assert set(re.findall(r"strandline\.(\w+)", statement)) == {*ERASED, *TREATED}
+
+
+RECEIPT = ErasureReceipt(
+    kind="user",
+    erasure_id=UUID(int=1),
+    number=7,
+    namespace="dé",
+    owner_key=UUID(int=0xA),
+    scope_key=UUID(int=0xA),
+    requested_at=datetime(2026, 1, 2, 3, tzinfo=UTC),
+    finished_at=datetime(2026, 1, 2, 4, tzinfo=UTC),
+    release="1",
+    counts={"message": 3},
+    checks=(ReaderCheck("get", 1, 0),),
+    not_covered=("One.",),
+)
+
+
+def test_a_receipt_has_one_spelling(tmp_path: Path) -> None:
+    """Whatever is not byte for byte what was written is refused, also where it would mean the same."""
+    text = RECEIPT.to_json()
+    assert ErasureReceipt.from_json(text) == RECEIPT
+    (tmp_path / "receipts").write_text(f"{text}\n")
+    assert read_receipts(tmp_path / "receipts") == [RECEIPT]
+    for old, new in {
+        '"number":7': '"number":7,"number":7',
+        '"number":': '"number":8,"number":',
+        "7": "7.0",
+        ":3": ":3e0",
+        ",": ", ",
+        '"kind"': ' "kind"',
+        "dé": "de\u0301",
+        "\\u00e9": "é",
+        "00e9": "00E9",
+        '"get"': '"g\\u0065t"',
+        "00000a": "00000A",
+        "+00:00": "Z",
+        "03:00:00": "03:00:00.000000",
+        '"user"': '"everybody"',
+        '"version":1': '"version":true',
+        '"kept":{}': '"kept":null',
+        ',"version"': ',"more":1,"version"',
+        '"signature":null,': "",
+    }.items():
+        for other in {text.replace(old, new), text.replace(old, new, 1)} - {text}:
+            with pytest.raises(ConfigurationError):
+                ErasureReceipt.from_json(other)
+    for other in (
+        f" {text}",
+        f"{text} ",
+        f"{text}\t",
+        f"\ufeff{text}",
+        f"{text}\x0c{text}",
+        "[" * 100_000,
+        "{}",
+    ):
+        (tmp_path / "receipts").write_text(other, encoding="utf-8")
+        with pytest.raises(ConfigurationError, match="line 1"):
+            read_receipts(tmp_path / "receipts")
+
+
+def test_a_signature_has_one_spelling(key: Path) -> None:
+    """The last letter of base64 has bits that are not of the bytes."""
+    one = signed(RECEIPT, read_signer(key))
+    verifier = verifier_of(key)
+    assert one.signature is not None
+    assert judge(one, verifier).signature == "valid"
+    place = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/".index(one.signature[-3])
+    letter = "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789+/"[place ^ 1]
+    again = replace(one, signature=f"{one.signature[:-3]}{letter}==")
+    assert b64decode(again.signature or "") == b64decode(one.signature)
+    assert judge(again, verifier).signature == "changed"
+
+
+def test_what_hides_an_erasure_is_found(
+    erasures: Erasures, database: Database, database_url: str, key: Path
+) -> None:
+    """Rows of an erased user came back; whoever brought them changes what says that the user was erased."""
+    receipt, verifier = erasures.erase_user("ann"), verifier_of(key)
+    assert erasures.verify(receipt, verifier).is_good
+    _execute(
+        database_url,
+        "INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)"
+        " VALUES (%s, gen_random_uuid(), 'idle', now())",
+        receipt.owner_key,
+    )
+    with pytest.raises(ConflictError, match="there again"):
+        erasures.readmit_user("ann")
+    _execute(database_url, "UPDATE strandline.erasure_fence SET readmitted_at = now()")
+    assert erasures.find_erased_rows() == {"watch": 1}
+    assert [one.finding for one in database.run(unsettled())] == ["unfenced"]
+    verdict = erasures.verify(receipt, verifier)
+    assert (verdict.rows, verdict.is_unfenced, verdict.is_good) == ({"watch": 1}, True, False)
+    # A readmission that no key vouches for lets nobody in.
+    _execute(
+        database_url,
+        "INSERT INTO strandline.erasure (number, erasure_id, kind, namespace, owner_key, scope_key,"
+        " ledger_key, state, receipt, finished_at) SELECT 2, gen_random_uuid(), 'readmission', namespace,"
+        " owner_key, scope_key, ledger_key, 'done', %s, now() + interval '1 s' FROM strandline.erasure",
+        replace(
+            receipt, kind="readmission", finished_at=receipt.finished_at + timedelta(seconds=1)
+        ).to_json(),
+    )
+    assert erasures.verify(receipt, verifier).rows == {"watch": 1}
+    _execute(database_url, "DELETE FROM strandline.erasure WHERE number = 1")
+    assert [(one.number, one.finding) for one in database.run(unsettled())] == [
+        (1, "removed"),
+        (1, "unrecorded"),
+    ]
+
+
+@clear_only("rows of retention are made by SQL")
+def test_what_could_not_be_reached_is_in_the_receipt(database_url: str, tmp_path: Path) -> None:
+    """The process that could not delete an object ended after the row that names it was gone."""
+
+    def lost(name: str) -> Archive:
+        raise ConfigurationError("not mounted")
+
+    def end(step: str, _table: str, _rows: int) -> None:
+        if step == "check":
+            raise KeyboardInterrupt
+
+    retain(database_url, tmp_path)
+    resources = Erasures.of_namespace(database_url=database_url)
+    without = NamespaceErasures(resources._resources, "default", open_archive=lost)
+    with pytest.raises(KeyboardInterrupt):
+        without.erase_user("ann", on_progress=end)
+    receipt = resources.erase_user("ann")
+    assert any("were not erased there: object" in sentence for sentence in receipt.not_covered)
+    resources.close()
+
+
+def test_a_put_to_a_session_whose_row_was_lost_begins_after_what_is_there(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    """As after a restore of some tables alone; no read shows what is there, and ``verify`` names it."""
+    last = max(seq for (seq,) in rows_of(database_url, "SELECT max(seq) FROM strandline.message"))
+    _execute(database_url, "DELETE FROM strandline.session")
+    memory = Memory.from_defaults(f"{WORD}-two", user_id="ann", database_url=database_url, **LIMITS)
+    assert (memory.put({"role": "user", "content": "on"}) or 0) <= last + 1
+    assert memory.put_messages([{"role": "user", "content": str(n)} for n in range(2)])
+    assert [message.text for message in memory.get_all()] == ["on", "0", "1"]
+    assert "message_stray" in {one.kind for one in verify(database).violations}

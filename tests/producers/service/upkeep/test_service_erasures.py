@@ -192,6 +192,9 @@ def test_one_that_broke_off_goes_on_when_it_is_asked_for_again(
     assert [record.message for record in caplog.records] == ["an erasure failed"]
     assert "mounted" not in caplog.text
     assert put(desk, user, "one").status_code == 410
+    for method, path in (("POST", f"/v1/sessions/{user}-one/erasures"), ("GET", f"/v1/users/{user}/export")):
+        refused = desk.request(method, path, headers={"Strandline-User": user} if "sessions" in path else {})
+        assert (refused.status_code, "not finished" in refused.json()["detail"]) == (409, True), refused.text
     done = erase(desk, user)
     assert (done.status_code, done.json()["failed"]) == (200, None)
     assert done.json()["number"] == broken.json()["number"]

@@ -255,11 +255,22 @@ def test_a_command_that_is_killed_goes_on_when_it_is_run_again(
         ErasuresReport.model_validate(command("erasures", "list", "--json").json).erasures[0].state
         == "running"
     )
+    beside = command("erasures", "erase", "--session", "s1", "--yes")
+    assert (beside.code, "its user, whose erasure 1 is not finished" in beside.err) == (1, True)
+    verified = command("erasures", "verify")
+    assert (verified.code, "erasure 1 is unfinished" in verified.out) == (1, True)
+    report = VerifyReceiptsReport.model_validate(command("erasures", "verify", "--json").json)
+    assert [(one.number, one.finding) for one in report.findings] == [(1, "unfinished")]
+    checked = command("verify")
+    assert (checked.code, "erasure 1 is unfinished" in checked.out) == (0, True), checked.out
+    exported = command("export", "--user", "ann")
+    assert (exported.code, exported.out, "Erasure 1 is not finished" in exported.err) == (1, "", True)
     planned = command("erasures", "erase", "--user", "ann")
     assert "is not finished: add --yes to go on with it" in planned.out
-    report = EraseReport.model_validate(command("erasures", "erase", "--user", "ann", "--yes", "--json").json)
-    assert report.receipt is not None
-    assert (report.receipt.number, report.receipt.counts["message"]) == (1, 6)
+    erased = EraseReport.model_validate(command("erasures", "erase", "--user", "ann", "--yes", "--json").json)
+    assert erased.receipt is not None
+    assert (erased.receipt.number, erased.receipt.counts["message"]) == (1, 6)
+    assert command("erasures", "verify").code == 0
     assert WORD not in str(rows_of(database_url, "SELECT t::text FROM strandline.message t"))
 
 
