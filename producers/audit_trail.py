@@ -9,6 +9,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.anchors import Anchor
 from strandline.pipelines.audit.appending import Act, append_act
+from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import (
     ActFilter,
@@ -18,7 +19,7 @@ from strandline.pipelines.audit.listing import (
     list_acts,
 )
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
-from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
+from strandline.pipelines.audit.verifying import verify_trail
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError

@@ -82,21 +82,23 @@ def seal_once(
     namespaces = sorted(row.namespace for row in rows)
     chain_keys = [audit_chain_key(namespace) for namespace in namespaces]
     yield from fetch(OpenChains(shard_keys=chain_keys, namespaces=namespaces))
-    sealed: SealingPass = yield Atomic(partial(_seal, keys, chain_keys, limit, now or datetime.now(UTC)))
+    chains = dict(zip(chain_keys, namespaces, strict=True))
+    sealed: SealingPass = yield Atomic(partial(_seal, keys, chains, limit, now or datetime.now(UTC)))
     is_full = sealed.entries >= limit or len(rows) >= MAX_NAMESPACES_PER_PASS
     return replace(sealed, is_full=sealed.entries > 0 and is_full)
 
 
-def _seal(keys: SealKeys, chain_keys: list[UUID], limit: int, now: datetime) -> Operation[SealingPass]:
+def _seal(keys: SealKeys, chains: Mapping[UUID, str], limit: int, now: datetime) -> Operation[SealingPass]:
+    """Seal in one transaction; ``chains`` are the namespaces by the keys of their chains."""
     # An anchor that is kept elsewhere must not name a seal that a crash of Postgres takes back.
     yield from fetch(CommitDurably())
-    locked = yield from fetch(LockChains(shard_keys=chain_keys))
+    locked = yield from fetch(LockChains(shard_keys=list(chains)))
     if not locked:
         return SealingPass(0, ())
     # After the locks, so that what another sealer has committed is seen.
     mine = [row.shard_key for row in locked]
     ends = {
-        row.namespace: _End(row.seals, row.entries, row.mac or FIRST)
+        chains[row.shard_key]: _End(row.seals, row.entries, row.mac or FIRST)
         for row in (yield from fetch(ChainEnds(shard_keys=mine)))
     }
     taken = yield from fetch(ReadUnsealed(namespaces=sorted(ends), limit=limit))

@@ -5,13 +5,12 @@ What does not fit is named: the seal, the place in it and the entry.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence, Set
+from collections.abc import Iterator, Sequence, Set
 from dataclasses import dataclass, field
-from datetime import datetime
-from typing import Literal
 from uuid import UUID
 
 from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.findings import MAX_FINDINGS, Finding, TrailVerification, name_finding
 from strandline.pipelines.audit.hashing import (
     FIRST,
     Link,
@@ -26,6 +25,7 @@ from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     ChainOf,
     ChainOfRow,
+    ChainsOfName,
     RecordedPrunings,
     SealedEntries,
     SealedEntriesRow,
@@ -41,72 +41,6 @@ SEALS_PER_PAGE = 50
 # Of a chain whose seals are large, entries are read for some of a page's seals at a time.
 MAX_ENTRIES_AT_ONCE = 10_000
 MAX_ATTEMPTS = 3
-MAX_FINDINGS = 1_000
-
-Problem = Literal[
-    "changed", "removed", "inserted", "reordered", "seal_changed", "seal_removed", "seal_unverified",
-    "seal_unkeyed", "pruned_unrecorded", "anchor",
-]  # fmt: skip
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """Something that does not fit.
-
-    Attributes:
-        problem: the kind.
-        sentence: what was found, for people.
-        seal: the seal's number.
-        place: the place in it, from 1.
-        entry_id: the entry, where one is meant.
-    """
-
-    problem: Problem
-    sentence: str
-    seal: int | None = None
-    place: int | None = None
-    entry_id: UUID | None = None
-
-
-@dataclass(slots=True)
-class TrailVerification:
-    """The result of a verification.
-
-    Attributes:
-        namespace: whose trail.
-        seals, entries: how many were looked at.
-        pruned_seals: how many were pruned before.
-        unsealed: entries that no seal covers yet; they prove nothing.
-        unkeyed_seals: seals without a key, which anyone can make who may write to the tables; where keys are
-            given each is a finding, unless an anchor vouches for it.
-        first_seal_at, last_seal_at: the times of the first and the last seal.
-        anchors: how many given anchors were found in the chain as they are.
-        pruned_anchors: how many of them are of seals that are gone, so that they prove nothing any more.
-        findings: what does not fit, at most 1,000.
-    """
-
-    namespace: str
-    seals: int = 0
-    entries: int = 0
-    pruned_seals: int = 0
-    unsealed: int = 0
-    unkeyed_seals: int = 0
-    first_seal_at: datetime | None = None
-    last_seal_at: datetime | None = None
-    anchors: int = 0
-    pruned_anchors: int = 0
-    findings: list[Finding] = field(default_factory=list)
-
-    @property
-    def is_sound(self) -> bool:
-        """Whether everything fits."""
-        return not self.findings
-
-    def add(self, findings: Iterable[Finding]) -> None:
-        """Keep findings, as many as fit."""
-        for finding in findings:
-            if len(self.findings) < MAX_FINDINGS:
-                self.findings.append(finding)
 
 
 @dataclass(slots=True)
@@ -149,6 +83,9 @@ def _verify_once(
     result, chain_key = TrailVerification(namespace), audit_chain_key(namespace)
     result.unsealed = (yield from fetch(UnsealedOf(namespace=namespace)))[0].entries
     result.pruned_seals = row.pruned_seals
+    for named in (yield from fetch(ChainsOfName(shard_key=chain_key, namespace=namespace))):
+        if (named.shard_key, named.namespace) != (chain_key, namespace):
+            result.add([name_finding(named.shard_key, named.namespace)])
     chain = _Chain(keys, chain_key, row.pruned_seals, None if row.pruned_seals else FIRST, 0)
     yield from _follow(chain, result, {row.pruned_seals, *(anchor.seal for anchor in anchors)})
     # Seals may have been added since the number was read.

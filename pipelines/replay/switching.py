@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import time
 from collections.abc import Callable
 from uuid import UUID
 
@@ -12,6 +11,7 @@ from strandline.pipelines.audit.appending import Act, append_query
 from strandline.pipelines.facts.edits import apply_fact_events
 from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.generations.registry import Generation, find
+from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.replay.records import replays, report
 from strandline.schemas.errors import ErasedError, ReplayError, UnknownReplayError
 from strandline.schemas.postgres.database import Database, Transaction
@@ -28,8 +28,6 @@ from strandline.schemas.queries.derived.generations import (
     RingGeneration,
     RingOwner,
     SwitchOwner,
-    TransactionsBegun,
-    TransactionsUnderWay,
 )
 from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.values.lanes import FACTS, pipeline_named
@@ -151,7 +149,11 @@ def prune(
                 f" go back: strandline generations rollback --pipeline {generation.pipeline}."
             )
         tx.fetch(_act("generations.prune", generation))
-    _await_older(database)
+    # Earlier flushes may still use it; most end in milliseconds.
+    if not older_have_ended(database):
+        raise ReplayError(
+            "An older transaction has not ended; the generation is retired. Prune it again later."
+        )
     applied = owners = 0
     after = UUID(int=0)
     while page := database.fetch(OwnersWithRows(after=after, limit=OWNERS_PER_PAGE)):
@@ -185,18 +187,6 @@ def _serve(tx: Transaction, generation: Generation) -> None:
         )
     tx.fetch(ForgetOwnersGenerations(pipeline=pipeline))
     tx.fetch(RingGeneration(generation_id=generation_id, stages=list(pipeline_named(pipeline).stages)))
-
-
-def _await_older(database: Database, seconds: float = 30.0) -> None:
-    """Wait for earlier flushes and reads, which may still use the generation; most end in milliseconds."""
-    (target,) = database.fetch(TransactionsBegun())
-    deadline = time.monotonic() + seconds
-    while database.fetch(TransactionsUnderWay())[0].number < target.number:
-        if time.monotonic() > deadline:
-            raise ReplayError(
-                "An older transaction has not ended; the generation is retired. Prune it again later."
-            )
-        time.sleep(0.1)
 
 
 def _act(kind: str, generation: Generation) -> AppendAct:

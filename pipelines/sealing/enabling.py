@@ -12,7 +12,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, ServerLimitError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
     ChangeEncryption,
@@ -79,12 +79,20 @@ def change_key(database: Database, content: SealedContent, namespace: str, kek_i
     Raises:
         KeyUnavailableError: the keyring cannot wrap with that key, or unwrap again.
         ConfigurationError: the namespace is not encrypted.
+        ServerLimitError: a transaction with keys that the former key wraps stayed open.
     """
     find_encryption(database, namespace)
     probe = content.probe_key(kek_id)
-    with database.transaction() as tx:
-        tx.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
-        tx.fetch(encryption_act(namespace, step="change_key", key=kek_id))
+    try:
+        with database.transaction() as tx:
+            tx.fetch(ChangeEncryption(namespace=namespace, kek_id=kek_id, probe=probe))
+            tx.fetch(encryption_act(namespace, step="change_key", key=kek_id))
+    except ServerLimitError as error:
+        raise ServerLimitError(
+            f"An open transaction gave owners of namespace {quote(namespace)} keys that the former key wraps,"
+            " so the key was not changed. End that transaction (see pg_stat_activity and pg_prepared_xacts),"
+            " and repeat the command."
+        ) from error
 
 
 def encryption_act(namespace: str, **detail: str) -> AppendAct:

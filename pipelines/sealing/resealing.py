@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from uuid import UUID
 
+from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.sealing.tables import FACT_TABLES, RESEALED
 from strandline.schemas.errors import KeyUnavailableError, SealedContentError, StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -39,6 +40,8 @@ FIRST_OWNER = UUID(int=0)
 START_SECONDS = 1.0
 # Beyond what another process may have kept: for a statement that it had begun.
 GRACE_SECONDS = 10.0
+# How long a pass waits for open transactions; those after it look again.
+QUIET_SECONDS = 2.0
 # After it is settled, and longer than any process may keep keys.
 RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
 
@@ -97,6 +100,8 @@ def reseal_namespace(
     """
     progress = Progress(position=after_owner)
     owner = after_owner
+    begun_at = time.monotonic()
+    is_quiet: bool | None = None
     while rows := database.fetch(UnsettledOwners(namespace=namespace, after_owner=owner, limit=PAGE_OWNERS)):
         for row in rows:
             if pace.is_stopping():
@@ -108,9 +113,14 @@ def reseal_namespace(
             if row.number == 1 and row.age_seconds <= UNSEALED_SECONDS + START_SECONDS:
                 progress.waiting += 1
             else:
-                may_settle = remaining_seconds < 0
+                may_settle = remaining_seconds + time.monotonic() - begun_at < 0
+                # A transaction from before that time may still commit what this pass does not find.
+                if may_settle and is_quiet is None:
+                    is_quiet = older_have_ended(database, QUIET_SECONDS)
                 try:
-                    yield from _seal_owner(database, content, row, pace, progress, may_settle=may_settle)
+                    yield from _seal_owner(
+                        database, content, row, pace, progress, may_settle=may_settle and is_quiet is True
+                    )
                 except (SealedContentError, KeyUnavailableError) as error:
                     progress.failed += 1
                     _log_failed(owner, namespace, error)
@@ -194,6 +204,7 @@ def retire_old_keys(
     Each owner is looked at once more before.
     """
     retired, owner = 0, UUID(int=0)
+    is_quiet = False
     while rows := database.fetch(
         OwnersWithOldKeys(
             namespace=namespace, after_owner=owner, settled_seconds=after_seconds, limit=PAGE_OWNERS
@@ -201,7 +212,9 @@ def retire_old_keys(
     ):
         for row in rows:
             owner = row.shard_key
-            if pace.is_stopping():
+            # Nothing is sealed with them any more, but a transaction from before may still commit such rows.
+            is_quiet = is_quiet or older_have_ended(database, QUIET_SECONDS)
+            if pace.is_stopping() or not is_quiet:
                 return retired
             try:
                 keys = database.run(content.renew_keys(owner))

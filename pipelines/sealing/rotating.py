@@ -8,7 +8,6 @@ from uuid import UUID
 from strandline.pipelines.sealing.enabling import encryption_act, find_encryption
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import (
-    AddNextDataKey,
     KeysOfNamespace,
     KeysOfNamespaceRow,
     RewrapDataKey,
@@ -25,24 +24,28 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
     Raises:
         KeyUnavailableError: a key is missing from the keyring, the former one among them.
     """
-    present = find_encryption(database, namespace)
-    content.check_key(namespace, present)
-    kek_id = present.kek_id
-    for rows in _pages(database, namespace):
-        former = [row for row in rows if row.kek_id != kek_id]
-        for row in former:
-            secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
-            wrapped = wrap_secret(content.keyring, namespace, row.shard_key, kek_id, secret)
-            database.fetch(
-                RewrapDataKey(
-                    shard_key=row.shard_key,
-                    number=row.number,
-                    kek_id=kek_id,
-                    wrapped=wrapped,
-                    old_kek_id=row.kek_id,
+    found = 1
+    while found:  # until a pass over all of them finds none
+        found = 0
+        present = find_encryption(database, namespace)
+        content.check_key(namespace, present)
+        for rows in _pages(database, namespace):
+            former = [row for row in rows if row.kek_id != present.kek_id]
+            for row in former:
+                secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
+                wrapped = wrap_secret(content.keyring, namespace, row.shard_key, present.kek_id, secret)
+                database.fetch(
+                    RewrapDataKey(
+                        shard_key=row.shard_key,
+                        number=row.number,
+                        namespace=namespace,
+                        kek_id=present.kek_id,
+                        wrapped=wrapped,
+                        old_kek_id=row.kek_id,
+                    )
                 )
-            )
-        yield len(former)
+            found += len(former)
+            yield len(former)
 
 
 def renew_data_keys(database: Database, content: SealedContent, namespace: str) -> Iterator[int]:
@@ -57,20 +60,18 @@ def renew_data_keys(database: Database, content: SealedContent, namespace: str) 
     """
     present = find_encryption(database, namespace)
     content.check_key(namespace, present)
-    kek_id = present.kek_id
     database.fetch(encryption_act(namespace, step="renew_data_keys"))
     for rows in _pages(database, namespace):
         newest = [row for row in rows if row.is_newest and row.is_settled]
         for row in newest:
             secret = unwrap_secret(content.keyring, namespace, row.shard_key, row.kek_id, row.wrapped)
-            renewed = renew_data_key(secret)
-            database.fetch(
-                AddNextDataKey(
-                    shard_key=row.shard_key,
+            database.run(
+                content.make_keys(
+                    namespace,
+                    row.shard_key,
+                    present,
+                    secret=renew_data_key(secret),
                     number=row.number + 1,
-                    namespace=namespace,
-                    kek_id=kek_id,
-                    wrapped=wrap_secret(content.keyring, namespace, row.shard_key, kek_id, renewed),
                 )
             )
             content.cache.forget(row.shard_key)

@@ -139,19 +139,38 @@ class SealedContent:
                 unwrap_secret(self.keyring, "", _NOBODY, row.kek_id, row.probe)
             self._checked.add(row.probe)
 
-    def make_keys(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> Operation[None]:
+    def make_keys(
+        self,
+        namespace: str,
+        shard_key: UUID,
+        row: FindEncryptionRow,
+        *,
+        secret: bytes | None = None,
+        number: int | None = None,
+    ) -> Operation[None]:
         """Give an owner its first keys; if another process does so at once, both go on with the same ones.
+
+        Args:
+            row: how the namespace was encrypted a moment ago; if the key changed since, the new one wraps.
+            secret, number: those of a further data key; default: the first keys, at random.
 
         Raises:
             KeyUnavailableError: the keyring cannot wrap them with the namespace's key.
         """
-        kek_id = row.kek_id
-        wrapped: bytes = yield Run(partial(self._wrap_new, namespace, shard_key, row))
-        yield from fetch(AddDataKey(shard_key=shard_key, namespace=namespace, kek_id=kek_id, wrapped=wrapped))
+        secret = secret or make_secret()
+        while True:
+            wrapped: bytes = yield Run(partial(self._wrap, namespace, shard_key, row, secret))
+            add = AddDataKey(
+                shard_key=shard_key, number=number, namespace=namespace, kek_id=row.kek_id, wrapped=wrapped
+            )
+            (added,) = yield from fetch(add)
+            if added.is_current:
+                return
+            (row,) = yield from fetch(FindEncryption(namespace=namespace))
 
-    def _wrap_new(self, namespace: str, shard_key: UUID, row: FindEncryptionRow) -> bytes:
+    def _wrap(self, namespace: str, shard_key: UUID, row: FindEncryptionRow, secret: bytes) -> bytes:
         self.check_key(namespace, row)
-        return wrap_secret(self.keyring, namespace, shard_key, row.kek_id, make_secret())
+        return wrap_secret(self.keyring, namespace, shard_key, row.kek_id, secret)
 
     def seal_query(self, query: Query[R]) -> Operation[Query[R]]:
         marks = _marks_of(query)

@@ -119,9 +119,9 @@ ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED
 -- name: chain_ends
 -- Where chains end: how many seals and entries each has, and the MAC of its last seal.
 -- params: shard_keys uuid[]
--- row: namespace text, seals bigint, entries bigint, mac bytea?
+-- row: shard_key uuid, seals bigint, entries bigint, mac bytea?
 -- repeatable
-SELECT c.namespace, c.seals, c.entries, s.mac FROM strandline.audit_chain c
+SELECT c.shard_key, c.seals, c.entries, s.mac FROM strandline.audit_chain c
 LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 
@@ -190,6 +190,34 @@ WHERE c.shard_key = n.shard_key
 -- row: seals bigint, pruned_seals bigint, entries bigint
 -- repeatable
 SELECT c.seals, c.pruned_seals, c.entries FROM strandline.audit_chain c WHERE c.shard_key = %(shard_key)s
+
+-- name: chains_of_name
+-- The chain under the key of a namespace, and each that gives this namespace as its own, whatever key it stands under.
+-- params: shard_key uuid, namespace text
+-- row: shard_key uuid, namespace text
+-- repeatable
+SELECT c.shard_key, c.namespace FROM strandline.audit_chain c
+WHERE c.shard_key = %(shard_key)s OR c.namespace = %(namespace)s
+ORDER BY c.shard_key
+
+-- name: keys_of_trails
+-- The keys that chains, seals or sealed acts stand under.
+-- row: shard_key uuid!
+-- repeatable
+WITH RECURSIVE sealing AS (
+    (SELECT s.shard_key FROM strandline.audit_seal s ORDER BY s.shard_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT s.shard_key FROM strandline.audit_seal s WHERE s.shard_key > o.shard_key ORDER BY s.shard_key LIMIT 1)
+    FROM sealing o WHERE o.shard_key IS NOT NULL
+), sealed AS (
+    (SELECT e.shard_key FROM strandline.audit_sealed e ORDER BY e.shard_key LIMIT 1)
+    UNION ALL
+    SELECT (SELECT e.shard_key FROM strandline.audit_sealed e WHERE e.shard_key > o.shard_key ORDER BY e.shard_key LIMIT 1)
+    FROM sealed o WHERE o.shard_key IS NOT NULL
+)
+SELECT k.shard_key FROM (SELECT c.shard_key FROM strandline.audit_chain c
+    UNION SELECT o.shard_key FROM sealing o UNION SELECT o.shard_key FROM sealed o) AS k
+WHERE k.shard_key IS NOT NULL ORDER BY k.shard_key
 
 -- name: unsealed_of
 -- How many acts of a namespace no seal covers yet.

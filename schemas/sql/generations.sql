@@ -199,7 +199,7 @@ ORDER BY o.shard_key
 
 -- name: switch_owner
 -- Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are one
--- statement.
+-- statement. Its row is locked, so that who retires it sees that it serves, or is waited for.
 -- params: shard_key uuid, generation_id integer, last_stage text
 -- row: shard_key uuid
 INSERT INTO strandline.scope_generation AS s (shard_key, pipeline, generation_id)
@@ -208,6 +208,7 @@ WHERE n.generation_id = %(generation_id)s AND n.state = 'feeding'
     AND (n.backfilled_through IS NULL OR %(shard_key)s <= n.backfilled_through)
     AND NOT EXISTS (
         SELECT FROM @uncovered(%(shard_key)s, %(generation_id)s, %(last_stage)s) AS uncovered)
+FOR KEY SHARE OF n
 ON CONFLICT (shard_key, pipeline) DO UPDATE SET generation_id = excluded.generation_id,
     switched_at = excluded.switched_at, paused_until = NULL
 WHERE s.generation_id <> excluded.generation_id

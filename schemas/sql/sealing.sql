@@ -28,12 +28,13 @@ SELECT @first_data_key(%(shard_key)s) AS number
 SELECT e.kek_id, e.probe, e.vectors FROM strandline.encryption e WHERE e.namespace = %(namespace)s
 
 -- name: add_data_key
--- Give an owner its first keys, unless another process has (add_data_key_v1); an owner without any rows has nothing to
--- be sealed.
--- params: shard_key uuid, namespace text, kek_id text, wrapped bytea
--- row: nothing void
+-- Give an owner its first keys (number is NULL) or a further one, unless another process has (add_data_key_v1); an owner
+-- without any rows has nothing to be sealed. is_current: false if the namespace has another key to wrap with by now.
+-- params: shard_key uuid, number integer?, namespace text, kek_id text, wrapped bytea
+-- row: is_current boolean
 -- repeatable
-SELECT strandline.add_data_key_v1(%(shard_key)s, NULL, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
+SELECT strandline.add_data_key_v1(
+    %(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS is_current
 
 -- name: enable_encryption
 -- Seal a namespace's content from now on; no row if it is already.
@@ -144,19 +145,16 @@ WHERE k.namespace = %(namespace)s AND (k.shard_key, k.number) > (%(after_owner)s
 ORDER BY k.shard_key, k.number LIMIT %(limit)s
 
 -- name: rewrap_data_key
--- Store a data key as another key wraps it, if it is still wrapped by the one before.
--- params: shard_key uuid, number integer, kek_id text, wrapped bytea, old_kek_id text
+-- Store a data key as the namespace's key wraps it, if it is still wrapped by the one before, and the namespace has not
+-- got another key meanwhile.
+-- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea, old_kek_id text
 -- repeatable
-UPDATE strandline.data_key k SET kek_id = %(kek_id)s, wrapped = %(wrapped)s
+WITH present AS (
+    SELECT e.kek_id FROM strandline.encryption e
+    WHERE e.namespace = %(namespace)s AND e.kek_id = %(kek_id)s FOR SHARE
+)
+UPDATE strandline.data_key k SET kek_id = p.kek_id, wrapped = %(wrapped)s FROM present p
 WHERE k.shard_key = %(shard_key)s AND k.number = %(number)s AND k.kek_id = %(old_kek_id)s
-
--- name: add_next_data_key
--- Give an owner a further data key, unless another process has (add_data_key_v1).
--- params: shard_key uuid, number integer, namespace text, kek_id text, wrapped bytea
--- row: nothing void
--- repeatable
-SELECT strandline.add_data_key_v1(
-    %(shard_key)s, %(number)s, %(namespace)s, %(kek_id)s, %(wrapped)s) AS nothing
 
 -- name: encryption_status
 -- How far each sealed namespace, or one of them, is sealed: how many owners have keys, how many of these have rows that

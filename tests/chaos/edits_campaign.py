@@ -47,6 +47,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.derived.replay import ReplayLanes
+from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS, STAGES, SUMMARY, VECTORS, Lane
@@ -312,7 +313,9 @@ def act(shared: Shared, number: int) -> None:
 
 
 def open_database(url: str) -> Database:
-    return Database.connect(ConnectionOptions.from_settings(url, settings_of(url), pool_size=4))
+    settings = settings_of(url)
+    options = ConnectionOptions.from_settings(url, settings, pool_size=4)
+    return Database.connect(options, sealed_content(settings))
 
 
 def settings_of(url: str) -> Settings:
@@ -334,11 +337,7 @@ class Campaign:
         self._ended = 0
 
     def run(self) -> Findings:
-        context = multiprocessing.get_context("spawn")
-        actors = [
-            context.Process(target=act, args=(self._shared, number), daemon=True)
-            for number in range(1, self.options.actors + 1)
-        ]
+        actors = [self.process(number) for number in range(1, self.options.actors + 1)]
         with contextlib.closing(open_database(self._url)) as database:
             prepare_stages(database, settings_of(self._url))
             for actor in actors:
@@ -355,6 +354,11 @@ class Campaign:
         self.found.done, self.found.replays = dict(self._done), dict(self._replays)
         self.found.deleted_tokens = len(self._deleted)
         return self.found
+
+    def process(self, number: int) -> BaseProcess:
+        """A process of the campaign, to be started."""
+        context = multiprocessing.get_context("spawn")
+        return context.Process(target=act, args=(self._shared, number), daemon=True)
 
     def _replay_beside(self, database: Database, actors: Sequence[BaseProcess]) -> None:
         while not self._shared.stop.is_set():

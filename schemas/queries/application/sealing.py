@@ -66,12 +66,13 @@ class FindEncryption(Query[FindEncryptionRow]):
 
 
 class AddDataKeyRow(NamedTuple):
-    nothing: str
+    is_current: bool
 
 
 class AddDataKey(Query[AddDataKeyRow]):
-    """Give an owner its first keys, unless another process has (add_data_key_v1); an owner without any rows
-    has nothing to be sealed.
+    """Give an owner its first keys (number is NULL) or a further one, unless another process has
+    (add_data_key_v1); an owner without any rows has nothing to be sealed. is_current: false if the
+    namespace has another key to wrap with by now.
     """
 
     __slots__ = ()
@@ -79,8 +80,10 @@ class AddDataKey(Query[AddDataKeyRow]):
     repeatable = True
     row = AddDataKeyRow
 
-    def __init__(self, *, shard_key: UUID, namespace: str, kek_id: str, wrapped: bytes) -> None:
-        self.values = (shard_key, namespace, kek_id, wrapped)
+    def __init__(
+        self, *, shard_key: UUID, number: int | None, namespace: str, kek_id: str, wrapped: bytes
+    ) -> None:
+        self.values = (shard_key, number, namespace, kek_id, wrapped)
 
 
 class EnableEncryptionRow(NamedTuple):
@@ -268,30 +271,18 @@ class KeysOfNamespace(Query[KeysOfNamespaceRow]):
 
 
 class RewrapDataKey(Query[Never]):
-    """Store a data key as another key wraps it, if it is still wrapped by the one before."""
+    """Store a data key as the namespace's key wraps it, if it is still wrapped by the one before, and the
+    namespace has not got another key meanwhile.
+    """
 
     __slots__ = ()
     name = "rewrap_data_key"
     repeatable = True
 
-    def __init__(self, *, kek_id: str, wrapped: bytes, shard_key: UUID, number: int, old_kek_id: str) -> None:
-        self.values = (kek_id, wrapped, shard_key, number, old_kek_id)
-
-
-class AddNextDataKeyRow(NamedTuple):
-    nothing: str
-
-
-class AddNextDataKey(Query[AddNextDataKeyRow]):
-    """Give an owner a further data key, unless another process has (add_data_key_v1)."""
-
-    __slots__ = ()
-    name = "add_next_data_key"
-    repeatable = True
-    row = AddNextDataKeyRow
-
-    def __init__(self, *, shard_key: UUID, number: int, namespace: str, kek_id: str, wrapped: bytes) -> None:
-        self.values = (shard_key, number, namespace, kek_id, wrapped)
+    def __init__(
+        self, *, namespace: str, kek_id: str, wrapped: bytes, shard_key: UUID, number: int, old_kek_id: str
+    ) -> None:
+        self.values = (namespace, kek_id, wrapped, shard_key, number, old_kek_id)
 
 
 class EncryptionStatusRow(NamedTuple):

@@ -193,7 +193,7 @@ class LockChains(Query[LockChainsRow]):
 
 
 class ChainEndsRow(NamedTuple):
-    namespace: str
+    shard_key: UUID
     seals: int
     entries: int
     mac: bytes | None
@@ -319,6 +319,38 @@ class ChainOf(Query[ChainOfRow]):
 
     def __init__(self, *, shard_key: UUID) -> None:
         self.values = (shard_key,)
+
+
+class ChainsOfNameRow(NamedTuple):
+    shard_key: UUID
+    namespace: str
+
+
+class ChainsOfName(Query[ChainsOfNameRow]):
+    """The chain under the key of a namespace, and each that gives this namespace as its own, whatever key it
+    stands under.
+    """
+
+    __slots__ = ()
+    name = "chains_of_name"
+    repeatable = True
+    row = ChainsOfNameRow
+
+    def __init__(self, *, shard_key: UUID, namespace: str) -> None:
+        self.values = (shard_key, namespace)
+
+
+class KeysOfTrailsRow(NamedTuple):
+    shard_key: UUID
+
+
+class KeysOfTrails(Query[KeysOfTrailsRow]):
+    """The keys that chains, seals or sealed acts stand under."""
+
+    __slots__ = ()
+    name = "keys_of_trails"
+    repeatable = True
+    row = KeysOfTrailsRow
 
 
 class UnsealedOfRow(NamedTuple):

@@ -313,7 +313,7 @@ class SwitchOwnerRow(NamedTuple):
 
 class SwitchOwner(Query[SwitchOwnerRow]):
     """Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are
-    one statement.
+    one statement. Its row is locked, so that who retires it sees that it serves, or is waited for.
     """
 
     __slots__ = ()

@@ -31,9 +31,10 @@ from strandline.cli.servers.options import (
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.output import print_json, print_json_line, print_schema, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
+from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import audited_namespaces
-from strandline.pipelines.audit.verifying import TrailVerification, verify_trail
+from strandline.pipelines.audit.trails import verify_trails
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -131,10 +132,7 @@ def verify_command(
     with opened_database(settings) as database:
         if not anchors:
             check_to_be_read(database, namespace)
-        results = [
-            database.run(verify_trail(name, keys_of(settings), [a for a in anchors if a.namespace == name]))
-            for name in _names(database, namespace, anchors)
-        ]
+        results = database.run(verify_trails(keys_of(settings), anchors, namespace))
     if as_json:
         print_json(TrailsReport(trails=[report_trail(result) for result in results]))
     else:
@@ -229,14 +227,6 @@ def _levels(database: Database, namespace: str | None) -> list[LevelReport]:
         )
         for row in database.run(audited_namespaces(namespace))
     ]
-
-
-def _names(database: Database, namespace: str | None, anchors: Sequence[Anchor]) -> list[str]:
-    """The namespaces to verify; of one whose whole chain is gone, only an anchor tells."""
-    if namespace is not None:
-        return [namespace]
-    known = {row.namespace for row in database.run(audited_namespaces())}
-    return sorted(known | {anchor.namespace for anchor in anchors})
 
 
 def _read_anchor_file(path: Path) -> list[Anchor]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from strandline.pipelines.audit.anchors import Anchor
+from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.listing import AuditedAct
-from strandline.pipelines.audit.verifying import TrailVerification
 from strandline.schemas.wire.report import Report
 
 

@@ -20,11 +20,13 @@ from strandline.cli.encryption.reports import (
 from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.terminal.output import console, is_rich, print_json, say
+from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
 from strandline.schemas.display.shown_text import quantity, quote
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, DatabaseBusyError
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.values.identity import check_name
@@ -38,6 +40,8 @@ class Tell(Protocol):
 
 # Between two passes of ``reseal --wait``.
 PASS_SECONDS = 2.0
+# For how long ``retire`` waits for transactions that are open.
+OPEN_SECONDS = 10.0
 # Between two lines on how far it is, where they are not on a terminal.
 LINE_SECONDS = 10.0
 
@@ -232,15 +236,19 @@ def retire(
 ) -> int:
     """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
 
+    A transaction that is open may hold such keys; the command waits for it, and ends with 1 if it stays.
     Backups of the database may still need it: keep it as long as you keep them.
     """
     settings = settings_from(database_url, broker_url, schema)
     with open_encryption(settings) as (database, _content):
-        used = {
-            row.namespace: row.data_keys
-            for row in database.fetch(KeksInUse(namespace=None))
-            if row.kek_id == key_id
-        }
+        used = _users_of(database, key_id)
+        if not used and not older_have_ended(database, OPEN_SECONDS):
+            raise DatabaseBusyError(
+                f"A transaction is open that may hold data keys wrapped by {quote(key_id)}, so the key must"
+                " stay. End the transaction (see pg_stat_activity and pg_prepared_xacts), and repeat"
+                " the command."
+            )
+        used = used or _users_of(database, key_id)
     report = RetireReport(key_id=key_id, can_be_removed=not used, data_keys=used)
     if as_json:
         print_json(report)
@@ -253,6 +261,12 @@ def retire(
     else:
         say(f"{quote(key_id)} wraps nothing in this database; only backups may still need it")
     return 1 if used else 0
+
+
+def _users_of(database: Database, key_id: str) -> dict[str, int]:
+    """How many data keys a key wraps, by namespace; also those where it is to wrap the next one."""
+    rows = database.fetch(KeksInUse(namespace=None))
+    return {row.namespace: row.data_keys for row in rows if row.kek_id == key_id}
 
 
 def _first_key(content: SealedContent) -> str:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import ExitStack
 from typing import Any, TypeVar
 
@@ -18,13 +18,17 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.replay.switching import prune_owner
+from strandline.pipelines.replay.switching import prune, prune_owner, switch_owner
+from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import (
     BeginGeneration,
     EndBackfill,
     FeedGeneration,
+    LockPipeline,
+    RetireGeneration,
+    SwitchOwner,
     TransactionsBegun,
     TransactionsUnderWay,
 )
@@ -152,6 +156,35 @@ def test_a_generation_waits_for_every_transaction_that_has_written(
         timeout=60,
         what="all that began before to end",
     )
+
+
+@pytest.mark.parametrize("switched_first", [True, False])
+def test_a_generation_that_an_owner_is_just_switched_to_is_not_pruned(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str, switched_first: bool
+) -> None:
+    """Who comes second waits, and sees the other; else a generation without rows would serve the owner."""
+    number = begin_another(database, VECTORS)
+    database.fetch(EndBackfill(generation_id=number))
+    generation = find(database, number)
+    assert generation is not None
+    switch = SwitchOwner(shard_key=OWNER, generation_id=number, last_stage=VECTORS)
+    with ThreadPoolExecutor(1) as pool:
+        with database.transaction() as tx:
+            if switched_first:
+                assert tx.fetch(switch)
+                second: Future[Any] = pool.submit(prune, database, number)
+            else:
+                tx.fetch(LockPipeline(pipeline=VECTORS))
+                assert tx.fetch(RetireGeneration(generation_id=number))
+                second = pool.submit(switch_owner, database, generation, OWNER)
+            wait_until(
+                lambda: second.done() or lock_is_awaited(database_url), timeout=60, what="the second one"
+            )
+        if switched_first:
+            with pytest.raises(ReplayError, match="serves; promote another one first"):
+                second.result(300)
+        else:
+            assert not second.result(300)
 
 
 def test_pruning_takes_along_what_a_worker_is_just_writing(

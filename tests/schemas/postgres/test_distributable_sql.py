@@ -117,6 +117,8 @@ ACROSS_SHARDS = {
         "advance_chains",
         "audit_namespaces",
         "chain_ends",
+        "chains_of_name",
+        "keys_of_trails",
         "list_acts",
         "lock_chains",
         "move_sealed",
