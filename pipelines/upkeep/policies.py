@@ -92,7 +92,8 @@ def record_retention(
     retention.check(of_session=level.session is not None)
     for _attempt in range(MAX_ATTEMPTS):
         (newest,) = (yield from list_acts(level, 1)) or [RetentionAct(0, Retention(), None, _NEVER)]
-        stored, tightened = retention, ()
+        stored: Retention = retention
+        tightened: tuple[str, ...] = ()
         if only_tightens:
             present = yield from read_retention(level)
             stored = newest.retention.tighten(present, retention)

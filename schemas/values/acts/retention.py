@@ -87,7 +87,7 @@ class Retention:
         Raises:
             ActRefusedError: the choice is looser somewhere; what it leaves open stays.
         """
-        tighter: dict[str, int | bool] = {}
+        tighter: dict[str, Any] = {}
         for name in BOUNDS:
             bound, chosen = getattr(present, name) or 0, getattr(choice, name)
             if chosen is None or chosen == bound:
