@@ -280,7 +280,6 @@ SEEN = {
     "list_messages": "messages",
     "read_context": "messages summaries",
     "search": "messages",
-    "pop_message": "messages",
     "list_facts": "facts",
     "search_facts": "facts",
     "judge_fact": "facts",
