@@ -52,6 +52,12 @@ a change that breaks a client gets a new prefix.
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
   *look*: nothing names the request (an `Idempotency-Key` is a `422`), so look whether it was done.
+- **tells**: what its answer can hold beside what the request says:
+  people's *messages*, *facts*, *summaries* and *items*,
+  *names* (ids of users and sessions), *operators*' words (labels, actors, reasons, instructions).
+  A key of one user is told of that user alone, one of a namespace of that namespace;
+  that of the installation is told no words of people, and the trail of a namespace has a `reveal`
+  where it was told *names*.
 - **errors**: the last parts of `type` that the route has beside those of every route.
 """
 
@@ -91,6 +97,11 @@ class Route:
             return "If-Match"
         kind = str(self.operation.get("x-strandline-repeating", "reads"))
         return {"kept": "key", "own": "key", "refused": "look"}.get(kind, kind)
+
+    @property
+    def tells(self) -> str:
+        """What of content its answer can hold."""
+        return ", ".join(self.operation.get("x-strandline-tells", ()))
 
     @property
     def statuses(self) -> list[str]:
@@ -156,11 +167,12 @@ def _routes(document: Json) -> Iterator[Route]:
 
 
 def _overview(routes: Iterable[Route], common: set[str]) -> Iterator[str]:
-    yield "| route | scope | user | repeating | errors | |"
-    yield "|---|---|---|---|---|---|"
+    yield "| route | scope | user | repeating | tells | errors | |"
+    yield "|---|---|---|---|---|---|---|"
     for route in routes:
         what = _sentences(route.operation["description"]).partition("\n\n")[0].replace("\n", " ")
-        cells = (route.scope, route.user, route.repeating, _codes(sorted(route.problems - common)), what)
+        problems = _codes(sorted(route.problems - common))
+        cells = (route.scope, route.user, route.repeating, route.tells, problems, what)
         yield f"| {route.name} | {' | '.join(cells)} |"
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from datetime import datetime
+from datetime import UTC, datetime
 from functools import partial
 
 from strandline.pipelines.admission import admit
@@ -16,21 +16,26 @@ from strandline.schemas.queries.conversation.retention import (
     RetentionActs,
     SessionRetentionActs,
 )
-from strandline.schemas.values.acts.retention import Retention, retention_from
+from strandline.schemas.values.acts.retention import BOUNDS, Retention, retention_from
 from strandline.schemas.values.identity import SessionIdentity
 
 # Each attempt that loses found that another act was recorded in the meantime.
 MAX_ATTEMPTS = 10
+_NEVER = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(frozen=True, slots=True)
 class RetentionAct:
-    """One act; ``number`` counts the acts of its level."""
+    """One act; ``number`` counts the acts of its level.
+
+    ``tightened``: bounds set by keys that may only tighten, so that the namespace's hold beside them.
+    """
 
     number: int
     retention: Retention
     actor: str | None
     created_at: datetime
+    tightened: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +60,10 @@ def list_acts(level: RetentionLevel, limit: int) -> Operation[list[RetentionAct]
             for row in common
         ]
     own = yield from fetch(SessionRetentionActs(**level.session.keys, limit=limit))
-    return [RetentionAct(row.number, retention_from(row), row.actor, row.created_at) for row in own]
+    return [
+        RetentionAct(row.number, retention_from(row), row.actor, row.created_at, tuple(row.tightened))
+        for row in own
+    ]
 
 
 def read_retention(level: RetentionLevel) -> Operation[Retention]:
@@ -65,22 +73,34 @@ def read_retention(level: RetentionLevel) -> Operation[Retention]:
     if level.session is None:
         return common
     own = yield from list_acts(level, 1)
-    return own[0].retention.within(common) if own else common
+    return own[0].retention.within(common, own[0].tightened) if own else common
 
 
-def record_retention(level: RetentionLevel, retention: Retention, act: Act) -> Operation[int]:
+def record_retention(
+    level: RetentionLevel, retention: Retention, act: Act, *, only_tightens: bool = False
+) -> Operation[int]:
     """Record an act; returns its number, or that of the newest one if it is the same (0: there is none).
 
+    Args:
+        only_tightens: of a session: what it leaves open stays as it is, and nothing of it may be looser.
+
     Raises:
+        ActRefusedError: it is looser than what applies, and may only tighten.
         InvalidMessageError: a field cannot be used.
         ConflictError: other callers kept recording acts.
     """
     retention.check(of_session=level.session is not None)
     for _attempt in range(MAX_ATTEMPTS):
-        newest = yield from list_acts(level, 1)
-        if retention == (newest[0].retention if newest else Retention()):
-            return newest[0].number if newest else 0
-        number: int | None = yield Atomic(partial(_record_once, level, retention, act))
+        (newest,) = (yield from list_acts(level, 1)) or [RetentionAct(0, Retention(), None, _NEVER)]
+        stored: Retention = retention
+        tightened: tuple[str, ...] = ()
+        if only_tightens:
+            present = yield from read_retention(level)
+            stored = newest.retention.tighten(present, retention)
+            tightened = _tightened(newest, stored)
+        if (stored, tightened) == (newest.retention, newest.tightened):
+            return newest.number
+        number: int | None = yield Atomic(partial(_record_once, level, stored, tightened, act))
         if number is not None:
             return number
     raise ConflictError(
@@ -89,14 +109,28 @@ def record_retention(level: RetentionLevel, retention: Retention, act: Act) -> O
     )
 
 
-def _record_once(level: RetentionLevel, retention: Retention, act: Act) -> Operation[int | None]:
-    number = yield from _insert(level, retention, act.named_actor)
+def _tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
+    """The bounds that no operator has set for the session."""
+    return tuple(
+        name
+        for name in BOUNDS
+        if getattr(stored, name) is not None
+        and (name in newest.tightened or getattr(newest.retention, name) is None)
+    )
+
+
+def _record_once(
+    level: RetentionLevel, retention: Retention, tightened: tuple[str, ...], act: Act
+) -> Operation[int | None]:
+    number = yield from _insert(level, retention, tightened, act.named_actor)
     if number is not None:
         yield from append_act(level.whom, replace(act, detail={"number": number}))
     return number
 
 
-def _insert(level: RetentionLevel, retention: Retention, actor: str | None) -> Operation[int | None]:
+def _insert(
+    level: RetentionLevel, retention: Retention, tightened: tuple[str, ...], actor: str | None
+) -> Operation[int | None]:
     if level.session is None:
         common = yield from fetch(
             RecordRetentionAct(
@@ -106,6 +140,7 @@ def _insert(level: RetentionLevel, retention: Retention, actor: str | None) -> O
                 max_messages=retention.max_messages,
                 forget_facts=retention.forget_facts,
                 archive=retention.archive,
+                keeps_important=retention.keeps_important,
                 ages=retention.ages_json,
                 actor=actor,
             )
@@ -120,6 +155,7 @@ def _insert(level: RetentionLevel, retention: Retention, actor: str | None) -> O
             max_messages=retention.max_messages,
             forget_facts=retention.forget_facts,
             archive=retention.archive,
+            tightened=list(tightened),
             actor=actor,
         )
     )

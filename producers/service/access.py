@@ -1,10 +1,10 @@
-"""What each route asks of a request: scope, whose key, permits, and what repeating does."""
+"""What each route asks of a request and what it tells: scope, whose key, permits, content, repeating."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
-from typing import Any, TypeVar
+from dataclasses import KW_ONLY, dataclass
+from typing import Any, Literal, TypeVar, get_args
 
 from fastapi.routing import APIRoute
 from pydantic import BaseModel
@@ -18,14 +18,21 @@ Endpoint = TypeVar("Endpoint", bound=Callable[..., Any])
 
 _ACCESS = "__strandline_access__"
 
+Content = Literal["messages", "facts", "summaries", "items", "names", "operators"]
+"""What an answer can tell: people's words by where they are, names (ids of users and sessions, as typed), and
+operators' words (labels, actors, reasons, instructions)."""
+CONTENTS: tuple[Content, ...] = get_args(Content)
+WORDS = frozenset(CONTENTS[:4])
+
 
 @dataclass(frozen=True, slots=True)
 class Access:
-    """What a route asks of a request.
+    """What a route asks of a request, and what it can tell: above its endpoint; without it all may ask.
 
     Attributes:
         scope: of the key; None: any key will do.
         queue: whose permits it takes.
+        tells: the content that its answer can hold, beside what the request itself says.
         takes_user: whether the header ``Strandline-User`` says whose session it is.
         idempotent: what a request does that comes again.
         matches: whether it takes If-Match.
@@ -33,10 +40,15 @@ class Access:
         holder: whose key it takes.
         any_user: whether it tells of a session whoever's it is, to a request that names no user.
         own_turns: of a read: it takes its turns among the reads itself, as one does that waits between them.
+
+    Raises:
+        ValueError: the key of the installation has the scope, and would be told people's words.
     """
 
     scope: KeyScope | None
     queue: Queue
+    tells: tuple[Content, ...]
+    _: KW_ONLY
     takes_user: bool = False
     idempotent: Idempotent = "reads"
     matches: bool = False
@@ -44,6 +56,15 @@ class Access:
     holder: Holder = "any"
     any_user: bool = False
     own_turns: bool = False
+
+    def __post_init__(self) -> None:
+        if self.scope in (None, "operate") and not WORDS.isdisjoint(self.tells):
+            raise ValueError(f"The scope {self.scope} is told no words of people; ask for another one.")
+
+    def __call__(self, endpoint: Endpoint) -> Endpoint:
+        """Mark an endpoint."""
+        setattr(endpoint, _ACCESS, self)
+        return endpoint
 
     @property
     def is_kept(self) -> bool:
@@ -54,41 +75,6 @@ class Access:
     def is_known_by_key(self) -> bool:
         """Whether an Idempotency-Key means something to it."""
         return self.idempotent in ("kept", "own", "once")
-
-
-def access(
-    scope: KeyScope | None,
-    queue: Queue,
-    *,
-    user: bool = False,
-    idempotent: Idempotent = "reads",
-    matches: bool = False,
-    direct: bool = False,
-    holder: Holder = "any",
-    any_user: bool = False,
-    own_turns: bool = False,
-) -> Callable[[Endpoint], Endpoint]:
-    """Say what an endpoint asks of a request; without this it is open to all."""
-
-    def mark(endpoint: Endpoint) -> Endpoint:
-        setattr(
-            endpoint,
-            _ACCESS,
-            Access(
-                scope=scope,
-                queue=queue,
-                takes_user=user,
-                idempotent=idempotent,
-                matches=matches,
-                is_direct=direct,
-                holder=holder,
-                any_user=any_user,
-                own_turns=own_turns,
-            ),
-        )
-        return endpoint
-
-    return mark
 
 
 def access_of(route: APIRoute) -> Access | None:

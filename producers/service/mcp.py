@@ -7,7 +7,7 @@ from starlette.responses import Response
 
 from strandline.producers.blocks.resolve import declare_blocks, default_blocks, owner_wide
 from strandline.producers.memory import new_session_id
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.mcp import check_asker
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import make_router
@@ -21,7 +21,7 @@ _BLOCKS = declare_blocks(owner_wide(default_blocks()))
 
 
 @router.post("/mcp", include_in_schema=False)
-@access("read", "others", user=True, idempotent="refused")
+@Access("read", "others", ("messages", "facts", "summaries", "names"), takes_user=True, idempotent="refused")
 async def call_tools(request: Request) -> Response:
     """Answer an MCP request about the memory of the key's user; every request stands alone.
 

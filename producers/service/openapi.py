@@ -203,6 +203,7 @@ def _complete(
     operation["security"] = [{"key": []}]
     operation["x-strandline-scope"] = rule.scope
     operation["x-strandline-repeating"] = rule.idempotent
+    operation["x-strandline-tells"] = list(rule.tells)
     if rule.holder != "any":
         operation["x-strandline-key"] = rule.holder
     parameters = operation.setdefault("parameters", [])

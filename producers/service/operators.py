@@ -9,7 +9,7 @@ from strandline.pipelines.upkeep.erasure.receipt import Signer, Verifier
 from strandline.producers.erasing.beside import Beside
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.operations import LimitsIn, Promotion, ReplayIn
-from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.replay import DiffTotals, EstimatesReport, GenerationsReport, SwitchReport
 from strandline.schemas.wire.work import NamespaceLimitsReport, ReplayReport, StatusReport
 
 
@@ -32,8 +32,8 @@ class Operators(Protocol):
         """The generations, and the replays that are not finished."""
         ...
 
-    def compare(self, database: Database, generation: int, against: int | None, owners: int) -> DiffReport:
-        """What differs between two generations of a pipeline."""
+    def compare(self, database: Database, generation: int, against: int | None) -> DiffTotals:
+        """How much differs between two generations of a pipeline."""
         ...
 
     def promote(self, database: Database, generation: int, whom: Promotion) -> SwitchReport:

@@ -7,7 +7,7 @@ database, one that is not admitted leaves its body unread.
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from typing import Any, TypeVar
@@ -19,6 +19,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.types import ASGIApp, Receive, Scope, Send
 
+from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.service.access import Access, access_of, body_of, needs_user
 from strandline.producers.service.direct import direct_of
 from strandline.producers.service.gate.authentication import (
@@ -118,6 +119,12 @@ class Call:
         """
         if not await self.service.keys.goes_on(self.row.key_id):
             raise ProblemError(UNAUTHENTICATED)
+
+    async def reveal(self, namespaces: Iterable[str | None], source: str) -> None:
+        """Record in the trail of each namespace that names of it are told to the key of the installation."""
+        for namespace in sorted({*namespaces} - {None}, key=str) if self.caller.namespace is None else ():
+            act = Act.here("reveal", detail={"from": source})
+            await self.service.runner.arun(append_act(str(namespace), act))
 
     def seconds_to_wait(self, otherwise: float) -> float:
         """How long to wait for what is being made: as the client says, or ``otherwise``."""
@@ -222,7 +229,8 @@ class ServiceRoute(APIRoute):
                 fingerprint=fingerprint_of(scope, body) if access_rule.is_kept else b"",
             )
             await call.check_key()  # its body may have taken long
-            with acting(actor=caller.actor, origin=caller.origin, is_proven=True):
+            is_user = caller.is_bound and not caller.operates
+            with acting(actor=caller.actor, origin=caller.origin, is_proven=True, is_user=is_user):
                 async with self._deadline(access_rule, settings.service_request_seconds):
                     if access_rule.queue == "streams":
                         await super().handle(scope, given_again(body, receive), send)

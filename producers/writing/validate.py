@@ -22,6 +22,7 @@ from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.misspelt_fields import name_misspelt
 from strandline.schemas.sealed.values import keyed_label
 from strandline.schemas.sealing.owner_keys import OwnerKeys
+from strandline.schemas.values.acts.acting import current_acting
 from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.identity import MAX_NAME_BYTES, check_name
@@ -72,10 +73,13 @@ class PreparedMessage:
     source: Message
     data_key: int = 0
     labels: list[int] | None = None
+    may_be_important: bool = True
 
     def labels_in(self, session_key: UUID) -> list[int] | None:
         """The labels of its metadata in a session."""
-        return self.labels if self.data_key else labels_of(session_key, self.metadata)
+        if self.data_key:
+            return self.labels
+        return labels_of(session_key, self.metadata, may_be_important=self.may_be_important)
 
 
 def prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
@@ -149,6 +153,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         calls=json.dumps(calls) if calls else None,
         answers=message.tool_call_id,
         source=message,
+        may_be_important=not current_acting().is_user,
     )
 
 
@@ -342,7 +347,7 @@ def _check_time(path: str, value: datetime | None) -> None:
 
 def seal_message(message: PreparedMessage, session_key: UUID, keys: OwnerKeys) -> PreparedMessage:
     """A message as it is stored where content is sealed; each token belongs to the message's id."""
-    labels = labels_of(session_key, message.metadata)
+    labels = labels_of(session_key, message.metadata, may_be_important=message.may_be_important)
     return replace(
         message,
         digest=keys.digest(message.digest),

@@ -3,12 +3,14 @@
 -- name: record_retention_act
 -- Record an act of a namespace; no row if another one took the number meanwhile.
 -- params: namespace text, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
---     archive text?, ages jsonb, actor text?
+--     archive text?, keeps_important boolean?, ages jsonb, actor text?
 -- row: number bigint
 INSERT INTO strandline.retention_act (
-    namespace, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, ages, actor)
+    namespace, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, keeps_important, ages,
+    actor)
 SELECT %(namespace)s, 1 + coalesce(max(a.number), 0), %(ttl_seconds)s::bigint, %(max_age_seconds)s::bigint,
-    %(max_messages)s::bigint, %(forget_facts)s::boolean, %(archive)s::text, %(ages)s::jsonb, %(actor)s
+    %(max_messages)s::bigint, %(forget_facts)s::boolean, %(archive)s::text, %(keeps_important)s::boolean, %(ages)s::jsonb,
+    %(actor)s
 FROM strandline.retention_act a WHERE a.namespace = %(namespace)s
 ON CONFLICT DO NOTHING
 RETURNING number
@@ -16,13 +18,15 @@ RETURNING number
 -- name: record_session_retention_act
 -- The same of one session.
 -- params: shard_key uuid, session_key uuid, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?,
---     forget_facts boolean?, archive text?, actor text?
+--     forget_facts boolean?, archive text?, tightened text[], actor text?
 -- row: number bigint
 -- repeatable
 INSERT INTO strandline.session_retention_act (
-    shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, actor)
+    shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, tightened,
+    actor)
 SELECT %(shard_key)s, %(session_key)s, 1 + coalesce(max(a.number), 0), %(ttl_seconds)s::bigint,
-    %(max_age_seconds)s::bigint, %(max_messages)s::bigint, %(forget_facts)s::boolean, %(archive)s::text, %(actor)s
+    %(max_age_seconds)s::bigint, %(max_messages)s::bigint, %(forget_facts)s::boolean, %(archive)s::text, %(tightened)s,
+    %(actor)s
 FROM strandline.session_retention_act a WHERE a.shard_key = %(shard_key)s AND a.session_key = %(session_key)s
 ON CONFLICT DO NOTHING
 RETURNING number
@@ -31,19 +35,20 @@ RETURNING number
 -- The acts of a namespace, newest first.
 -- params: namespace text, limit bigint
 -- row: number bigint, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
---     archive text?, ages text, actor text?, created_at timestamptz
+--     archive text?, keeps_important boolean?, ages text, actor text?, created_at timestamptz
 -- repeatable
-SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.ages::text, a.actor,
-    a.created_at
+SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.keeps_important,
+    a.ages::text, a.actor, a.created_at
 FROM strandline.retention_act a WHERE a.namespace = %(namespace)s ORDER BY a.number DESC LIMIT %(limit)s
 
 -- name: session_retention_acts
 -- The acts of a session, newest first.
 -- params: shard_key uuid, session_key uuid, limit bigint
 -- row: number bigint, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
---     archive text?, actor text?, created_at timestamptz
+--     archive text?, tightened text[], actor text?, created_at timestamptz
 -- repeatable
-SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.actor, a.created_at
+SELECT a.number, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive, a.tightened, a.actor,
+    a.created_at
 FROM strandline.session_retention_act a
 WHERE a.shard_key = %(shard_key)s AND a.session_key = %(session_key)s ORDER BY a.number DESC LIMIT %(limit)s
 
@@ -66,7 +71,7 @@ SELECT s.shard_key, s.session_key, @is_expired(s, s.shard_key, s.session_key) OR
         WHERE g.shard_key = s.shard_key AND g.session_key = s.session_key AND @is_left(g)) OR CASE WHEN r.oldest > '-infinity' THEN coalesce((
         SELECT m.created_at <= r.oldest FROM strandline.message m
         WHERE m.shard_key = s.shard_key AND m.session_key = s.session_key AND m.seq > s.pinned_through
-            AND (m.labels @> ARRAY[@session_number(s.session_key)]) IS NOT TRUE
+            AND (m.labels @> ARRAY[@important(s.session_key, s.namespace)]) IS NOT TRUE
         ORDER BY m.seq LIMIT 1), false) ELSE false END OR s.log_start_seq > 1 AND r.is_bounded OR coalesce(
         s.next_seq - s.pinned_through - 1 > r.max_messages, false) AS is_concerned
 FROM strandline.session s
@@ -195,7 +200,9 @@ RETURNING o.step_id, o.incarnation, o.through_seq, o.cause, o.state, o.archive, 
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?,
 --     byte_count integer, digest bytea, calls text?, answers text?, labels bigint?[]?, is_important boolean, rows_digest text
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.bytes AS byte_count, m.digest,
-    m.calls::text, m.answers, m.labels, coalesce(m.labels @> ARRAY[@session_number(%(session_key)s)], false)
+    m.calls::text, m.answers, m.labels, coalesce(m.labels @> ARRAY[(
+        SELECT @important(%(session_key)s, s.namespace) FROM strandline.session s
+        WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)], false)
         AS is_important,
     @rows_digest(%(shard_key)s, %(session_key)s, %(from_seq)s, %(through_seq)s) AS rows_digest
 FROM strandline.message m

@@ -129,7 +129,7 @@ WITH s AS (
     SELECT t.session_key, t.incarnation, t.next_seq, t.flushed_through, t.pipelines,
         greatest(t.log_start_seq, t.pinned_through + 1) AS first_seq,
         @is_expired(t, %(shard_key)s, t.session_key) AS is_expired,
-        @oldest(%(shard_key)s, t.session_key, t.namespace) AS oldest, @session_number(t.session_key) AS important
+        @oldest(%(shard_key)s, t.session_key, t.namespace) AS oldest, @important(t.session_key, t.namespace) AS important
     FROM strandline.session t
     WHERE t.shard_key = %(shard_key)s
         AND (%(scope_key)s::uuid IS NULL OR t.session_key = %(scope_key)s::uuid)

@@ -12,7 +12,7 @@ SELECT k.key_id, k.secret_digest, k.namespace, k.user_id, k.scopes, k.shared_sco
 FROM strandline.service_key k WHERE k.key_id = ANY(%(key_ids)s)
 
 -- name: lock_service_key
--- The same, locked, to rotate it.
+-- The same, locked: to rotate it, or since it makes another.
 -- params: key_id text
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
 --     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
@@ -21,19 +21,20 @@ SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.r
 FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
 
 -- name: add_service_key
--- Store a new key; no row: its request was made before, and made one.
+-- Store a new key, which ends with the key that made it, or before; no row: its request was made before, and made one.
 -- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from
---     text?, request_key uuid?, expires_in_seconds float8?
+--     text?, made_by text?, request_key uuid?, expires_in_seconds float8?
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
---     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+--     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
 INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, shared_scopes, label,
-    rotated_from, request_key, created_at, expires_at)
+    rotated_from, made_by, request_key, created_at, expires_at)
 VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(shared_scopes)s, %(label)s,
-    %(rotated_from)s, %(request_key)s, statement_timestamp(),
-    statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second')
+    %(rotated_from)s, %(made_by)s, %(request_key)s, statement_timestamp(),
+    least(statement_timestamp() + %(expires_in_seconds)s::float8 * interval '1 second', (
+        SELECT m.expires_at FROM strandline.service_key m WHERE m.key_id = %(made_by)s)))
 ON CONFLICT (request_key) DO NOTHING
-RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
-    k.revoked_at, false AS is_over
+RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.made_by,
+    k.created_at, k.expires_at, k.revoked_at, false AS is_over
 
 -- name: find_requested_service_key
 -- The key that a request made.
@@ -46,10 +47,10 @@ SELECT k.key_id FROM strandline.service_key k WHERE k.request_key = %(request_ke
 -- The next keys by their ids: of a namespace, or of all.
 -- params: namespace text?, after text, limit bigint
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
---     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+--     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
 -- repeatable
-SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.created_at, k.expires_at,
-    k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
+SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.made_by,
+    k.created_at, k.expires_at, k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over
 FROM strandline.service_key k
 WHERE (%(namespace)s::text IS NULL OR k.namespace = %(namespace)s) AND k.key_id > %(after)s
 ORDER BY k.key_id LIMIT %(limit)s
@@ -64,15 +65,23 @@ WHERE key_id = %(key_id)s
 RETURNING key_id, expires_at
 
 -- name: revoke_service_key
--- End a key now; one that is revoked keeps its time.
--- params: key_id text, namespace text?
+-- End a key now, and perhaps all that it made, that these made, and that any of them was rotated to; one that is revoked
+-- keeps its time.
+-- params: key_id text, namespace text?, with_made boolean
 -- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
---     created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
+--     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz, is_over boolean
 -- repeatable
-UPDATE strandline.service_key SET revoked_at = coalesce(revoked_at, statement_timestamp())
-WHERE key_id = %(key_id)s AND (%(namespace)s::text IS NULL OR namespace = %(namespace)s)
-RETURNING key_id, namespace, user_id, scopes, shared_scopes, label, rotated_from, created_at, expires_at, revoked_at,
-    true AS is_over
+WITH RECURSIVE ended AS (
+    SELECT k.key_id FROM strandline.service_key k
+    WHERE k.key_id = %(key_id)s AND (%(namespace)s::text IS NULL OR k.namespace = %(namespace)s)
+    UNION
+    SELECT k.key_id FROM strandline.service_key k JOIN ended e ON e.key_id IN (k.made_by, k.rotated_from)
+    WHERE %(with_made)s
+)
+UPDATE strandline.service_key k SET revoked_at = coalesce(k.revoked_at, statement_timestamp())
+FROM ended e WHERE k.key_id = e.key_id
+RETURNING k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.made_by, k.created_at,
+    k.expires_at, k.revoked_at, true AS is_over
 
 -- name: has_service_key
 -- Whether any key opens the service now.

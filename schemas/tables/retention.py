@@ -33,6 +33,8 @@ retention_act = Table(
     Column("max_messages", BigInteger),
     Column("forget_facts", Boolean),
     Column("archive", Text),
+    # Whether messages that say that they are important stay; NULL: they do.
+    Column("keeps_important", Boolean),
     # Ages of what grows beside the log, in seconds by name.
     Column("ages", JSONB, nullable=False, server_default=text("'{}'::jsonb")),
     personal("actor", Text),
@@ -52,6 +54,8 @@ session_retention_act = Table(
     Column("max_messages", BigInteger),
     Column("forget_facts", Boolean),
     Column("archive", Text),
+    # Bounds that a key without the scope ``operate`` has set: the namespace's hold beside them.
+    Column("tightened", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     personal("actor", Text),
     moment("created_at", default=True),
     CheckConstraint("ttl_seconds >= 0 AND max_age_seconds >= 0 AND max_messages >= 0", name="bounds"),

@@ -31,6 +31,8 @@ service_key = Table(
     personal("shared_scopes", ARRAY(Text), nullable=False, server_default=text("'{}'")),
     Column("label", Text, nullable=False, server_default=text("''")),
     Column("rotated_from", Text(collation="C")),
+    # The key that asked for it; NULL: a command or the library made it.
+    Column("made_by", Text(collation="C")),
     # The request that made it, by its Idempotency-Key: a repetition of it makes no second key.
     Column("request_key", Uuid),
     moment("created_at", default=True),

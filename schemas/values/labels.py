@@ -22,7 +22,7 @@ Scalar = str | int | float | bool | None
 """A value of metadata that can be filtered by: text, a number, true, false or null."""
 
 
-def labels_of(session_key: UUID, metadata: str | None) -> list[int] | None:
+def labels_of(session_key: UUID, metadata: str | None, *, may_be_important: bool = True) -> list[int] | None:
     """The labels of a message by its metadata as JSON text; None if there is nothing to filter by.
 
     Lists and objects have none.
@@ -32,7 +32,7 @@ def labels_of(session_key: UUID, metadata: str | None) -> list[int] | None:
     fields: dict[str, Any] = json.loads(metadata)
     scalars = {key: value for key, value in fields.items() if not isinstance(value, (list, dict))}
     labels = {label_of(session_key, key, value) for key, value in scalars.items()}
-    if is_important(fields):
+    if may_be_important and is_important(fields):
         labels.add(_session_number(session_key))
     return sorted(labels) or None
 

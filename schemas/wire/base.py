@@ -8,7 +8,7 @@ from functools import partial
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
-from pydantic_core import PydanticCustomError
+from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
@@ -16,6 +16,7 @@ from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, che
 Item = TypeVar("Item")
 
 MAX_PAGE = 1_000
+CLOCKS_DIFFER = timedelta(minutes=5)
 MAX_SEQ = 2**53 - 1  # what JSON's readers in other languages hold exactly
 
 
@@ -64,8 +65,16 @@ def _storable(moment: datetime) -> datetime:
     return moment
 
 
+def _past(moment: datetime) -> datetime:
+    """A time that is not ahead of this clock by more than clocks differ."""
+    if moment > datetime.now(UTC) + CLOCKS_DIFFER:
+        raise PydanticKnownError("datetime_past")
+    return moment
+
+
 # JSON has no time of its own: text in ISO 8601 is read.
 Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
+PastMoment = Annotated[Moment, AfterValidator(_past)]
 Json = dict[str, Any]
 
 # What a problem is sent as, and what the types of all begin with.

@@ -26,6 +26,7 @@ class KeyRequest(
 
     ``shared_scopes``: the scopes in which a key of one user may begin sessions; none, unless they are named.
     ``namespace`` may be given by the key of an operator of the whole installation only.
+    It ends with the key that makes it, or before.
     """
 
     scopes: Annotated[list[Scope], Field(min_length=1, max_length=5)]
@@ -47,7 +48,10 @@ class KeyRotation(Request, json_schema_extra=example(overlap_seconds=3600)):
 
 
 class KeyInfo(Answer):
-    """A key without its secret, which is not stored; ``namespace`` null: an operator of the installation."""
+    """A key without its secret, which is not stored; ``namespace`` null: an operator of the installation.
+
+    ``made_by``: the key whose request made it; null: it was made beside the service, as by a command.
+    """
 
     key_id: str
     namespace: str | None
@@ -56,6 +60,7 @@ class KeyInfo(Answer):
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
+    made_by: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -66,6 +71,12 @@ class NewKey(KeyInfo):
     """A key that was made; ``key`` is shown this once."""
 
     key: str
+
+
+class RevokedKey(KeyInfo):
+    """A key that was ended; ``with_made``: those that were ended with it."""
+
+    with_made: list[str]
 
 
 class Identity(Answer):

@@ -25,6 +25,7 @@ from strandline.schemas.wire.base import (
     Json,
     Moment,
     Name,
+    PastMoment,
     Request,
     Seq,
     Short,
@@ -63,7 +64,7 @@ class MessageIn(Request):
     annotations: list[Json] | None = None
     audio: Json | None = None
     metadata: Json | None = None
-    created_at: Moment | None = None
+    created_at: PastMoment | None = None
     extra: Json | None = None
 
     def openai_form(self) -> dict[str, Any]:

@@ -109,17 +109,22 @@ class QuestionReport(Report):
     coverage_new: float | None
 
 
-class DiffReport(Report):
-    """``strandline generations diff``; ``totals`` counts added, changed, gone and same over all owners.
-
-    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected;
-    ``coverage_old`` and ``coverage_new`` the average share of their evidence that they find.
-    """
+class DiffTotals(Report):
+    """Two generations of a pipeline: ``totals`` counts added, changed, gone and same over all owners."""
 
     pipeline: str
     old: int
     new: int
     totals: dict[str, int]
+
+
+class DiffReport(DiffTotals):
+    """``strandline generations diff``: the totals, and what differs, owner by owner.
+
+    ``recall_old`` and ``recall_new`` are the share of the questions given that find what is expected;
+    ``coverage_old`` and ``coverage_new`` the average share of their evidence that they find.
+    """
+
     owners: list[OwnerDiffReport]
     recall_old: float | None = None
     recall_new: float | None = None

@@ -17,7 +17,7 @@ from strandline.schemas.wire.explanations import (
     RemovedFactExplanation,
 )
 from strandline.schemas.wire.facts import UserOut
-from strandline.schemas.wire.keys import Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
+from strandline.schemas.wire.keys import Identity, KeyInfo, KeyRequest, KeyRotation, NewKey, RevokedKey
 from strandline.schemas.wire.operations import (
     ActOut,
     AuditLevelOut,
@@ -29,7 +29,7 @@ from strandline.schemas.wire.operations import (
     ReplayIn,
     TrailOut,
 )
-from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.replay import DiffTotals, EstimatesReport, GenerationsReport, SwitchReport
 from strandline.schemas.wire.sessions import SessionOut, SessionPictureOut
 from strandline.schemas.wire.work import LimitsReport, NamespaceLimitsReport, StatusReport, WorkerReport
 
@@ -78,9 +78,10 @@ def rotate_key(
     return (yield _post("admin", "keys", key_id, "rotate", body=body, headers=once())).read(NewKey)
 
 
-def revoke_key(admin: Face, key_id: str) -> Operation[KeyInfo]:
-    """End a key now; every process refuses it within five seconds."""
-    return (yield Call("DELETE", path("admin", "keys", key_id))).read(KeyInfo)
+def revoke_key(admin: Face, key_id: str, *, with_made: bool = False) -> Operation[RevokedKey]:
+    """End a key now, perhaps with all that it made; every process refuses it within five seconds."""
+    call = Call("DELETE", path("admin", "keys", key_id), query={"with_made": with_made})
+    return (yield call).read(RevokedKey)
 
 
 def namespaces(admin: Face) -> Operation[list[NamespaceLimitsReport]]:
@@ -157,12 +158,10 @@ def generations(admin: Face, *, pipeline: str | None = None) -> Operation[Genera
     return (yield _get("admin", "generations", query={"pipeline": pipeline})).read(GenerationsReport)
 
 
-def diff_generation(
-    admin: Face, generation: int, *, against: int | None = None, owners: int = PAGE
-) -> Operation[DiffReport]:
-    """How the memory of a generation differs from that of the one that serves, or of another."""
-    query = {"against": against, "owners": owners}
-    return (yield _get("admin", "generations", generation, "diff", query=query)).read(DiffReport)
+def diff_generation(admin: Face, generation: int, *, against: int | None = None) -> Operation[DiffTotals]:
+    """How much the memory of a generation differs from that of the one that serves, or of another."""
+    call = _get("admin", "generations", generation, "diff", query={"against": against})
+    return (yield call).read(DiffTotals)
 
 
 def promote_generation(

@@ -109,6 +109,11 @@ class Caller:
         return self.namespace
 
     @property
+    def operates(self) -> bool:
+        """Whether the key may loosen what an operator has bounded."""
+        return "operate" in self.scopes
+
+    @property
     def actor(self) -> str:
         """Who did it, where a person is not named."""
         return f"{KEY_ACTOR_PREFIX}{self.key_id}"

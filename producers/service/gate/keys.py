@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
-from uuid import UUID
+from uuid import UUID, uuid4
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.schemas.display.shown_text import quote
@@ -31,11 +31,12 @@ from strandline.schemas.queries.application.service import (
 )
 from strandline.schemas.values.identity import ALL_NAMESPACES, check_name, check_tenant, check_user_id
 from strandline.schemas.values.stored_text import check_text
-from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, Scope
+from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, RevokedKey, Scope
 
 _KEY = re.compile(r"sl_([0-9a-f]{16})_([0-9a-f]{64})")
 MAX_KEY_CHARACTERS = 100
 MAX_LABEL_CHARACTERS = 200
+MAKER_ENDED = "The key of this request has ended, so it makes no other."
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,21 +117,39 @@ def digest_of(secret: str) -> bytes:
     return sha256(secret.encode()).digest()
 
 
-def create_key(spec: KeySpec, *, request_key: UUID | None = None) -> Operation[NewKey]:
+@dataclass(frozen=True, slots=True)
+class KeyMaker:
+    """The request that makes a key.
+
+    Attributes:
+        made_by: its key, which the new one does not outlive; None: it is no request, but a command.
+        request_key: names it: it makes one key however often it comes.
+    """
+
+    made_by: str | None = None
+    request_key: UUID | None = None
+
+
+_COMMAND = KeyMaker()
+
+
+def create_key(spec: KeySpec, maker: KeyMaker = _COMMAND) -> Operation[NewKey]:
     """Make a key; the result holds its text, which is nowhere else.
 
-    Args:
-        request_key: names the request, which makes one key however often it comes.
-
     Raises:
-        ConflictError: the request made one before.
+        ConflictError: the request made one before, or its key has ended.
     """
     act = Act.here("key.create", detail={"scopes": list(spec.scopes)})
-    new_key: NewKey = yield Atomic(partial(_create, spec, None, request_key, act))
+    new_key: NewKey = yield Atomic(partial(_create, spec, None, maker, act))
     return new_key
 
 
-def _create(spec: KeySpec, rotated_from: str | None, request_key: UUID | None, act: Act) -> Operation[NewKey]:
+def _create(spec: KeySpec, rotated_from: str | None, maker: KeyMaker, act: Act) -> Operation[NewKey]:
+    if maker.made_by is not None:
+        # Locked: one that is revoked meanwhile makes none that its revocation does not see.
+        makers = yield from fetch(LockServiceKey(key_id=maker.made_by))
+        if not makers or makers[0].is_over:
+            raise ConflictError("The key of this request has ended.", for_clients=MAKER_ENDED)
     key_id, secret = secrets.token_hex(8), secrets.token_hex(32)
     rows = yield from fetch(
         AddServiceKey(
@@ -142,12 +161,13 @@ def _create(spec: KeySpec, rotated_from: str | None, request_key: UUID | None, a
             shared_scopes=list(spec.shared_scopes),
             label=spec.label,
             rotated_from=rotated_from,
-            request_key=request_key,
+            made_by=maker.made_by,
+            request_key=maker.request_key,
             expires_in_seconds=spec.expires_in_seconds,
         )
     )
-    if request_key is not None and not rows:
-        yield from _refuse_repetition(request_key)
+    if maker.request_key is not None and not rows:
+        yield from _refuse_repetition(maker.request_key)
     yield from append_act(spec.namespace or ALL_NAMESPACES, replace(act, detail=_detail(act, key_id)))
     return NewKey(**rows[0]._asdict(), key=f"sl_{key_id}_{secret}")
 
@@ -178,41 +198,52 @@ def rotate_key(
     namespace: str | None = None,
     overlap_seconds: float = DEFAULT_OVERLAP_SECONDS,
     expires_in_seconds: float | None = None,
-    request_key: UUID | None = None,
+    maker: KeyMaker = _COMMAND,
 ) -> Operation[NewKey]:
     """Make a key that opens the same; the old one goes on for ``overlap_seconds``, or until its own end.
 
     Args:
         expires_in_seconds: when the new key ends; None: it lives as long as the old one was to, from now on.
-        request_key: names the request, which makes one key however often it comes.
 
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).
-        ConflictError: the key has ended, or the request made one before.
+        ConflictError: the key or that of the request has ended, or the request made one before.
     """
     act = Act.here("key.create", detail={"rotated_from": key_id})
-    rotation = partial(_rotate, key_id, namespace, overlap_seconds, expires_in_seconds, request_key, act)
+    rotation = partial(_rotate, key_id, namespace, overlap_seconds, expires_in_seconds, maker, act)
     new_key: NewKey = yield Atomic(rotation)
     return new_key
 
 
-def revoke_key(key_id: str, *, namespace: str | None = None) -> Operation[KeyInfo]:
+def revoke_key(
+    key_id: str, *, namespace: str | None = None, with_made: bool = False
+) -> Operation[RevokedKey]:
     """End a key; every process of the service refuses it within five seconds.
+
+    Args:
+        with_made: also all that it made, that these made, and that any of them was rotated to.
 
     Raises:
         NotFoundError: there is no such key (in the namespace, if one is given).
     """
-    act = Act.here("key.revoke", detail={"key": key_id})
-    ended: KeyInfo = yield Atomic(partial(_revoke, key_id, namespace, act))
+    act = Act.here("key.revoke")
+    ended: RevokedKey = yield Atomic(partial(_revoke, key_id, namespace, with_made, act))
     return ended
 
 
-def _revoke(key_id: str, namespace: str | None, act: Act) -> Operation[KeyInfo]:
-    rows = yield from fetch(RevokeServiceKey(key_id=key_id, namespace=namespace))
-    if not rows:
+def _revoke(key_id: str, namespace: str | None, with_made: bool, act: Act) -> Operation[RevokedKey]:
+    yield from fetch(LockServiceKey(key_id=key_id))  # it makes none any more
+    query = RevokeServiceKey(key_id=key_id, namespace=namespace, with_made=with_made)
+    seen, rows = -1, (yield from fetch(query))
+    while len(rows) > seen:  # one that was found now may have made another before it was locked
+        seen, rows = len(rows), (yield from fetch(query))
+    ended = {row.key_id: row for row in rows}
+    if key_id not in ended:
         raise _unknown(key_id)
-    yield from append_act(rows[0].namespace or ALL_NAMESPACES, act)
-    return KeyInfo(**rows[0]._asdict())
+    for row in rows:
+        revoked = replace(act, entry_id=uuid4(), detail={"key": row.key_id})
+        yield from append_act(row.namespace or ALL_NAMESPACES, revoked)
+    return RevokedKey(**ended.pop(key_id)._asdict(), with_made=sorted(ended))
 
 
 def any_key() -> Operation[bool]:
@@ -226,15 +257,15 @@ def _rotate(
     namespace: str | None,
     overlap_seconds: float,
     expires_in_seconds: float | None,
-    request_key: UUID | None,
+    maker: KeyMaker,
     act: Act,
 ) -> Operation[NewKey]:
     rows = yield from fetch(LockServiceKey(key_id=key_id))
     if not rows or (namespace is not None and rows[0].namespace != namespace):
         raise _unknown(key_id)
     old = rows[0]
-    if request_key is not None:
-        yield from _refuse_repetition(request_key)
+    if maker.request_key is not None:
+        yield from _refuse_repetition(maker.request_key)
     if old.is_over:
         raise ConflictError(
             f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
@@ -248,7 +279,7 @@ def _rotate(
         shared_scopes=old.shared_scopes,
         expires_in_seconds=_life_seconds(old) if expires_in_seconds is None else expires_in_seconds,
     )
-    new_key = yield from _create(spec, key_id, request_key, act)
+    new_key = yield from _create(spec, key_id, maker, act)
     yield from fetch(EndServiceKey(key_id=key_id, in_seconds=overlap_seconds))
     return new_key
 

@@ -94,7 +94,8 @@ _OWN_SENTENCES = frozenset(
         "string_too_short", "string_too_long", "int_type", "int_parsing",
         "float_type", "float_parsing", "bool_type", "bool_parsing",
         "greater_than", "greater_than_equal", "less_than", "less_than_equal",
-        "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "timezone_aware",
+        "too_long", "too_short", "literal_error", "datetime_type", "datetime_parsing", "datetime_past",
+        "timezone_aware",
         "date_type", "date_parsing", "date_from_datetime_parsing", "uuid_type", "uuid_parsing",
         "finite_number", "enum", "int_from_float", "none_required",
     }

@@ -20,7 +20,7 @@ from strandline.pipelines.engine.dead_letters import (
     list_dead_letters,
     retry_dead_letter,
 )
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import (
     cursor_of,
     read_number_cursor,
@@ -42,7 +42,7 @@ from strandline.schemas.wire.operations import (
     Promotion,
     ReplayIn,
 )
-from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.replay import DiffTotals, EstimatesReport, GenerationsReport, SwitchReport
 from strandline.schemas.wire.work import (
     LimitsReport,
     NamespaceLimitsReport,
@@ -68,7 +68,7 @@ Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="O
 
 
 @router.get("/v1/status", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def get_status(request: Request) -> StatusReport:
     """What is due, held, dead and done, and who is there to do it."""
     service = call_of(request).service
@@ -76,7 +76,7 @@ async def get_status(request: Request) -> StatusReport:
 
 
 @router.get("/v1/admin/workers", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def get_workers(request: Request) -> Page[WorkerReport]:
     """The workers with a heartbeat."""
     service = call_of(request).service
@@ -85,7 +85,7 @@ async def get_workers(request: Request) -> Page[WorkerReport]:
 
 
 @router.get("/v1/admin/namespaces", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", (), holder="namespace")
 async def get_namespaces(request: Request) -> LimitsReport:
     """The limits of namespaces that have some, with their use today and what waits."""
     call = call_of(request)
@@ -97,7 +97,7 @@ async def get_namespaces(request: Request) -> LimitsReport:
 
 
 @router.get("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", (), holder="namespace")
 async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
     service = _manage(request, namespace).service
@@ -105,7 +105,7 @@ async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsR
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="same")
+@Access("operate", "others", (), holder="installation", idempotent="same")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
     service = call_of(request).service
@@ -119,7 +119,7 @@ async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> 
 
 
 @router.get("/v1/admin/dead-letters", tags=["operations"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", ("names", "operators"), holder="namespace")
 async def get_letters(
     request: Request,
     limit: PageSize = 100,
@@ -142,13 +142,14 @@ async def get_letters(
         ),
     )
     page = letters[:limit]
+    await call.reveal((letter.namespace for letter in page), _LETTERS)
     items = [DeadLetterOut.model_validate(letter) for letter in page]
     following = cursor_of(_LETTERS, str(LetterPlace.of(page[-1]))) if len(letters) > limit else None
     return Page[DeadLetterOut](items=items, next_cursor=following)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/retry", tags=["operations"])
-@access("operate", "others", holder="namespace", idempotent="same")
+@Access("operate", "others", (), holder="namespace", idempotent="same")
 async def retry_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Make an event due again, in the stages that gave up on it."""
     call = call_of(request)
@@ -166,7 +167,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
-@access("operate", "others", holder="namespace", idempotent="same")
+@Access("operate", "others", (), holder="namespace", idempotent="same")
 async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) -> LetterActions:
     """Give an event up for good; its messages stay in the log, and reads no longer wait for them."""
     call = call_of(request)
@@ -185,7 +186,7 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="refused")
+@Access("operate", "others", (), holder="installation", idempotent="refused")
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
@@ -196,7 +197,7 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
 
 
 @router.post("/v1/admin/replays/estimate", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
     """How much work a replay would be, and what it would cost; nothing is done."""
     service = call_of(request).service
@@ -204,7 +205,7 @@ async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
 
 
 @router.get("/v1/admin/operations", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def get_operations(
     request: Request, limit: PageSize = 100, cursor: Cursor = None
 ) -> Page[OperationOut]:
@@ -218,7 +219,7 @@ async def get_operations(
 
 
 @router.get("/v1/admin/operations/{operation_id}", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
     service = call_of(request).service
@@ -228,7 +229,7 @@ async def get_operation(request: Request, operation_id: ReplayId) -> OperationOu
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="same")
+@Access("operate", "others", (), holder="installation", idempotent="same")
 async def stop_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """Have a replay stop after its present step, whichever process carries it on; `resume` goes on with it.
 
@@ -241,7 +242,7 @@ async def stop_operation(request: Request, operation_id: ReplayId) -> OperationO
 
 
 @router.get("/v1/admin/generations", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def get_generations(
     request: Request,
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
@@ -252,22 +253,22 @@ async def get_generations(
 
 
 @router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
-@access("operate", "others", holder="installation")
+@Access("operate", "others", (), holder="installation")
 async def diff_generation(
     request: Request,
     generation: GenerationId,
     against: Annotated[int | None, Query(ge=1, le=2**31 - 1, description="Default: what serves.")] = None,
-    owners: Annotated[int, Query(ge=0, le=1_000, description="Show at most so many.")] = 100,
-) -> DiffReport:
-    """How the memory of a generation differs from that of the one that serves."""
+) -> DiffTotals:
+    """How much the memory of a generation differs from that of the one that serves.
+
+    Only counts: `strandline generations diff` shows what differs, to who may open the database.
+    """
     service = call_of(request).service
-    return await _block(
-        service, lambda database: service.operators.compare(database, generation, against, owners)
-    )
+    return await _block(service, lambda database: service.operators.compare(database, generation, against))
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="refused")
+@Access("operate", "others", (), holder="installation", idempotent="refused")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
     service = call_of(request).service
@@ -275,7 +276,7 @@ async def promote_generation(request: Request, generation: GenerationId, body: P
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="same")
+@Access("operate", "others", (), holder="installation", idempotent="same")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
     service = call_of(request).service
@@ -283,7 +284,7 @@ async def prune_generation(request: Request, generation: GenerationId) -> Switch
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
-@access("operate", "others", holder="installation", idempotent="refused")
+@Access("operate", "others", (), holder="installation", idempotent="refused")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
     service = call_of(request).service

@@ -8,7 +8,7 @@ from uuid import UUID
 from fastapi import Path, Query, Request
 
 from strandline.producers.audit_trail import NamespaceAudit
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import Cursor, PageSize, make_router
@@ -32,7 +32,7 @@ Namespace = Annotated[
 
 
 @router.get("/v1/admin/audit", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", ("names", "operators"), holder="namespace")
 async def get_acts(
     request: Request,
     limit: PageSize = 100,
@@ -61,7 +61,7 @@ async def get_acts(
 
 
 @router.get("/v1/admin/audit/verification", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", (), holder="namespace")
 async def verify_trail(request: Request, namespace: Namespace = None) -> TrailOut:
     """Check the chain of seals: whether anything that is sealed was changed, removed or added."""
     verdict = await _trail(request, namespace).averify()
@@ -78,14 +78,14 @@ async def verify_trail(request: Request, namespace: Namespace = None) -> TrailOu
 
 
 @router.get("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", (), holder="namespace")
 async def get_level(request: Request, namespace: Namespace = None) -> AuditLevelOut:
     """What is recorded of the namespace."""
     return AuditLevelOut(level=await _trail(request, namespace).alevel())
 
 
 @router.put("/v1/admin/audit/level", tags=["audit"])
-@access("operate", "others", holder="namespace", idempotent="same")
+@Access("operate", "others", (), holder="namespace", idempotent="same")
 async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace = None) -> AuditLevelOut:
     """Set what is recorded; the change itself is recorded."""
     await _trail(request, namespace).aset_level(body.level)
@@ -93,7 +93,7 @@ async def put_level(request: Request, body: AuditLevelBody, namespace: Namespace
 
 
 @router.get("/v1/admin/audit/acts/{entry_id:uuid}", tags=["audit"])
-@access("operate", "others", holder="namespace")
+@Access("operate", "others", ("names", "operators"), holder="namespace")
 async def get_act(
     request: Request,
     entry_id: Annotated[UUID, Path(description="The id of the entry.")],

@@ -12,7 +12,7 @@ from strandline.producers.blocks.base import InsertMethod
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.reading.read import DEFAULT_WAIT_SECONDS, is_covered, pauses_within
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.forms import context_form, freshness, hit_form, json_response
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
 from strandline.producers.service.params import SessionId, make_router
@@ -39,7 +39,14 @@ _FOR_LATEST = ContextRequest()
 
 
 @router.post("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@access("read", "reads", user=True, direct=True, own_turns=True)
+@Access(
+    "read",
+    "reads",
+    ("messages", "facts", "summaries", "names"),
+    takes_user=True,
+    is_direct=True,
+    own_turns=True,
+)
 async def read_context(
     request: Request, session_id: SessionId, body: ContextRequest = _FOR_LATEST
 ) -> Response:
@@ -54,7 +61,7 @@ async def read_context(
 
 
 @router.get("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
-@access("read", "reads", user=True)
+@Access("read", "reads", ("messages", "facts", "summaries", "names"), takes_user=True)
 async def get_context(
     request: Request,
     session_id: SessionId,
@@ -73,7 +80,7 @@ async def get_context(
 
 
 @router.post("/v1/sessions/{session_id}/search", tags=["contexts"], response_model=Hits)
-@access("read", "reads", user=True, direct=True)
+@Access("read", "reads", ("messages", "facts", "names"), takes_user=True, is_direct=True)
 async def search(request: Request, session_id: SessionId, body: SearchRequest) -> Response:
     """Search messages, and facts if asked for, best first."""
     call = call_of(request)
@@ -90,7 +97,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
 
 
 @router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])
-@access("write", "others", user=True, idempotent="same")
+@Access("write", "others", ("summaries",), takes_user=True, idempotent="same")
 async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
     """Deliver what was not delivered yet, and give the session's summary, as far as workers are with it.
 
@@ -104,7 +111,7 @@ async def summarize(request: Request, session_id: SessionId) -> SummaryOut:
 
 
 @router.post("/v1/sessions/{session_id}/summary/latest", tags=["contexts"])
-@access("read", "others", user=True)
+@Access("read", "others", ("summaries",), takes_user=True)
 async def summarize_last(
     request: Request, session_id: SessionId, body: LatestSummaryRequest
 ) -> LatestSummaryOut:

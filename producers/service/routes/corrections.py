@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import Request
 from starlette.responses import Response
 
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.forms import message_form
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import SeqPath, SessionId, make_router
@@ -17,7 +17,7 @@ router = make_router()
 
 
 @router.delete("/v1/sessions/{session_id}/messages/last", tags=["corrections"], response_model=PopOut)
-@access("write", "writes", user=True, idempotent="kept")
+@Access("write", "writes", ("messages",), takes_user=True, idempotent="kept")
 async def pop_message(request: Request, session_id: SessionId) -> Response:
     """Remove the newest message and give it back; null if none is left.  Its number is not used again."""
     call = call_of(request)
@@ -32,7 +32,7 @@ async def pop_message(request: Request, session_id: SessionId) -> Response:
 
 
 @router.post("/v1/sessions/{session_id}/rewind", tags=["corrections"])
-@access("write", "writes", user=True, idempotent="own")
+@Access("write", "writes", (), takes_user=True, idempotent="own")
 async def rewind_session(request: Request, session_id: SessionId, body: RewindRequest) -> CorrectionOut:
     """Take back every message from a number on, with what was derived from them; no copy is kept."""
     call = call_of(request)
@@ -42,7 +42,7 @@ async def rewind_session(request: Request, session_id: SessionId, body: RewindRe
 
 
 @router.put("/v1/sessions/{session_id}/messages/{seq}/content", tags=["corrections"])
-@access("write", "writes", user=True, idempotent="own")
+@Access("write", "writes", (), takes_user=True, idempotent="own")
 async def replace_content(
     request: Request, session_id: SessionId, seq: SeqPath, body: ReplaceMessage
 ) -> CorrectionOut:

@@ -10,7 +10,7 @@ from fastapi import Request
 from fastapi.sse import format_sse_event
 from starlette.responses import StreamingResponse
 
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.events import Listener, is_event_id
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, make_router
@@ -43,7 +43,7 @@ class EventStream(StreamingResponse):
 
 
 @router.get("/v1/events", tags=["events"], response_class=EventStream, responses=_STREAM)
-@access("read", "streams", user=True)
+@Access("read", "streams", ("names",), takes_user=True)
 async def namespace_events(request: Request) -> EventStream:
     """What happens in the namespace, or to one of its users, or, with `Strandline-User: -`, to what has none.
 
@@ -58,7 +58,7 @@ async def namespace_events(request: Request) -> EventStream:
 @router.get(
     "/v1/sessions/{session_id}/events", tags=["events"], response_class=EventStream, responses=_STREAM
 )
-@access("read", "streams", user=True)
+@Access("read", "streams", ("names",), takes_user=True)
 async def session_events(request: Request, session_id: SessionId) -> EventStream:
     """What happens to one session; `Last-Event-ID` resumes."""
     call = call_of(request)

@@ -7,7 +7,7 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from strandline.pipelines.inspect.explain_message import explain_fact_alone, explain_message_alone
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.params import FactId, MessageId, make_router
 from strandline.producers.service.route import call_of
 from strandline.schemas.wire.explanations import (
@@ -21,7 +21,7 @@ router = make_router()
 
 
 @router.get("/v1/explain/messages/{message_id}", tags=["explain"])
-@access("read", "others", user=True)
+@Access("read", "others", ("facts", "names", "operators"), takes_user=True)
 async def explain_message(
     request: Request,
     message_id: MessageId,
@@ -43,7 +43,7 @@ async def explain_message(
 
 
 @router.get("/v1/explain/facts/{fact_id:uuid}", tags=["explain"], response_model=AnyFactExplanation)
-@access("read", "others", user=True)
+@Access("read", "others", ("messages", "facts", "names", "operators"), takes_user=True)
 async def explain_fact(request: Request, fact_id: FactId) -> FactExplanation | RemovedFactExplanation:
     """Follow a fact back to its messages; of one that people took away only what they did."""
     call = call_of(request)

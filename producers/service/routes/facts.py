@@ -14,7 +14,7 @@ from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.facts.listing import Fact, FactFilter, FactPlace, PageRequest
 from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.forms import etag_of, fact_form, json_response
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
@@ -62,7 +62,7 @@ _NOT_CHANGED: dict[int | str, dict[str, Any]] = {
 
 
 @router.get("/v1/users/{user}/facts", tags=["facts"], response_model=FactsOut)
-@access("read", "reads")
+@Access("read", "reads", ("facts", "names"))
 async def list_facts(
     request: Request,
     user: UserId,
@@ -103,7 +103,7 @@ async def list_facts(
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
-@access("facts", "writes", idempotent="same")
+@Access("facts", "writes", ("facts", "names"), idempotent="same")
 async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
     """Add a fact by hand; a live fact in the same words is given instead."""
     fact = await _facts(request, user).aadd(
@@ -119,7 +119,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
 
 
 @router.delete("/v1/users/{user}/facts", tags=["facts"])
-@access("facts", "writes", idempotent="refused")
+@Access("facts", "writes", (), idempotent="refused")
 async def clear_facts(request: Request, user: UserId) -> Cleared:
     """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
     return Cleared(facts=await _facts(request, user).aclear())
@@ -128,7 +128,7 @@ async def clear_facts(request: Request, user: UserId) -> Cleared:
 @router.get(
     "/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut, responses=_NOT_CHANGED
 )
-@access("read", "reads")
+@Access("read", "reads", ("facts", "names"))
 async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
     fact = await _facts(request, user).aget(fact_id)
@@ -138,7 +138,7 @@ async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
 
 
 @router.patch("/v1/users/{user}/facts/{fact_id:uuid}", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True, idempotent="refused")
+@Access("facts", "writes", ("facts", "names"), matches=True, idempotent="refused")
 async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
     """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
     fact = await _facts(request, user).areplace(
@@ -153,7 +153,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
 
 
 @router.delete("/v1/users/{user}/facts/{fact_id:uuid}", status_code=204, tags=["facts"])
-@access("facts", "writes", matches=True, idempotent="same")
+@Access("facts", "writes", (), matches=True, idempotent="same")
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
     facts = _facts(request, user)
@@ -163,7 +163,7 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
 
 
 @router.put("/v1/users/{user}/facts/{fact_id:uuid}/feedback", tags=["facts"], response_model=FactOut)
-@access("facts", "writes", matches=True, idempotent="same")
+@Access("facts", "writes", ("facts", "names"), matches=True, idempotent="same")
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
     fact = await _facts(request, user).afeedback(
@@ -173,7 +173,7 @@ async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: Fact
 
 
 @router.get("/v1/users/{user}/facts/{fact_id:uuid}/history", tags=["facts"], response_model=FactHistoryOut)
-@access("read", "reads")
+@Access("read", "reads", ("facts", "names", "operators"))
 async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Response:
     """A fact with its revisions, each with the messages, flush and model, or the person, that made it."""
     fact = await _facts(request, user).aget(fact_id)
@@ -183,7 +183,7 @@ async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Respo
 
 
 @router.post("/v1/users/{user}/facts/search", tags=["facts"], response_model=FoundFacts)
-@access("read", "reads")
+@Access("read", "reads", ("facts", "names"))
 async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
     """The live facts that match best, best first."""
     matches = await _facts(request, user).asearch(
@@ -194,7 +194,7 @@ async def search_facts(request: Request, user: UserId, body: FactSearch) -> Resp
 
 
 @router.post("/v1/users/{user}/facts/choose", tags=["facts"], response_model=ChosenFactsOut)
-@access("read", "others")
+@Access("read", "others", ("facts", "names"))
 async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Response:
     """Let a model choose the facts that help with a question; the ledger counts its call."""
     chosen = await _facts(request, user).achoose(
@@ -212,7 +212,7 @@ async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Resp
 
 
 @router.post("/v1/users/{user}/facts/from-messages", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", idempotent="own")
+@Access("facts", "others", ("facts", "names"), idempotent="own")
 async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
     """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
@@ -226,7 +226,7 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
 
 
 @router.post("/v1/users/{user}/facts/instruct", tags=["facts"], response_model=FactChangesOut)
-@access("facts", "others", idempotent="own")
+@Access("facts", "others", ("facts", "names"), idempotent="own")
 async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
     """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
@@ -238,7 +238,7 @@ async def instruct_facts(request: Request, user: UserId, body: FactInstruction) 
 
 
 @router.post("/v1/users/{user}/facts/optimize", tags=["facts"])
-@access("facts", "others", idempotent="refused")
+@Access("facts", "others", ("facts",), idempotent="refused")
 async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> OptimizationOut:
     """Propose to say the facts in fewer sentences, and carry it out if asked; a model is asked once.
 
@@ -260,7 +260,7 @@ async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> Op
 
 
 @router.delete("/v1/users/{user}/sources/{source}", status_code=204, tags=["facts"])
-@access("facts", "writes", idempotent="same")
+@Access("facts", "writes", (), idempotent="same")
 async def forget_source(request: Request, user: UserId, source: SourceId) -> Response:
     """Delete the messages of a source, and the facts that only it supports."""
     call = call_of(request)

@@ -10,7 +10,7 @@ from strandline.producers.execution import on_database
 from strandline.producers.facts.edit_operations import Wording
 from strandline.producers.facts.importing import FactsImported, ImportedFact
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.problems import invalid
 from strandline.producers.service.params import SessionId, UserId, make_router
 from strandline.producers.service.records import SessionRecords
@@ -31,7 +31,7 @@ _FACTS = UUID("3b0d6a4e-6f2c-5c8e-8f6e-0f0f5a5b7c21")
 
 
 @router.post("/v1/sessions/{session_id}/import", tags=["imports"])
-@access("write", "others", user=True, idempotent="same")
+@Access("write", "others", (), takes_user=True, idempotent="same")
 async def import_messages(request: Request, session_id: SessionId, body: ImportIn) -> ImportOut:
     """Take messages over that were said elsewhere, and flush what does not fit the window.
 
@@ -54,7 +54,7 @@ async def import_messages(request: Request, session_id: SessionId, body: ImportI
 
 
 @router.post("/v1/users/{user}/facts/import", tags=["imports"])
-@access("facts", "others", idempotent="same")
+@Access("facts", "others", (), idempotent="same")
 async def import_facts(request: Request, user: UserId, body: ImportFactsIn) -> ImportFactsOut:
     """Take facts over that another system kept, each once; one that was changed or deleted since stays so."""
     call = call_of(request)

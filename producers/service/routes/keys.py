@@ -2,28 +2,46 @@
 
 from __future__ import annotations
 
-from uuid import UUID
+from typing import Annotated
 
-from fastapi import Request
+from fastapi import Query, Request
 
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
-from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.producers.service.gate.keys import (
+    KeyMaker,
+    KeySpec,
+    create_key,
+    list_keys,
+    revoke_key,
+    rotate_key,
+)
 from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError
 from strandline.producers.service.params import Cursor, KeyId, PageSize, make_router
 from strandline.producers.service.route import Call, call_of
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import Page
-from strandline.schemas.wire.keys import SCOPES, Identity, KeyInfo, KeyRequest, KeyRotation, NewKey
+from strandline.schemas.wire.keys import (
+    SCOPES,
+    Identity,
+    KeyInfo,
+    KeyRequest,
+    KeyRotation,
+    NewKey,
+    RevokedKey,
+)
 
 router = make_router()
 
 _LIST = "keys"
 _USUAL_OVERLAP = KeyRotation()
+WithMade = Annotated[
+    bool, Query(description="Also what it made, what that made, and what any of them was rotated to.")
+]
 
 
 @router.get("/v1/whoami", tags=["keys"])
-@access(None, "reads", user=True)
+@Access(None, "reads", ("names", "operators"), takes_user=True)
 async def whoami(request: Request) -> Identity:
     """Whose the key is, and what it may do."""
     call = call_of(request)
@@ -40,7 +58,7 @@ async def whoami(request: Request) -> Identity:
 
 
 @router.post("/v1/admin/keys", status_code=201, tags=["keys"])
-@access("operate", "keys", holder="namespace", idempotent="once")
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
 async def post_key(request: Request, body: KeyRequest) -> NewKey:
     """Make a key of this namespace; its text is shown this once.
 
@@ -61,11 +79,11 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
         shared_scopes=body.shared_scopes,
         expires_in_seconds=body.expires_in_seconds,
     )
-    return await call.service.runner.arun(create_key(spec, request_key=_request_key(call)))
+    return await call.service.runner.arun(create_key(spec, _maker(call)))
 
 
 @router.get("/v1/admin/keys", tags=["keys"])
-@access("operate", "keys", holder="namespace")
+@Access("operate", "keys", ("names", "operators"), holder="namespace")
 async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[KeyInfo]:
     """The keys of this namespace, ended ones too; an operator of the installation sees those of all."""
     call = call_of(request)
@@ -74,12 +92,13 @@ async def get_keys(request: Request, limit: PageSize = 100, cursor: Cursor = Non
         list_keys(call.caller.managed_namespace, after=after, limit=limit + 1)
     )
     page = keys[:limit]
+    await call.reveal((one.namespace for one in page), _LIST)
     following = cursor_of(_LIST, page[-1].key_id) if len(keys) > limit else None
     return Page[KeyInfo](items=page, next_cursor=following)
 
 
 @router.post("/v1/admin/keys/{key_id}/rotate", status_code=201, tags=["keys"])
-@access("operate", "keys", holder="namespace", idempotent="once")
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="once")
 async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _USUAL_OVERLAP) -> NewKey:
     """Make a key that opens the same, and lives as long; the old one goes on for a while.
 
@@ -92,21 +111,21 @@ async def post_rotation(request: Request, key_id: KeyId, body: KeyRotation = _US
             namespace=call.caller.managed_namespace,
             overlap_seconds=body.overlap_seconds,
             expires_in_seconds=body.expires_in_seconds,
-            request_key=_request_key(call),
+            maker=_maker(call),
         )
     )
 
 
 @router.delete("/v1/admin/keys/{key_id}", tags=["keys"])
-@access("operate", "keys", holder="namespace", idempotent="same")
-async def delete_key(request: Request, key_id: KeyId) -> KeyInfo:
+@Access("operate", "keys", ("names", "operators"), holder="namespace", idempotent="same")
+async def delete_key(request: Request, key_id: KeyId, with_made: WithMade = False) -> RevokedKey:
     """End a key now; every process refuses it within five seconds."""
     call = call_of(request)
-    return await call.service.runner.arun(revoke_key(key_id, namespace=call.caller.managed_namespace))
+    revoking = revoke_key(key_id, namespace=call.caller.managed_namespace, with_made=with_made)
+    return await call.service.runner.arun(revoking)
 
 
-def _request_key(call: Call) -> UUID | None:
-    """Names the request among those of the same key, for a key belongs to whoever made it."""
-    if call.idempotency_key is None:
-        return None
-    return kept_request_key(call.caller.key_id, call.route, call.idempotency_key)
+def _maker(call: Call) -> KeyMaker:
+    """The request, named among those of the same key, for a key belongs to whoever made it."""
+    key_id, name = call.caller.key_id, call.idempotency_key
+    return KeyMaker(key_id, None if name is None else kept_request_key(key_id, call.route, name))

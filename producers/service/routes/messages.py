@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated
 
 from fastapi import Query, Request
 from starlette.responses import Response
 
+from strandline.pipelines.audit.appending import Act
+from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
 from strandline.producers.runs.run import SessionRun
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
@@ -42,7 +45,7 @@ _LOG = "messages"
 
 
 @router.post("/v1/sessions/{session_id}/messages", status_code=201, tags=["messages"])
-@access("write", "writes", user=True, idempotent="own", direct=True)
+@Access("write", "writes", (), takes_user=True, idempotent="own", is_direct=True)
 async def put_messages(request: Request, session_id: SessionId, body: PutMessages) -> MessagesPut:
     """Append messages to a session; it begins with its first put.
 
@@ -70,7 +73,7 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
 
 
 @router.get("/v1/sessions/{session_id}/messages", tags=["messages"], response_model=Page[MessageOut])
-@access("read", "reads", user=True)
+@Access("read", "reads", ("messages",), takes_user=True)
 async def list_messages(
     request: Request,
     session_id: SessionId,
@@ -83,7 +86,14 @@ async def list_messages(
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     after = max(after_seq, read_number_cursor(_LOG, cursor))
-    messages = await call.service.runner.arun(history_page(identity, after, limit + 1))
+    resources = call.service.resources
+    recorder = Recorder(identity, resources.compliance, resources.audit_levels)
+    listing = recorder.read(
+        Act.here("history"),
+        history_page(identity, after, limit + 1),
+        lambda act, page: replace(act, count=min(len(page), limit)),
+    )
+    messages = await call.service.runner.arun(listing)
     page = messages[:limit]
     more = len(messages) > limit
     following = cursor_of(_LOG, page[-1].seq or 0) if more else None
@@ -91,7 +101,7 @@ async def list_messages(
 
 
 @router.post("/v1/sessions/{session_id}/history", tags=["messages"], response_model=Page[MessageOut])
-@access("read", "reads", user=True)
+@Access("read", "reads", ("messages",), takes_user=True)
 async def history(request: Request, session_id: SessionId, body: HistoryRequest) -> Response:
     """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
     call = call_of(request)
@@ -103,7 +113,7 @@ async def history(request: Request, session_id: SessionId, body: HistoryRequest)
 
 
 @router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
-@access("read", "reads", user=True)
+@Access("read", "reads", ("messages",), takes_user=True)
 async def context_window(
     request: Request,
     session_id: SessionId,
@@ -117,7 +127,7 @@ async def context_window(
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
-@access("write", "writes", user=True, idempotent="same")
+@Access("write", "writes", (), takes_user=True, idempotent="same")
 async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: RunRequest) -> RunOut:
     """Put the messages of an agent's run; the same id again replaces the run."""
     call = call_of(request)
@@ -133,7 +143,7 @@ async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: 
 
 
 @router.post("/v1/sessions/{session_id}/run-history", tags=["runs"], response_model=Page[MessageOut])
-@access("read", "reads", user=True)
+@Access("read", "reads", ("messages",), takes_user=True)
 async def run_history(request: Request, session_id: SessionId, body: RunHistoryQuery) -> Response:
     """The messages of the last runs, in the order of the runs."""
     call = call_of(request)

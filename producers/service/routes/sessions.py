@@ -9,11 +9,12 @@ from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
+from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
-from strandline.producers.service.gate.problems import invalid
+from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError, invalid
 from strandline.producers.service.idempotency import once
 from strandline.producers.service.params import Cursor, PageSize, ScopeName, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
@@ -22,7 +23,7 @@ from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import scope_session_id
-from strandline.schemas.values.policy import PolicyChange, Unchanged
+from strandline.schemas.values.policy import Policy, PolicyChange, Unchanged, changed_policy
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import FlushEvents
 from strandline.schemas.wire.sessions import (
@@ -44,13 +45,14 @@ from strandline.schemas.wire.sessions import (
 router = make_router()
 
 _LIST = "sessions"
+ONLY_LOWER = "The key of one user raises no limit of a session and adds no pipeline; that takes `operate`."
 
 # What a request without a body asks for.
 _ALL_BUT_LAST_TURN, _HISTORY_ALONE, _WHOLE_FORK = FlushRequest(), ResetRequest(), ForkRequest()
 
 
 @router.get("/v1/sessions", tags=["sessions"])
-@access("read", "reads", user=True, own_turns=True)
+@Access("read", "reads", ("names",), takes_user=True, own_turns=True)
 async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = None) -> Page[SessionOut]:
     """The sessions by name: of the user, or of the whole namespace if the request names none.
 
@@ -76,7 +78,7 @@ async def get_sessions(request: Request, limit: PageSize = 50, cursor: Cursor = 
 
 
 @router.get("/v1/sessions/{session_id}", tags=["sessions"])
-@access("read", "reads", user=True, any_user=True, own_turns=True)
+@Access("read", "reads", ("names", "operators"), takes_user=True, any_user=True, own_turns=True)
 async def get_session(request: Request, session_id: SessionId) -> SessionPictureOut:
     """The state of a session: marks, policy, how far each pipeline is, its newest flushes and corrections.
 
@@ -96,7 +98,7 @@ async def get_session(request: Request, session_id: SessionId) -> SessionPicture
 
 
 @router.delete("/v1/sessions/{session_id}", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, idempotent="kept")
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
 async def delete_session(request: Request, session_id: SessionId) -> Response:
     """Delete the messages of a session and what was derived from them; its name stays with its owner.
 
@@ -106,7 +108,7 @@ async def delete_session(request: Request, session_id: SessionId) -> Response:
 
 
 @router.post("/v1/sessions/{session_id}/reset", tags=["sessions"], response_model=ResetDone)
-@access("write", "writes", user=True, idempotent="kept")
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
 async def reset_session(
     request: Request, session_id: SessionId, body: ResetRequest = _HISTORY_ALONE
 ) -> Response:
@@ -115,7 +117,7 @@ async def reset_session(
 
 
 @router.post("/v1/sessions/{session_id}/flush", tags=["sessions"], response_model=FlushEvents)
-@access("write", "writes", user=True, idempotent="kept")
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
 async def flush_session(
     request: Request, session_id: SessionId, body: FlushRequest = _ALL_BUT_LAST_TURN
 ) -> Response:
@@ -138,7 +140,7 @@ async def flush_session(
 
 
 @router.post("/v1/sessions/{session_id}/fork", status_code=201, tags=["sessions"], response_model=ForkOut)
-@access("write", "writes", user=True, idempotent="kept")
+@Access("write", "writes", (), takes_user=True, idempotent="kept")
 async def fork_session(request: Request, session_id: SessionId, body: ForkRequest = _WHOLE_FORK) -> Response:
     """Begin another session of the same user as a copy of this one; nothing is extracted again."""
     call = call_of(request)
@@ -158,13 +160,18 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
 
 
 @router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])
-@access("write", "writes", user=True, idempotent="same")
+@Access("write", "writes", (), takes_user=True, idempotent="same")
 async def change_policy(request: Request, session_id: SessionId, body: PolicyChangeIn) -> PolicyOut:
-    """Change limits or pipelines of a session, from its next put and flush on; the change is recorded."""
+    """Change limits or pipelines of a session, from its next put and flush on; the change is recorded.
+
+    The key of one user without the scope `operate` raises no limit, and adds no pipeline.
+    """
     call = call_of(request)
     identity = call.caller.session(session_id)
-    await call.service.records.find(identity)
+    record = await call.service.records.find(identity)
     change = _policy_change(call.service.records, body)
+    if call.caller.is_bound and not call.caller.operates:
+        _check_tightens(record.policy, change)
     changing = partial(set_policy, identity, change, in_callers_transaction=False)
     recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
     done = await call.service.runner.arun(recorder.carry_out(Act.here("policy", actor=body.actor), changing))
@@ -175,7 +182,7 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
 
 
 @router.get("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@access("read", "reads", user=True)
+@Access("read", "reads", (), takes_user=True)
 async def get_retention(request: Request, session_id: SessionId) -> RetentionOut:
     """How long the session is kept; what it leaves open, as the namespace has it."""
     call = call_of(request)
@@ -184,17 +191,28 @@ async def get_retention(request: Request, session_id: SessionId) -> RetentionOut
 
 
 @router.put("/v1/sessions/{session_id}/retention", tags=["sessions"])
-@access("write", "writes", user=True, idempotent="same")
+@Access("write", "writes", (), takes_user=True, idempotent="same")
 async def put_retention(request: Request, session_id: SessionId, body: RetentionIn) -> RetentionSet:
-    """Set how long the session is kept, from now on: no read shows what is past its time."""
+    """Set how long the session is kept, from now on: no read shows what is past its time.
+
+    A key without the scope `operate` only tightens what applies: what it leaves open stays as it is.
+    """
     call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    retention = Retention(**body.model_dump(exclude={"actor"}))
-    return RetentionSet(number=await memory.aset_retention(retention, actor=body.actor))
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    recording = partial(
+        record_retention,
+        RetentionLevel(identity.namespace, identity),
+        Retention(**body.model_dump(exclude={"actor"})),
+        only_tightens=not call.caller.operates,
+    )
+    recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
+    act = Act.here("retention", actor=body.actor)
+    return RetentionSet(number=await call.service.runner.arun(recorder.carry_out(act, recording)))
 
 
 @router.get("/v1/sessions/{session_id}/scopes/{scope}", tags=["sessions"])
-@access("read", "reads", user=True)
+@Access("read", "reads", (), takes_user=True)
 async def name_scope(request: Request, session_id: SessionId, scope: ScopeName) -> ScopeOut:
     """The id of the session that is a scope of this one, with a log of its own; nothing is stored."""
     identity = call_of(request).caller.session(scope_session_id(session_id, scope))
@@ -211,6 +229,15 @@ async def _reset(request: Request, session_id: str, *, derived: bool) -> Respons
         return ResetDone(session_id=identity.session_id, derived=derived)
 
     return await once(call, identity.shard_key, work)
+
+
+def _check_tightens(present: Policy, change: PolicyChange) -> None:
+    """Raise a problem if a change lets a session take more than its policy does."""
+    changed = changed_policy(present, change)
+    limits = ("token_limit", "max_window_messages", "max_window_bytes")
+    is_raised = any(getattr(changed, name) > getattr(present, name) for name in limits)
+    if is_raised or not {*changed.pipelines} <= {*present.pipelines}:
+        raise ProblemError(FORBIDDEN, detail=ONLY_LOWER)
 
 
 def _policy_change(records: SessionRecords, body: PolicyChangeIn) -> PolicyChange:

@@ -8,7 +8,7 @@ from fastapi import Query, Request
 
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.params import Cursor, UserId, make_router
 from strandline.producers.service.route import call_of
@@ -30,7 +30,7 @@ _LIST = "users"
 
 
 @router.get("/v1/users", tags=["users"])
-@access("read", "others", holder="namespace")
+@Access("read", "others", ("names",), holder="namespace")
 async def list_users(
     request: Request,
     limit: Annotated[int, Query(ge=1, le=200, description="How many at most.")] = 50,
@@ -46,14 +46,14 @@ async def list_users(
 
 
 @router.get("/v1/users/{user}/figures", tags=["users"])
-@access("read", "reads")
+@Access("read", "reads", ())
 async def user_figures(request: Request, user: UserId) -> FiguresOut:
     """How many facts, sessions, messages and tokens there are of a user."""
     return FiguresOut.model_validate(await _facts(request, user).afigures())
 
 
 @router.get("/v1/users/{user}/topics", tags=["users"])
-@access("read", "reads")
+@Access("read", "reads", ("facts",))
 async def user_topics(
     request: Request,
     user: UserId,
@@ -65,14 +65,14 @@ async def user_topics(
 
 
 @router.get("/v1/users/{user}/capture", tags=["users"])
-@access("read", "reads")
+@Access("read", "reads", ("operators",))
 async def get_capture(request: Request, user: UserId) -> CaptureOut:
     """What is captured as facts of this user now."""
     return CaptureOut.model_validate(await _facts(request, user).aget_capture())
 
 
 @router.put("/v1/users/{user}/capture", tags=["users"])
-@access("operate", "others", idempotent="same")
+@Access("operate", "others", (), idempotent="same")
 async def set_capture(request: Request, user: UserId, body: CaptureIn) -> CaptureSet:
     """Set what is captured as facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))

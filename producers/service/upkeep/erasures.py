@@ -20,7 +20,7 @@ from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target, user_target
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.producers.namespace_erasures import NamespaceErasures, item_ranges
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.authentication import OF_ONE_USER
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
@@ -66,7 +66,7 @@ _BEGUN: dict[int | str, dict[str, Any]] = {
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", idempotent="own")
+@Access("erase", "others", ("operators",), idempotent="own")
 async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase a user for good; from the answer on nothing can be written for them any more.
 
@@ -88,7 +88,7 @@ async def erase_user(request: Request, user: UserId, body: ErasureIn = _NO_NAME)
     response_model=ErasureOut,
     responses=_BEGUN,
 )
-@access("erase", "others", user=True, idempotent="own")
+@Access("erase", "others", ("operators",), takes_user=True, idempotent="own")
 async def erase_session(request: Request, session_id: SessionId, body: ErasureIn = _NO_NAME) -> Response:
     """Erase one session for good, and of its user what only this session gave; as for a user."""
     call = call_of(request)
@@ -100,7 +100,7 @@ async def erase_session(request: Request, session_id: SessionId, body: ErasureIn
 
 
 @router.get("/v1/users/{user}/erasures", tags=["erasures"])
-@access("erase", "others")
+@Access("erase", "others", ("operators",))
 async def user_erasures(
     request: Request, user: UserId, limit: PageSize = 100, cursor: Cursor = None
 ) -> Page[ErasureReport]:
@@ -111,7 +111,7 @@ async def user_erasures(
 
 
 @router.get("/v1/users/{user}/erasures/plan", tags=["erasures"])
-@access("erase", "others")
+@Access("erase", "others", ())
 async def plan_user(request: Request, user: UserId) -> PlannedErasureOut:
     """Count what an erasure of the user would delete now, by table; nothing is changed."""
     call = call_of(request)
@@ -119,7 +119,7 @@ async def plan_user(request: Request, user: UserId) -> PlannedErasureOut:
 
 
 @router.get("/v1/sessions/{session_id}/erasures/plan", tags=["erasures"])
-@access("erase", "others", user=True)
+@Access("erase", "others", (), takes_user=True)
 async def plan_session(request: Request, session_id: SessionId) -> PlannedErasureOut:
     """Count what an erasure of the session would delete now, by table; nothing is changed."""
     call = call_of(request)
@@ -128,7 +128,7 @@ async def plan_session(request: Request, session_id: SessionId) -> PlannedErasur
 
 
 @router.post("/v1/users/{user}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", idempotent="refused")
+@Access("operate", "others", ("operators",), idempotent="refused")
 async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY_NOBODY) -> ReceiptReport:
     """Accept an erased user again, who begins with nothing; 404 if no fence keeps them away."""
     call = call_of(request)
@@ -137,7 +137,7 @@ async def readmit_user(request: Request, user: UserId, body: ReadmissionIn = _BY
 
 
 @router.post("/v1/sessions/{session_id}/readmission", status_code=201, tags=["erasures"])
-@access("operate", "others", user=True, idempotent="refused")
+@Access("operate", "others", ("operators",), takes_user=True, idempotent="refused")
 async def readmit_session(
     request: Request, session_id: SessionId, body: ReadmissionIn = _BY_NOBODY
 ) -> ReceiptReport:
@@ -148,14 +148,14 @@ async def readmit_session(
 
 
 @router.get("/v1/erasures", tags=["erasures"])
-@access("erase", "others", holder="namespace")
+@Access("erase", "others", ("operators",), holder="namespace")
 async def get_erasures(request: Request, limit: PageSize = 100, cursor: Cursor = None) -> Page[ErasureReport]:
     """The erasures and readmissions of the namespace, newest first; for a key that is not one user's."""
     return await _list(call_of(request), _LIST, limit, cursor, None)
 
 
 @router.get("/v1/erasures/{number}", tags=["erasures"])
-@access("erase", "others")
+@Access("erase", "others", ("operators",))
 async def get_erasure(request: Request, number: Number) -> ErasureOut:
     """One erasure: how far it is, and its receipt when it is done."""
     call = call_of(request)
@@ -163,7 +163,7 @@ async def get_erasure(request: Request, number: Number) -> ErasureOut:
 
 
 @router.get("/v1/erasures/{number}/receipt", tags=["erasures"], response_model=ReceiptReport)
-@access("erase", "others")
+@Access("erase", "others", ("operators",))
 async def get_receipt(request: Request, number: Number) -> Response:
     """The receipt as it is stored: a line for the file that is kept outside; 404 until it is there."""
     record = await _find(call_of(request), number)
@@ -173,7 +173,7 @@ async def get_receipt(request: Request, number: Number) -> Response:
 
 
 @router.get("/v1/erasures/{number}/verification", tags=["erasures"])
-@access("erase", "others")
+@Access("erase", "others", ())
 async def verify_erasure(request: Request, number: Number) -> ErasureVerdictOut:
     """Whether the receipt is as the service signed it, whether the fence stands, and what is there again."""
     call = call_of(request)

@@ -14,7 +14,7 @@ from starlette.types import Receive, Scope, Send
 from strandline.pipelines.upkeep.erasure.target import own_session_target
 from strandline.producers.exports.export import aexport_lines
 from strandline.producers.exports.pages import ExportTarget
-from strandline.producers.service.access import access
+from strandline.producers.service.access import Access
 from strandline.producers.service.gate.bodies import ClientGone
 from strandline.producers.service.params import SessionId, UserId, make_router
 from strandline.producers.service.route import Call, call_of
@@ -47,7 +47,7 @@ class ExportStream(StreamingResponse):
 
 
 @router.get("/v1/users/{user}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES)
-@access("erase", "streams")
+@Access("erase", "streams", ("messages", "facts", "summaries", "items", "names", "operators"))
 async def export_user(request: Request, user: UserId) -> ExportStream:
     """Everything that is kept about a user: messages, facts with histories, states, answers, calls.
 
@@ -62,7 +62,7 @@ async def export_user(request: Request, user: UserId) -> ExportStream:
 @router.get(
     "/v1/sessions/{session_id}/export", tags=["erasures"], response_class=ExportStream, responses=_LINES
 )
-@access("erase", "streams", user=True)
+@Access("erase", "streams", ("messages", "facts", "summaries", "names", "operators"), takes_user=True)
 async def export_session(request: Request, session_id: SessionId) -> ExportStream:
     """Everything that is kept about one session, in the same form."""
     call = call_of(request)

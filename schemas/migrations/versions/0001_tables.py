@@ -82,6 +82,7 @@ def _create_service_tables(schema: str) -> None:
         sa.Column("shared_scopes", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("label", sa.Text(), server_default=sa.text("''"), nullable=False),
         sa.Column("rotated_from", sa.Text(collation="C"), nullable=True),
+        sa.Column("made_by", sa.Text(collation="C"), nullable=True),
         sa.Column("request_key", sa.Uuid(), nullable=True),
         sa.Column(
             "created_at",
@@ -1617,6 +1618,7 @@ def _create_retention(schema: str) -> None:
         sa.Column("max_messages", sa.BigInteger(), nullable=True),
         sa.Column("forget_facts", sa.Boolean(), nullable=True),
         sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("keeps_important", sa.Boolean(), nullable=True),
         sa.Column("ages", postgresql.JSONB(), server_default=sa.text("'{}'::jsonb"), nullable=False),
         sa.Column("actor", sa.Text(), nullable=True),
         sa.Column(
@@ -1643,6 +1645,7 @@ def _create_retention(schema: str) -> None:
         sa.Column("max_messages", sa.BigInteger(), nullable=True),
         sa.Column("forget_facts", sa.Boolean(), nullable=True),
         sa.Column("archive", sa.Text(), nullable=True),
+        sa.Column("tightened", sa.ARRAY(sa.Text()), server_default=sa.text("'{}'"), nullable=False),
         sa.Column("actor", sa.Text(), nullable=True),
         sa.Column(
             "created_at",

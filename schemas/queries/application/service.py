@@ -54,7 +54,7 @@ class LockServiceKeyRow(NamedTuple):
 
 
 class LockServiceKey(Query[LockServiceKeyRow]):
-    """The same, locked, to rotate it."""
+    """The same, locked: to rotate it, or since it makes another."""
 
     __slots__ = ()
     name = "lock_service_key"
@@ -72,6 +72,7 @@ class AddServiceKeyRow(NamedTuple):
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
+    made_by: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -79,7 +80,9 @@ class AddServiceKeyRow(NamedTuple):
 
 
 class AddServiceKey(Query[AddServiceKeyRow]):
-    """Store a new key; no row: its request was made before, and made one."""
+    """Store a new key, which ends with the key that made it, or before; no row: its request was made before,
+    and made one.
+    """
 
     __slots__ = ()
     name = "add_service_key"
@@ -96,6 +99,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
         shared_scopes: list[str],
         label: str,
         rotated_from: str | None,
+        made_by: str | None,
         request_key: UUID | None,
         expires_in_seconds: float | None,
     ) -> None:
@@ -108,6 +112,7 @@ class AddServiceKey(Query[AddServiceKeyRow]):
             shared_scopes,
             label,
             rotated_from,
+            made_by,
             request_key,
             expires_in_seconds,
         )
@@ -137,6 +142,7 @@ class ListServiceKeysRow(NamedTuple):
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
+    made_by: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime | None
@@ -179,6 +185,7 @@ class RevokeServiceKeyRow(NamedTuple):
     shared_scopes: list[str]
     label: str
     rotated_from: str | None
+    made_by: str | None
     created_at: datetime
     expires_at: datetime | None
     revoked_at: datetime
@@ -186,15 +193,17 @@ class RevokeServiceKeyRow(NamedTuple):
 
 
 class RevokeServiceKey(Query[RevokeServiceKeyRow]):
-    """End a key now; one that is revoked keeps its time."""
+    """End a key now, and perhaps all that it made, that these made, and that any of them was rotated to; one
+    that is revoked keeps its time.
+    """
 
     __slots__ = ()
     name = "revoke_service_key"
     repeatable = True
     row = RevokeServiceKeyRow
 
-    def __init__(self, *, key_id: str, namespace: str | None) -> None:
-        self.values = (key_id, namespace)
+    def __init__(self, *, key_id: str, namespace: str | None, with_made: bool) -> None:
+        self.values = (key_id, namespace, with_made)
 
 
 class HasServiceKeyRow(NamedTuple):

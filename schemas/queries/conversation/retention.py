@@ -30,6 +30,7 @@ class RecordRetentionAct(Query[RecordRetentionActRow]):
         max_messages: int | None,
         forget_facts: bool | None,
         archive: str | None,
+        keeps_important: bool | None,
         ages: str,
         actor: str | None,
     ) -> None:
@@ -40,6 +41,7 @@ class RecordRetentionAct(Query[RecordRetentionActRow]):
             max_messages,
             forget_facts,
             archive,
+            keeps_important,
             ages,
             actor,
         )
@@ -67,6 +69,7 @@ class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
         max_messages: int | None,
         forget_facts: bool | None,
         archive: str | None,
+        tightened: list[str],
         actor: str | None,
     ) -> None:
         self.values = (
@@ -77,6 +80,7 @@ class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
             max_messages,
             forget_facts,
             archive,
+            tightened,
             actor,
         )
 
@@ -88,6 +92,7 @@ class RetentionActsRow(NamedTuple):
     max_messages: int | None
     forget_facts: bool | None
     archive: str | None
+    keeps_important: bool | None
     ages: str
     actor: str | None
     created_at: datetime
@@ -112,6 +117,7 @@ class SessionRetentionActsRow(NamedTuple):
     max_messages: int | None
     forget_facts: bool | None
     archive: str | None
+    tightened: list[str]
     actor: str | None
     created_at: datetime
 

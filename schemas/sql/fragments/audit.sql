@@ -9,9 +9,14 @@ encode(substr(sha256({salt} || uuid_send({session_key})), 1, 16), 'hex')::uuid
 (coalesce((SELECT recording.level FROM strandline.audit_level recording WHERE recording.namespace = {namespace}),
     'changes') IN ('all', {level}))
 
+-- fragment: is_reserved_actor(name)
+-- Whether a name is that of a key, a command, a person of the operator's, a worker or a model: no user is meant by it, even
+-- if a user is called so.
+({name} ~ '^(key|cli|ops|support|service|user):' OR {name} IN ('agent', 'worker'))
+
 -- fragment: named_actor(actor, user_id, subject)
 -- An actor who is the very user concerned is recorded by the pseudonym.
-CASE WHEN {actor} = {user_id} THEN 'user:' || {subject}::text ELSE {actor} END
+CASE WHEN {actor} = {user_id} AND NOT @is_reserved_actor({actor}) THEN 'user:' || {subject}::text ELSE {actor} END
 
 -- fragment: passes(entry)
 -- Whether an act passes the filters of a list.

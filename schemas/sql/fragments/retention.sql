@@ -2,9 +2,23 @@
 -- (derivations.sql says how it is used).  Where no act was ever recorded this is a look into two empty tables.
 
 -- fragment: retention_of(column, shard_key, session_key, namespace)
--- A number of the retention that applies to a session: its own newest act, and its namespace's in what that leaves open;
--- NULL: none.
-nullif(@own_or_common({column}, {shard_key}, {session_key}, {namespace}), 0)
+-- A number of the retention that applies to a session: its own newest act, and its namespace's in what that leaves open
+-- or has only tightened; NULL: none.
+(SELECT least(nullif(chosen.{column}, 0), CASE WHEN chosen.{column} IS NULL OR '{column}' = ANY (chosen.tightened)
+            THEN nullif(common.{column}, 0) END)
+    FROM (SELECT) AS one LEFT JOIN LATERAL (
+        SELECT own.{column}, own.tightened FROM strandline.session_retention_act own
+        WHERE own.shard_key = {shard_key} AND own.session_key = {session_key}
+        ORDER BY own.number DESC LIMIT 1) AS chosen ON true LEFT JOIN LATERAL (
+        SELECT given.{column} FROM strandline.retention_act given
+        WHERE given.namespace = {namespace} ORDER BY given.number DESC LIMIT 1) AS common ON true)
+
+-- fragment: important(session_key, namespace)
+-- The label of important messages, which stay; NULL where the namespace keeps none for that.
+CASE WHEN (
+        SELECT common.keeps_important FROM strandline.retention_act common
+        WHERE common.namespace = {namespace} ORDER BY common.number DESC LIMIT 1) IS NOT FALSE
+    THEN @session_number({session_key}) END
 
 -- fragment: own_or_common(column, shard_key, session_key, namespace)
 -- The same of any column: what was set, as it was set.
@@ -47,7 +61,8 @@ coalesce(statement_timestamp() - make_interval(secs => @retention_of(
 (SELECT coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq, kept.pinned_through,
         CASE WHEN @is_expired(kept, {shard_key}, {session_key}) THEN kept.next_seq ELSE kept.log_start_seq END
             AS shown_from,
-        @oldest({shard_key}, {session_key}, kept.namespace) AS oldest, @session_number({session_key}) AS important
+        @oldest({shard_key}, {session_key}, kept.namespace) AS oldest,
+        @important({session_key}, kept.namespace) AS important
     FROM strandline.session kept WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
 
 -- fragment: is_shown(message)
@@ -59,7 +74,9 @@ coalesce(statement_timestamp() - make_interval(secs => @retention_of(
 
 -- fragment: is_visible(message, shard_key)
 -- The same of a message of any session of an owner; for single ones, such as the hits of a search.
-({message}.labels @> ARRAY[@session_number({message}.session_key)] OR EXISTS (
+({message}.labels IS NOT NULL AND {message}.labels @> ARRAY[(
+        SELECT @important({message}.session_key, held.namespace) FROM strandline.session held
+        WHERE held.shard_key = {shard_key} AND held.session_key = {message}.session_key)] OR EXISTS (
         SELECT FROM strandline.session seen
         WHERE seen.shard_key = {shard_key} AND seen.session_key = {message}.session_key
             AND NOT @is_expired(seen, {shard_key}, {message}.session_key)

@@ -16,6 +16,8 @@ DECLARE
     renamed bigint;
     actors bigint := 0;
     service_keys bigint := 0;
+    -- NULL, which no actor is, where the name is that of an operator, a key or a worker beside the user's.
+    actor_id CONSTANT text := CASE WHEN NOT @is_reserved_actor(p_user_id) THEN p_user_id END;
 BEGIN
     @lock_unfinished(p_number);
     IF p_session_id IS NULL THEN
@@ -34,43 +36,43 @@ BEGIN
             WHERE r.selection ->> 'user_id' = p_user_id AND r.selection ->> 'namespace' IS NOT DISTINCT FROM p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         selections := selections + renamed;
-        UPDATE strandline.capture_act a SET actor = p_mark WHERE a.namespace = p_namespace AND a.actor = p_user_id;
+        UPDATE strandline.capture_act a SET actor = p_mark WHERE a.namespace = p_namespace AND a.actor = actor_id;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
         UPDATE strandline.fact_event t SET actor = p_mark
-            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND (
+            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND (
             EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.namespace = p_namespace)
             OR EXISTS (
                 SELECT FROM strandline.fact_owner o WHERE o.shard_key = t.shard_key AND o.namespace = p_namespace));
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
         UPDATE strandline.correction t SET actor = p_mark
-            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
+            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
         UPDATE strandline.policy_change t SET actor = p_mark
-            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
+            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
             SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
                 AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
         DELETE FROM strandline.service_key k WHERE k.namespace = p_namespace AND k.user_id = p_user_id;
         GET DIAGNOSTICS service_keys = ROW_COUNT;
-        UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
+        UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
         UPDATE strandline.session_retention_act t SET actor = p_mark
-            WHERE t.actor = p_user_id AND t.shard_key <> p_owner_key AND EXISTS (
+            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
                 SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
                     AND s.namespace = p_namespace);
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.audit_entry t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
+        UPDATE strandline.audit_entry t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.erasure t SET actor = p_mark WHERE t.actor = p_user_id AND t.namespace = p_namespace;
+        UPDATE strandline.erasure t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
     END IF;

@@ -106,9 +106,10 @@ BEGIN
         WHERE g.shard_key = p_shard_key AND g.session_key = p_session_key AND g.state = 'removed'
           AND g.from_seq BETWEEN s.log_start_seq AND last_seq;
     INSERT INTO strandline.session_retention_act (
-            shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, actor)
+            shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, tightened,
+            actor)
         SELECT p_shard_key, p_new_key, 1, a.ttl_seconds, a.max_age_seconds, a.max_messages, a.forget_facts, a.archive,
-            a.actor
+            a.tightened, a.actor
         FROM strandline.session_retention_act a
         WHERE a.shard_key = p_shard_key AND a.session_key = p_session_key ORDER BY a.number DESC LIMIT 1;
     INSERT INTO strandline.session_run (

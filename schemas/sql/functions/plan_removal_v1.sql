@@ -148,7 +148,7 @@ BEGIN
         LOOP
             SELECT count(*) AS messages, coalesce(sum(m.bytes), 0) AS bytes,
                     coalesce(bool_and(m.created_at <= oldest) FILTER (
-                        WHERE (m.labels @> ARRAY[@session_number(p_session_key)]) IS NOT TRUE), true) AS is_old
+                        WHERE (m.labels @> ARRAY[@important(p_session_key, s.namespace)]) IS NOT TRUE), true) AS is_old
                 INTO past FROM strandline.message m
                 WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
                   AND m.seq BETWEEN event.from_seq AND event.through_seq;
@@ -172,7 +172,7 @@ BEGIN
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
               AND m.seq > s.flushed_through AND m.seq < s.next_seq
               AND (m.created_at <= oldest OR m.seq < number_seq)
-              AND (m.labels @> ARRAY[@session_number(p_session_key)]) IS NOT TRUE) THEN
+              AND (m.labels @> ARRAY[@important(p_session_key, s.namespace)]) IS NOT TRUE) THEN
             status := 'undelivered';
         END IF;
     END IF;

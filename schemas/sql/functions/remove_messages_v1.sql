@@ -74,7 +74,9 @@ BEGIN
     SELECT coalesce(array_agg(m.seq) FILTER (WHERE NOT m.is_important), '{}'),
             coalesce(array_agg(m.seq) FILTER (WHERE m.is_important), '{}')
         INTO gone, kept FROM (
-            SELECT o.seq, coalesce(o.labels @> ARRAY[@session_number(p_session_key)], false) AS is_important
+            SELECT o.seq, coalesce(o.labels @> ARRAY[(
+                    SELECT @important(p_session_key, t.namespace) FROM strandline.session t
+                    WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key)], false) AS is_important
             FROM strandline.message o
             WHERE o.shard_key = p_shard_key AND o.session_key = p_session_key
               AND o.seq BETWEEN step.from_seq AND step.through_seq

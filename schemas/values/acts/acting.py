@@ -26,11 +26,14 @@ class Acting:
         origin: the place that the act comes from, as an address of the client; None if none was named.
         is_proven: the actor has proved who it is, as a key of the service does; then an actor that a call
             names is recorded beside it, as whom it acts for, and never in its place.
+        is_user: the actor is the user whose memory it is, with a key of their own that operates nothing: no
+            message that it puts is kept for being important.
     """
 
     actor: str | None = None
     origin: str | None = None
     is_proven: bool = False
+    is_user: bool = False
 
     def record_of(self, actor: str | None) -> tuple[str | None, str | None]:
         """Who the audit trail says it was, and for whom, where a call names this actor.
@@ -50,7 +53,7 @@ _acting: ContextVar[Acting] = ContextVar("strandline_acting", default=_NOBODY)
 
 @contextmanager
 def acting(
-    *, actor: str | None = None, origin: str | None = None, is_proven: bool = False
+    *, actor: str | None = None, origin: str | None = None, is_proven: bool = False, is_user: bool = False
 ) -> Iterator[Acting]:
     """Name who does what the block does, and from where; inside of another one, what is not given stays.
 
@@ -62,6 +65,8 @@ def acting(
         origin: where the act comes from, such as the client's address, up to 512 bytes.
         is_proven: the actor has proved who it is: an argument ``actor`` of a method is then recorded
             beside it (``on_behalf_of``), and not in its place.
+        is_user: the actor is the user whose memory it is: metadata ``important`` of what it puts keeps no
+            message longer than retention says.
 
     Raises:
         InvalidMessageError: one of them is empty, too long, or holds NUL or a lone surrogate.
@@ -71,6 +76,7 @@ def acting(
         outer.actor if actor is None else check_name("actor", actor),
         outer.origin if origin is None else check_name("origin", origin),
         outer.is_proven if actor is None else is_proven,
+        outer.is_user or is_user,
     )
     token = _acting.set(inner)
     try:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass, fields
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 from urllib.parse import urlsplit
 
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import ActRefusedError, InvalidMessageError
 from strandline.schemas.values.stored_text import check_text
 
 MAX_SECONDS = 100 * 366 * 86_400
@@ -16,6 +17,8 @@ MAX_ARCHIVE_CHARACTERS = 1_000
 HANDLER = "handler"
 ARCHIVE_SCHEMES = ("file", "s3", "gs", HANDLER)
 
+# What a session and its namespace bound, 0 for never.
+BOUNDS = ("ttl_seconds", "max_age_seconds", "max_messages")
 # The ages of what grows beside the log, by field.
 AGES = ("answers_seconds", "calls_seconds", "traces_seconds", "ended_facts_seconds")
 
@@ -35,6 +38,7 @@ class Retention:
         calls_seconds: the same of the ledger of model calls.
         traces_seconds: how long what a person took away is recognised when it is derived again.
         ended_facts_seconds: how long facts are kept that ended because of others.
+        keeps_important: whether messages that say that they are important stay; default: they do.
     """
 
     ttl_seconds: int | None = None
@@ -46,6 +50,7 @@ class Retention:
     calls_seconds: int | None = None
     traces_seconds: int | None = None
     ended_facts_seconds: int | None = None
+    keeps_important: bool | None = None
 
     def check(self, *, of_session: bool = False) -> Retention:
         """The same, if it can be stored.
@@ -56,23 +61,45 @@ class Retention:
         bounds = dict.fromkeys(("ttl_seconds", "max_age_seconds", *AGES), MAX_SECONDS)
         for name, highest in {**bounds, "max_messages": MAX_MESSAGES}.items():
             _check_number(name, getattr(self, name), highest)
-        for name in AGES if of_session else ():
+        for name in (*AGES, "keeps_important") if of_session else ():
             if getattr(self, name) is not None:
                 raise InvalidMessageError(name, "applies to a whole namespace; set it for the namespace")
-        if not isinstance(self.forget_facts, bool | None):
-            raise InvalidMessageError("forget_facts", "must be True, False, or None for the level above")
+        for name in ("forget_facts", "keeps_important"):
+            if not isinstance(getattr(self, name), bool | None):
+                raise InvalidMessageError(name, "must be True, False, or None for the level above")
         if self.archive is not None:
             check_archive(self.archive)
         return self
 
-    def within(self, above: Retention) -> Retention:
-        """This one, with what it leaves open as the level above has it."""
-        return Retention(
-            **{
-                field.name: getattr(above, field.name) if (own := getattr(self, field.name)) is None else own
-                for field in fields(self)
-            }
-        )
+    def within(self, above: Retention, tightened: Sequence[str] = ()) -> Retention:
+        """This one, with what it leaves open, or has only ``tightened``, as the level above has it."""
+        merged = {}
+        for field in fields(self):
+            own, common = getattr(self, field.name), getattr(above, field.name)
+            merged[field.name] = common if own is None else own
+            if field.name in tightened:
+                merged[field.name] = min(filter(None, (own, common)), default=own)
+        return Retention(**merged)
+
+    def tighten(self, present: Retention, choice: Retention) -> Retention:
+        """This act of a session, with what of a choice is tighter than what applies at ``present``.
+
+        Raises:
+            ActRefusedError: the choice is looser somewhere; what it leaves open stays.
+        """
+        tighter: dict[str, Any] = {}
+        for name in BOUNDS:
+            bound, chosen = getattr(present, name) or 0, getattr(choice, name)
+            if chosen is None or chosen == bound:
+                continue
+            if bound and not 0 < chosen < bound:
+                raise _looser(name)
+            tighter[name] = chosen
+        if choice.forget_facts is not None and choice.forget_facts != bool(present.forget_facts):
+            if not choice.forget_facts:
+                raise _looser("forget_facts")
+            tighter["forget_facts"] = True
+        return replace(self, **tighter)
 
     @property
     def ages_json(self) -> str:
@@ -93,8 +120,14 @@ def retention_from(row: Any, ages: str = "{}") -> Retention:
         max_messages=row.max_messages,
         forget_facts=row.forget_facts,
         archive=row.archive,
+        keeps_important=getattr(row, "keeps_important", None),
         **{name: stored[name] for name in AGES if name in stored},
     )
+
+
+def _looser(name: str) -> ActRefusedError:
+    sentence = f"{name} is looser than what applies; a key without the scope operate only tightens it."
+    return ActRefusedError(sentence, for_clients=sentence)
 
 
 def check_archive(archive: object) -> str:

@@ -14,10 +14,17 @@ from strandline.cli.terminal.output import print_json, print_schema, print_table
 from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
-from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, MAX_KEY_SECONDS, SCOPES, KeyInfo, NewKey
+from strandline.schemas.wire.keys import (
+    DEFAULT_OVERLAP_SECONDS,
+    MAX_KEY_SECONDS,
+    SCOPES,
+    KeyInfo,
+    NewKey,
+    RevokedKey,
+)
 from strandline.schemas.wire.report import Report
 
-_HEADERS = ("key", "namespace", "user", "scopes", "label", "created", "ends", "state")
+_HEADERS = ("key", "namespace", "user", "scopes", "label", "made by", "created", "ends", "state")
 _PAGE = 1_000
 HOUR = 3_600.0
 DAY = 24 * HOUR
@@ -159,23 +166,25 @@ def rotate_command(
 
 @command.command("revoke", short_help="End a key now.")
 @click.argument("key_id", metavar="KEY_ID")
+@click.option("--with-made", is_flag=True, help="Also the keys that it made, and that these made.")
 @as_json
 @json_schema_option
 @target_options
-def revoke_command(key_id: str, as_json: bool, json_schema: bool, **target: Any) -> int:
+def revoke_command(key_id: str, with_made: bool, as_json: bool, json_schema: bool, **target: Any) -> int:
     """End KEY_ID now; every process of the service refuses it within five seconds.
 
     `strandline keys list` shows the ids; a whole key names itself too.
     """
     if json_schema:
-        print_schema(KeyInfo)
+        print_schema(RevokedKey)
         return 0
     with opened_database(settings_from(**target)) as database:
-        ended = database.run(revoke_key(_id_in(key_id)))
+        ended = database.run(revoke_key(_id_in(key_id), with_made=with_made))
     if as_json:
         print_json(ended)
     else:
-        say(f"key {ended.key_id} is revoked")
+        for revoked in (ended.key_id, *ended.with_made):
+            say(f"key {revoked} is revoked")
     return 0
 
 
@@ -217,6 +226,7 @@ def _row(key: KeyInfo) -> tuple[str, ...]:
         key.user_id or "-",
         ",".join(key.scopes),
         key.label or "-",
+        key.made_by or "-",
         _at(key.created_at),
         "-" if key.expires_at is None else _at(key.expires_at),
         state,

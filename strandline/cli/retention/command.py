@@ -107,6 +107,12 @@ def _policy_options(function: Any) -> Any:
     help="Whether facts lose what a message gave them when it leaves; by default they outlive it.",
 )
 @click.option(
+    "--keep-important/--ignore-important",
+    "keeps_important",
+    default=None,
+    help="Whether messages that say that they are important stay; by default they do. Of a namespace alone.",
+)
+@click.option(
     "--archive",
     metavar="URL",
     help="Where messages go before they are removed: file:///FOLDER, s3://BUCKET/PREFIX, gs://BUCKET/PREFIX,"
@@ -120,6 +126,7 @@ def set_command(
     session: str | None,
     max_messages: int | None,
     forget_facts: bool | None,
+    keeps_important: bool | None,
     archive: str | None,
     even_if_unknown: bool,
     actor: str | None,
@@ -138,6 +145,7 @@ def set_command(
     chosen = Retention(
         max_messages=max_messages,
         forget_facts=forget_facts,
+        keeps_important=keeps_important,
         archive=archive,
         **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )

@@ -15,6 +15,7 @@ class RetentionReport(Report):
     max_age_seconds: int | None
     max_messages: int | None
     forget_facts: bool | None
+    keeps_important: bool | None
     archive: str | None
     answers_seconds: int | None
     calls_seconds: int | None

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import threading
-from dataclasses import asdict
 
 from strandline.cli.generations.command import (
     delete_generation,
@@ -35,7 +34,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.operations import LimitsIn, Promotion, ReplayIn
-from strandline.schemas.wire.replay import DiffReport, EstimatesReport, GenerationsReport, SwitchReport
+from strandline.schemas.wire.replay import DiffTotals, EstimatesReport, GenerationsReport, SwitchReport
 from strandline.schemas.wire.work import NamespaceLimitsReport, ReplayReport, StatusReport
 from strandline.wiring.archives import open_archive
 
@@ -66,9 +65,9 @@ class CommandOperators:
     def generations(self, database: Database, pipeline: str | None) -> GenerationsReport:
         return generations_report(database, self._settings, pipeline)
 
-    def compare(self, database: Database, generation: int, against: int | None, owners: int) -> DiffReport:
-        diff = compare_generations(database, generation, against, max_owners=owners)
-        return DiffReport.model_validate(asdict(diff))
+    def compare(self, database: Database, generation: int, against: int | None) -> DiffTotals:
+        diff = compare_generations(database, generation, against, max_owners=0)
+        return DiffTotals(pipeline=diff.pipeline, old=diff.old, new=diff.new, totals=diff.totals)
 
     def promote(self, database: Database, generation: int, whom: Promotion) -> SwitchReport:
         return promote(
