@@ -32,9 +32,9 @@ from strandline.schemas.errors import (
     StrandlineError,
 )
 from strandline.schemas.postgres.operations import (
+    Compute,
     KnownKeys,
     Operation,
-    Run,
     claim_owner_keys,
     fetch,
     find_owner_keys,
@@ -164,7 +164,7 @@ def put_messages(
     if _is_counted_quickly(request):
         tokens = _token_counts(request)
     else:
-        tokens = yield Run(partial(_token_counts, request))
+        tokens = yield Compute(partial(_token_counts, request))
     seqs, window = yield from _put(request, tokens, accept)
     flushed = None
     if window is not None:
