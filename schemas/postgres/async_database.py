@@ -315,7 +315,8 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
 
 async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: StepsAside) -> T:
     """The same, with the steps beside the loop that work on much."""
-    advance, result = operation.send, None
+    advance: Callable[[Any], Step] = operation.send
+    result: Any = None
     while True:
         take = partial(_take_step, advance, result)
         step = await aside.run(take) if aside.takes(result) else take()
