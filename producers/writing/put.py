@@ -29,6 +29,7 @@ from strandline.schemas.errors import (
     ErasedError,
     InvalidMessageError,
     KeyUnavailableError,
+    NamespaceFullError,
     StrandlineError,
 )
 from strandline.schemas.postgres.operations import (
@@ -292,6 +293,7 @@ def check_status(
     Raises:
         ConflictError: an id was already used with different content.
         ErasedError: the owner, or the session, was erased.
+        NamespaceFullError: the namespace has reached its bound of stored bytes.
         UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
     if row.status == "conflict":
@@ -302,6 +304,8 @@ def check_status(
             " was stored. Give a new message a new id.",
             message_id=row.detail,
         )
+    if row.status == "full":
+        raise NamespaceFullError(identity.namespace, row.detail or "")
     if row.status == "erased":
         raise ErasedError(int(row.detail or 0))
     if row.detail is not None:

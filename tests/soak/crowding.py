@@ -26,7 +26,11 @@ MOST_MS = 50.0
 MOST_MB = 300.0
 PROBED = {
     "live": ("GET", "/healthz/live", None),
-    "put": ("POST", "/v1/sessions/calm/messages", {"messages": [{"role": "user", "content": "I like herring."}]}),
+    "put": (
+        "POST",
+        "/v1/sessions/calm/messages",
+        {"messages": [{"role": "user", "content": "I like herring."}]},
+    ),
     "context": ("POST", "/v1/sessions/calm/context", {"input": "What do I like?"}),
 }
 
@@ -57,7 +61,7 @@ def _crowd(ground: Ground, process: ServiceProcess, folder: Path) -> Iterator[Re
                 beside = _probe(process, calm)
                 most_mb = max(most_mb, _resident_mb(process))
             for name in PROBED:
-                what = f"{name} beside {connections} connections with {kind} (alone {alone[0][name]:.1f} ms), p99"
+                what = f"{name}, p99, beside {connections} times {kind} (alone {alone[0][name]:.1f} ms)"
                 yield Reading(what, beside[name], bounds[name], "ms")
     yield Reading("memory of the process, more than before", most_mb - before, MOST_MB, "MB")
 
@@ -130,8 +134,15 @@ def _flooding(
         f"POST {path} HTTP/1.1\r\nHost: x\r\nAuthorization: Bearer {key}\r\nStrandline-User: ana\r\n"
         f"Content-Type: application/json\r\nContent-Length: {len(content)}\r\n\r\n{content}"
     )
-    command = [sys.executable, "-m", "tests.soak.measuring.flood", str(process.port), str(connections), str(file)]
-    flood = subprocess.Popen(command)  # noqa: S603
+    command = [
+        sys.executable,
+        "-m",
+        "tests.soak.measuring.flood",
+        str(process.port),
+        str(connections),
+        str(file),
+    ]
+    flood = subprocess.Popen(command)
     try:
         yield
     finally:

@@ -1,4 +1,4 @@
-"""``python -m tests.soak.measuring.flood PORT CONNECTIONS FILE``: send a request again and again, until it is ended.
+"""``python -m tests.soak.measuring.flood PORT CONNECTIONS FILE``: send a request until it is ended.
 
 Each connection sends the request of the file as soon as the one before is answered, or refused, and waits for
 nothing that the service asks it to.
