@@ -27,7 +27,7 @@ def open_memory(database_url: str, session_id: str = "s", namespace: str = "acme
     return Memory.from_defaults(session_id, user_id="ana", namespace=namespace, database_url=database_url)
 
 
-def bound(database: Database, **limits: int) -> None:
+def bound(database: Database, **limits: Any) -> None:
     write_limits(database, "acme", LimitsIn(**limits))
 
 

@@ -6,6 +6,7 @@ import asyncio
 import json
 import threading
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any
 
 import httpx2
@@ -130,10 +131,10 @@ def test_what_is_large_is_done_one_at_a_time_in_turns_of_keys() -> None:
 
     async def scenario() -> None:
         names = ["Aa1", "Aa2", "Aa3", "Ab1", "Bc1"]
-        names = await asyncio.gather(
-            *(aside.run(Asker(name[0], name[:2]), lambda name=name: work(name)) for name in names)
+        threads = await asyncio.gather(
+            *(aside.run(Asker(name[0], name[:2]), partial(work, name)) for name in names)
         )
-        assert all(name.startswith(ASIDE) for name in names)
+        assert all(thread.startswith(ASIDE) for thread in threads)
 
     asyncio.run(scenario())
     aside.close()
