@@ -12,7 +12,6 @@ from inspect import Parameter, signature
 from typing import Any, get_type_hints
 from urllib.parse import unquote
 
-from fastapi._compat import ModelField
 from fastapi.routing import APIRoute
 from pydantic import BaseModel, ValidationError
 from starlette.requests import Request
@@ -85,14 +84,14 @@ def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:
     return of_validation(({**one, "loc": ("body", *one["loc"])} for one in errors), kind)
 
 
-def _name(field: ModelField, value: Any) -> str:
+def _name(field: Any, value: Any) -> str:
     try:
         return check_name(field.name, unquote(value, errors="strict"))
     except (InvalidMessageError, UnicodeDecodeError):
         raise invalid(f"/path/{field.name}", NAME_EXPECTED) from None
 
 
-def _path_part(field: ModelField, value: Any) -> Any:
+def _path_part(field: Any, value: Any) -> Any:
     """As the framework reads it."""
     part, errors = field.validate(value, {}, loc=("path", field.alias))
     if errors:
