@@ -7,7 +7,7 @@ from uuid import UUID
 
 from strandline.pipelines.admission import refuse_if_erased
 from strandline.producers.arguments import check_page_size, check_seq
-from strandline.schemas.errors import OwnerError
+from strandline.schemas.errors import NamespaceFullError, OwnerError
 from strandline.schemas.postgres.operations import Operation, claim_owner_keys, fetch
 from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
@@ -29,6 +29,7 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     Raises:
         OwnerError: the session belongs to another owner.
         ErasedError: the owner, or the session, was erased.
+        NamespaceFullError: it is new, and the namespace has reached a bound of what is stored.
         KeyUnavailableError: the namespace is encrypted, and its key cannot be used.
     """
     (row,) = yield from fetch(
@@ -42,6 +43,8 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
         )
     )
     refuse_if_erased(row.erasure)
+    if row.full_of is not None:
+        raise NamespaceFullError(identity.namespace, row.full_of)
     check_owner(identity, row.owner_key)
     if row.is_encrypted:
         yield from claim_owner_keys(identity.namespace, identity.shard_key, first_number=row.first_data_key)

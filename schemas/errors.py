@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, shown
+from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 
 MAX_SENTENCE_CHARACTERS = 8_000
 
@@ -81,6 +81,27 @@ class ConflictError(StrandlineError):
     ) -> None:
         self.message_id = message_id
         super().__init__(*sentence, for_clients=for_clients)
+
+
+class NamespaceFullError(StrandlineError):
+    """A namespace has reached its bound of stored bytes or of sessions; nothing was stored.
+
+    Attributes:
+        bound: ``bytes`` or ``sessions``.
+    """
+
+    for_clients = (
+        "This namespace has as many bytes or sessions as it may; nothing was stored. Delete sessions, keep"
+        " messages for less time, or ask an operator for a higher bound; it is counted again in some seconds."
+    )
+
+    def __init__(self, namespace: str, bound: str) -> None:
+        self.bound = bound
+        super().__init__(
+            f"Namespace {quote(namespace)} has reached its bound of {bound}; nothing was stored. Erase or"
+            " reset sessions, keep messages for less time (strandline retention), or raise the bound with"
+            f" `strandline limits set --{bound}`; what is stored is counted again within some seconds."
+        )
 
 
 class VersionError(ConflictError):

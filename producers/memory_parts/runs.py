@@ -20,7 +20,7 @@ from strandline.producers.runs.run import (
 )
 from strandline.producers.writing.correcting.correct import Replacement
 from strandline.producers.writing.put import PutRequest
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
@@ -138,12 +138,15 @@ class MemoryRuns(MemoryCorrections):
     ) -> Operation[AddedRun]:
         record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
         sources = listed_messages(messages)
-        if self._redaction is None:
+        if self._redaction is None and not is_aside():
             return self._carry_out_run(self._run_request(record, sources))
-        return self._add_redacted_run(record, sources)
+        return self._add_run_aside(record, sources)
 
-    def _add_redacted_run(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
-        requests: tuple[PutRequest, RunRequest] = yield Run(partial(self._run_request, record, sources))
+    def _add_run_aside(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
+        check = partial(self._run_request, record, sources)
+        requests: tuple[PutRequest, RunRequest] = (
+            yield Compute(check) if self._redaction is None else Run(check)
+        )
         return (yield from self._carry_out_run(requests))
 
     def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:

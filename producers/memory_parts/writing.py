@@ -14,7 +14,7 @@ from strandline.producers.writing.correcting.reset import reset
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
@@ -41,18 +41,21 @@ class MemoryWriting(MemorySearch):
         self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
     ) -> Operation[PutResult]:
         most = self._resources.settings.max_messages_per_put
-        if self._redaction is not None:
-            return self._put_redacted(messages, accept, most, in_callers_transaction)
+        if self._redaction is not None or is_aside():
+            return self._put_checked_aside(messages, accept, most, in_callers_transaction)
         request = self._check_put(messages, max_messages=most)
         if self._resources.compliance is not None:
             return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
-    def _put_redacted(
+    def _put_checked_aside(
         self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        """The same, off the event loop as far as a hook of the application runs."""
-        request: PutRequest = yield Run(partial(self._check_put, messages, max_messages=most))
+        """The same, checked off the event loop: a hook of the application runs, or the messages are large."""
+        check = partial(self._check_put, messages, max_messages=most)
+        request: PutRequest = yield Compute(check) if self._redaction is None else Run(check)
+        if self._resources.compliance is None:
+            return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
         return (yield from self._put_checked(request, accept, in_callers_transaction))
 
     def _put_checked(

@@ -69,6 +69,7 @@ def make_app(resources: Resources, operators: Operators, make_tools: MakeTools |
             await service.replays.close()
             await service.erasures.close()
             await service.threads.close()
+            service.aside.close()
             await resources.aclose()
 
     app = ServiceApp(

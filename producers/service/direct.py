@@ -1,12 +1,13 @@
-"""Endpoints that are asked most often, called without the framework's steps between.
+"""Endpoints with a body, called without the framework's steps between.
 
-What FastAPI does with a request of a path and a body costs twice as much as a put.  The description is made
-of the same signature, and refusals are the same.
+What FastAPI does with a request of a path and a body costs twice as much as a put, and reads any body on the
+event loop.  The description is made of the same signature, and refusals are the same.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 from inspect import Parameter, signature
 from typing import Any, get_type_hints
 from urllib.parse import unquote
@@ -25,27 +26,41 @@ from strandline.producers.service.gate.problems import (
     invalid,
     of_validation,
 )
+from strandline.producers.service.gate.turns import RequestAside
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import check_name
 
-Direct = Callable[[Request, bytes], Awaitable[Response]]
+Direct = Callable[[Request, bytes, RequestAside], Awaitable[Response]]
 
 
-def direct_of(route: APIRoute) -> Direct:
-    """A function that answers a request with its body, for an endpoint of names in its path and a body."""
+def takes_body_alone(route: APIRoute) -> bool:
+    """Whether its endpoint can be called so: it has a body, parts of its path, and nothing else."""
+    names = {parameter.name for parameter in route.dependant.path_params}
+    return route.body_field is not None and signature(route.endpoint).parameters.keys() == names | {
+        "request",
+        "body",
+    }
+
+
+def direct_of(route: APIRoute, *, names_alone: bool) -> Direct:
+    """A function that answers a request with its body; ``names_alone``: all of its path are plain names."""
     endpoint: Callable[..., Awaitable[BaseModel | Response]] = route.endpoint
     kind = get_type_hints(endpoint)["body"]
     default = signature(endpoint).parameters["body"].default
-    names = [parameter.name for parameter in route.dependant.path_params]
+    fields = route.dependant.path_params
+    read_part = _name if names_alone else _path_part
     status = route.status_code or 200
 
-    async def direct(request: Request, body: bytes) -> Response:
+    async def direct(request: Request, body: bytes, aside: RequestAside) -> Response:
         params = request.scope["path_params"]
-        values = {name: _name(name, params[name]) for name in names}
-        is_left_out = not body and default is not Parameter.empty
-        answer = await endpoint(
-            request, body=default if is_left_out else _read(kind, request, body), **values
-        )
+        values = {field.name: read_part(field, params[field.name]) for field in fields}
+        if not body and default is not Parameter.empty:
+            value = default
+        elif aside.is_large:
+            value = await aside.run(partial(_read, kind, request, body))
+        else:
+            value = _read(kind, request, body)
+        answer = await endpoint(request, body=value, **values)
         if isinstance(answer, Response):
             return answer
         return Response(answer.model_dump_json(), status, media_type="application/json")
@@ -72,8 +87,16 @@ def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:
     return of_validation(({**one, "loc": ("body", *one["loc"])} for one in errors), kind)
 
 
-def _name(parameter: str, value: Any) -> str:
+def _name(field: Any, value: Any) -> str:
     try:
-        return check_name(parameter, unquote(value, errors="strict"))
+        return check_name(field.name, unquote(value, errors="strict"))
     except (InvalidMessageError, UnicodeDecodeError):
-        raise invalid(f"/path/{parameter}", NAME_EXPECTED) from None
+        raise invalid(f"/path/{field.name}", NAME_EXPECTED) from None
+
+
+def _path_part(field: Any, value: Any) -> Any:
+    """As the framework reads it."""
+    part, errors = field.validate(value, {}, loc=("path", field.alias))
+    if errors:
+        raise of_validation(errors)
+    return part

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Iterable
 from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 from uuid import uuid4
 
@@ -21,13 +22,23 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.service.access import Access, access_of, body_of, needs_user
-from strandline.producers.service.direct import direct_of
+from strandline.producers.service.direct import direct_of, takes_body_alone
 from strandline.producers.service.gate.authentication import (
     Caller,
     caller_of,
     check_scope,
 )
-from strandline.producers.service.gate.bodies import ClientGone, check_keys, given_again, is_long, read_body
+from strandline.producers.service.gate.bodies import (
+    LARGE_BYTES,
+    ClientGone,
+    announced_bytes,
+    check_keys,
+    check_values,
+    given_again,
+    is_large,
+    is_long,
+    read_body,
+)
 from strandline.producers.service.gate.deadlines import Deadline, longest_wait
 from strandline.producers.service.gate.heads import (
     address_in,
@@ -54,9 +65,11 @@ from strandline.producers.service.gate.problems import (
     refusal_of,
 )
 from strandline.producers.service.gate.sending import Kept, Sending
+from strandline.producers.service.gate.turns import RequestAside
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.operations import ASIDE
 from strandline.schemas.queries.application.service import FindServiceKeysRow
 from strandline.schemas.values.acts.acting import acting
 from strandline.schemas.values.identity import NO_USER
@@ -68,6 +81,8 @@ T = TypeVar("T")
 
 _CALL = "strandline.call"
 MAX_KEY_BYTES = 512
+# Of a body that the framework reads, or the SDK of MCP: on the event loop.
+MAX_OTHER_BYTES = 65_536
 _USER, _KEY = USER_HEADER.lower().encode(), IDEMPOTENCY_HEADER.lower().encode()
 USER_MISSING = (
     "It is missing: this key is not one user's, so the request says whose session it is;"
@@ -88,6 +103,7 @@ class Call:
         idempotency_key: the header of that name.
         route: method and path, the same however the path was encoded.
         fingerprint: a digest of route and body.
+        aside: does beside the event loop what is large.
     """
 
     service: Service
@@ -97,6 +113,7 @@ class Call:
     wait_seconds: float | None
     idempotency_key: str | None
     fingerprint: bytes
+    aside: RequestAside
 
     @property
     def asker(self) -> Asker:
@@ -158,13 +175,14 @@ class ServiceRoute(APIRoute):
         access_rule = access_of(self)
         self._body = body_of(self)
         self._needs_user = needs_user(self)
-        self._direct = direct_of(self) if access_rule is not None and access_rule.is_direct else None
+        self._is_hot = access_rule is not None and access_rule.is_direct
+        self._direct = direct_of(self, names_alone=self._is_hot) if takes_body_alone(self) else None
         self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
 
     @property
     def is_direct(self) -> bool:
-        """Whether its endpoint is called without the framework's steps: a POST of names and a body."""
-        return self._direct is not None
+        """Whether it is found before the framework's steps as well: a POST of names and a body."""
+        return self._is_hot
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
@@ -207,14 +225,19 @@ class ServiceRoute(APIRoute):
         if service.state.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         check_query(scope, self._queries, self._lists)
-        async with service.admission(access_rule.queue).permit(Asker(row.namespace, row.key_id)):
-            settings = service.settings
-            body = await read_body(
-                scope,
-                receive,
-                max_bytes=settings.service_max_body_bytes,
-                seconds=settings.service_body_seconds,
-            )
+        settings, asker = service.settings, Asker(row.namespace, row.key_id)
+        max_bytes = (
+            settings.service_max_body_bytes
+            if self._direct
+            else min(MAX_OTHER_BYTES, settings.service_max_body_bytes)
+        )
+        size = announced_bytes(headers, max_bytes)
+        async with service.admission(access_rule.queue).permit(asker, size if size > LARGE_BYTES else 0):
+            body = await read_body(receive, max_bytes=max_bytes, seconds=settings.service_body_seconds)
+            aside = RequestAside(service.aside, asker, is_large(body))
+            ASIDE.set(aside if aside.is_large or access_rule.queue == "reads" else None)
+            if aside.is_large:
+                await aside.run(partial(check_values, body))
             send.closes = service.state.is_stopping
             preferred = preferred_seconds(headers.get(b"prefer"))
             if preferred is not None:
@@ -227,6 +250,7 @@ class ServiceRoute(APIRoute):
                 wait_seconds=preferred,
                 idempotency_key=text_in(IDEMPOTENCY_HEADER, headers.get(_KEY), MAX_KEY_BYTES),
                 fingerprint=fingerprint_of(scope, body) if access_rule.is_kept else b"",
+                aside=aside,
             )
             await call.check_key()  # its body may have taken long
             is_user = caller.is_bound and not caller.operates
@@ -235,7 +259,7 @@ class ServiceRoute(APIRoute):
                     if access_rule.queue == "streams":
                         await super().handle(scope, given_again(body, receive), send)
                         return
-                    work = self._work(scope, body, receive)
+                    work = self._work(scope, body, receive, aside)
                     if access_rule.queue == "reads" and not access_rule.own_turns:
                         work = service.turns.take(work)
                     respond = await work
@@ -243,10 +267,10 @@ class ServiceRoute(APIRoute):
                         await call.check_key()  # what it waited for may have been said since
                     await respond(scope, receive, send)
 
-    async def _work(self, scope: Scope, body: bytes, receive: Receive) -> ASGIApp:
+    async def _work(self, scope: Scope, body: bytes, receive: Receive, aside: RequestAside) -> ASGIApp:
         """What answers a request: the place of a read does not wait for a client to take its answer."""
         if self._direct is not None:
-            return await self._direct(Request(scope), body)
+            return await self._direct(Request(scope), body, aside)
         if body and self.body_field is not None:
             _check_json(scope, body)
         check_keys(body)

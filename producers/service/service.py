@@ -14,7 +14,7 @@ from strandline.producers.service.gate.authentication import KeyRing
 from strandline.producers.service.gate.deadlines import Threads
 from strandline.producers.service.gate.limits import Admission, ClassLimits
 from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
-from strandline.producers.service.gate.turns import Turns
+from strandline.producers.service.gate.turns import Aside, Turns
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.upkeep.carried_erasures import CarriedErasures
@@ -26,8 +26,14 @@ Queue = Literal["reads", "writes", "others", "keys", "streams"]
 
 # Requests about keys, of their own: a key that floods a process can be revoked through it.
 KEYS_AT_ONCE = 4
+# Large bodies in hand of a class of routes, in bodies of the most bytes: a key has half of it, as of all.
+LARGE_BODIES_AT_ONCE = 8
 # How long an answer about readiness is good for.
 READY_FOR_SECONDS = 0.5
+# Forks that are copied, beside the permits of writes: a request of some bytes has Postgres write megabytes.
+COPIES = ClassLimits(
+    at_once=4, waiting=128, wait_seconds=10.0, at_once_per_key=1, waiting_per_key=32, at_once_per_namespace=2
+)
 # Beside the permits of streams.  A client may read slowly, so no tenant has all of them.
 EXPORTS = ClassLimits(at_once=4, waiting=0, wait_seconds=1.0, at_once_per_key=2, at_once_per_namespace=3)
 
@@ -51,6 +57,7 @@ class Service:
         self.runner = OperationRunner(resources)
         self.erasures = CarriedErasures(self.runner, operators)
         self.exports = Admission(EXPORTS)
+        self.copies = Admission(COPIES)
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
         self.state = ServiceState()
@@ -60,6 +67,7 @@ class Service:
         # Reads never have so many of the pool's connections that a put waits for them.
         self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work)
         self.mcp = McpEndpoint(make_tools)
+        self.aside = Aside()
         # Of these classes some block; each has its permit until its thread has ended.
         self.threads = Threads(self.settings.service_reads_at_once + self.settings.service_others_at_once)
 
@@ -110,6 +118,7 @@ def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
         "streams": settings.service_streams_at_once,
     }
     waiting = settings.service_queue_length
+    max_bytes = LARGE_BODIES_AT_ONCE * settings.service_max_body_bytes
     return {
         queue: ClassLimits(
             at_once=number,
@@ -119,6 +128,9 @@ def _limits(settings: Settings) -> dict[Queue, ClassLimits]:
             waiting_per_key=_share(waiting, settings.service_key_share),
             at_once_per_namespace=_share(number, settings.service_namespace_share),
             waiting_per_namespace=_share(waiting, settings.service_namespace_share),
+            max_bytes=max_bytes,
+            bytes_per_key=_share(max_bytes, settings.service_key_share),
+            bytes_per_namespace=_share(max_bytes, settings.service_namespace_share),
         )
         for queue, number in at_once.items()
     }

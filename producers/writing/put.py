@@ -29,12 +29,13 @@ from strandline.schemas.errors import (
     ErasedError,
     InvalidMessageError,
     KeyUnavailableError,
+    NamespaceFullError,
     StrandlineError,
 )
 from strandline.schemas.postgres.operations import (
+    Compute,
     KnownKeys,
     Operation,
-    Run,
     claim_owner_keys,
     fetch,
     find_owner_keys,
@@ -164,7 +165,7 @@ def put_messages(
     if _is_counted_quickly(request):
         tokens = _token_counts(request)
     else:
-        tokens = yield Run(partial(_token_counts, request))
+        tokens = yield Compute(partial(_token_counts, request))
     seqs, window = yield from _put(request, tokens, accept)
     flushed = None
     if window is not None:
@@ -293,6 +294,7 @@ def check_status(
         ConflictError: an id was already used with different content.
         ErasedError: the owner, or the session, was erased.
         KeyUnavailableError: it was sealed with a key from before the owner's present life, and again so.
+        NamespaceFullError: the namespace has reached its bound of stored bytes.
         UnknownPipelineError: no worker has registered a pipeline that the session is to feed.
     """
     if row.status == "conflict":
@@ -303,6 +305,8 @@ def check_status(
             " was stored. Give a new message a new id.",
             message_id=row.detail,
         )
+    if row.status == "full":
+        raise NamespaceFullError(identity.namespace, row.detail or "")
     if row.status == "erased":
         raise ErasedError(int(row.detail or 0))
     if row.status == "sealed":

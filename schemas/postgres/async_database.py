@@ -7,7 +7,7 @@ import math
 import weakref
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Protocol, Self, TypeVar, assert_never
 
@@ -16,12 +16,16 @@ import psycopg
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
 from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
 from strandline.schemas.postgres.operations import (
+    ASIDE,
     Atomic,
     Await,
+    Compute,
     KnownKeys,
     Operation,
     Pause,
     Run,
+    Step,
+    StepsAside,
     WithContent,
 )
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -289,6 +293,9 @@ async def fetch_content(
 
 async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
     """Carry out an operation's steps on this event loop and return its result."""
+    aside = ASIDE.get()
+    if aside is not None:
+        return await _drive_beside(operation, runner, aside)
     try:
         step = next(operation)
         while True:
@@ -304,6 +311,42 @@ async def drive(operation: Operation[T], runner: AsyncRunner) -> T:
     except StopIteration as done:
         value: T = done.value
         return value
+
+
+async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: StepsAside) -> T:
+    """The same, with the steps beside the loop that work on much."""
+    advance: Callable[[Any], Step] = operation.send
+    result: Any = None
+    while True:
+        take = partial(_take_step, advance, result)
+        step = await aside.run(take) if aside.takes(result) else take()
+        if isinstance(step, _Done):
+            value: T = step.value
+            return value
+        advance = operation.send
+        try:
+            if isinstance(step, KnownKeys):
+                result = runner.content.known_keys(step.namespace, step.shard_key)
+            elif isinstance(step, Compute) and aside.takes(None):
+                result = await aside.run(step.call)
+            else:
+                result = await _carry_out(step, runner)
+        except StrandlineError as error:
+            advance, result = operation.throw, error
+
+
+@dataclass(frozen=True, slots=True)
+class _Done:
+    """The end of an operation: StopIteration cannot leave a thread by a future."""
+
+    value: Any
+
+
+def _take_step(advance: Callable[[Any], Step], result: object) -> Step | _Done:
+    try:
+        return advance(result)
+    except StopIteration as done:
+        return _Done(done.value)
 
 
 def _carry_out(step: _Awaited, runner: AsyncRunner) -> Awaitable[Any]:

@@ -8,9 +8,10 @@ sync and the async half of the public surface are the same code.  (psycopg's own
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
+from contextvars import ContextVar
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
@@ -26,6 +27,29 @@ class Run:
     """Call something that computes or blocks: inline for threads, in a thread for asyncio."""
 
     call: Callable[[], Any]
+
+
+class Compute(Run):
+    """The same for what only computes: a service has it done where it does what is large."""
+
+
+class StepsAside(Protocol):
+    """Who takes steps of operations beside the event loop: a service, of requests that are large."""
+
+    def takes(self, result: object) -> bool:
+        """Whether to take the step that gets this result."""
+        ...
+
+    async def run(self, work: Callable[[], Any]) -> Any: ...
+
+
+ASIDE: ContextVar[StepsAside | None] = ContextVar("aside", default=None)
+
+
+def is_aside() -> bool:
+    """Whether the steps of this request are taken beside the event loop: then let what computes be a step."""
+    aside = ASIDE.get()
+    return aside is not None and aside.takes(None)
 
 
 @dataclass(slots=True)

@@ -3,18 +3,20 @@
 -- name: set_limits
 -- Set limits of a namespace; a limit that is not given (NULL) stays as it was.
 -- params: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?, agents_read_only boolean?
+--     bigint?, usd_per_day float8?, agents_read_only boolean?, max_sessions bigint?, max_bytes bigint?
 -- row: namespace text
 INSERT INTO strandline.namespace_limit AS l (namespace, max_lanes, max_lanes_per_worker, calls_per_day,
-    tokens_per_day, usd_per_day, agents_read_only)
+    tokens_per_day, usd_per_day, agents_read_only, max_sessions, max_bytes)
 VALUES (%(namespace)s, %(max_lanes)s, %(max_lanes_per_worker)s, %(calls_per_day)s, %(tokens_per_day)s,
-    %(usd_per_day)s, %(agents_read_only)s)
+    %(usd_per_day)s, %(agents_read_only)s, %(max_sessions)s, %(max_bytes)s)
 ON CONFLICT (namespace) DO UPDATE SET max_lanes = coalesce(excluded.max_lanes, l.max_lanes),
     max_lanes_per_worker = coalesce(excluded.max_lanes_per_worker, l.max_lanes_per_worker),
     calls_per_day = coalesce(excluded.calls_per_day, l.calls_per_day),
     tokens_per_day = coalesce(excluded.tokens_per_day, l.tokens_per_day),
     usd_per_day = coalesce(excluded.usd_per_day, l.usd_per_day),
-    agents_read_only = coalesce(excluded.agents_read_only, l.agents_read_only), waits_until = NULL,
+    agents_read_only = coalesce(excluded.agents_read_only, l.agents_read_only),
+    max_sessions = coalesce(excluded.max_sessions, l.max_sessions),
+    max_bytes = coalesce(excluded.max_bytes, l.max_bytes), waits_until = NULL,
     waits_for = NULL, updated_at = excluded.updated_at
 RETURNING namespace
 
@@ -30,6 +32,8 @@ UPDATE strandline.namespace_limit SET
     tokens_per_day = CASE WHEN 'tokens_per_day' <> ALL (%(cleared)s::text[]) THEN tokens_per_day END,
     usd_per_day = CASE WHEN 'usd_per_day' <> ALL (%(cleared)s::text[]) THEN usd_per_day END,
     agents_read_only = CASE WHEN 'agents_read_only' <> ALL (%(cleared)s::text[]) THEN agents_read_only END,
+    max_sessions = CASE WHEN 'max_sessions' <> ALL (%(cleared)s::text[]) THEN max_sessions END,
+    max_bytes = CASE WHEN 'max_bytes' <> ALL (%(cleared)s::text[]) THEN max_bytes END,
     waits_until = NULL, waits_for = NULL, updated_at = statement_timestamp()
 WHERE namespace = %(namespace)s
 RETURNING namespace
@@ -39,7 +43,20 @@ RETURNING namespace
 -- params: namespace text
 DELETE FROM strandline.namespace_limit WHERE namespace = %(namespace)s
     AND num_nonnulls(max_lanes, max_lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day,
-        agents_read_only) = 0
+        agents_read_only, max_sessions, max_bytes) = 0
+
+-- name: count_anew
+-- Have what a namespace has stored counted by the next put, if there is a bound on it; after a change of its limits.
+-- params: namespace text
+WITH bounded AS MATERIALIZED (
+    SELECT l.namespace FROM strandline.namespace_limit l
+    WHERE l.namespace = %(namespace)s AND num_nonnulls(l.max_sessions, l.max_bytes) > 0
+), unbounded AS (
+    DELETE FROM strandline.namespace_use u
+    WHERE u.namespace = %(namespace)s AND NOT EXISTS (SELECT FROM bounded)
+)
+INSERT INTO strandline.namespace_use (namespace) SELECT b.namespace FROM bounded b
+ON CONFLICT (namespace) DO UPDATE SET count_at = excluded.count_at
 
 -- name: agents_may_write
 -- Whether agents may change memories of a namespace by their tools.
@@ -82,16 +99,17 @@ RETURNING d.shard_key
 -- The limits of namespaces, their use today, and their work under way and waiting.
 -- params: dead_after_seconds numeric, namespace text?
 -- row: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?, agents_read_only boolean?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until
---     timestamptz?, budgets text!
+--     bigint?, usd_per_day float8?, agents_read_only boolean?, max_sessions bigint?, max_bytes bigint?, sessions bigint?,
+--     bytes bigint?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until timestamptz?, budgets text!
 -- repeatable
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
-    l.agents_read_only, used.calls, used.tokens, used.usd, (
+    l.agents_read_only, l.max_sessions, l.max_bytes, stored.sessions, stored.bytes, used.calls, used.tokens, used.usd, (
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
         WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > statement_timestamp()
             AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes,
     (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.until, waits.budgets
-FROM strandline.namespace_limit l LEFT JOIN LATERAL (
+FROM strandline.namespace_limit l LEFT JOIN strandline.namespace_use stored USING (namespace)
+LEFT JOIN LATERAL (
     SELECT l.waits_until AS until, l.waits_for AS budgets
     WHERE @waits(l, statement_timestamp())) AS waits ON true
 CROSS JOIN LATERAL (

@@ -6,11 +6,12 @@
 -- shard_key is the directory key; the key that the owner's rows lie under, the parameter shard_key, is its owner_key.
 -- kind: a chat, or what is kept for facts alone, which no list of sessions shows.  erasure: the one that keeps the owner
 -- or the session away.  first_data_key: what is sealed with an earlier key of the owner is of a life that was erased.
+-- full_of: the bound of the namespace that keeps a new session away.
 -- params: directory_key uuid, namespace text, session_id text, user_id text?, shard_key uuid, session_key uuid, kind
 --     text
--- row: erasure integer?, owner_key uuid, is_encrypted boolean, first_data_key integer
+-- row: erasure integer?, owner_key uuid, is_encrypted boolean, first_data_key integer, full_of text?
 -- repeatable
-SELECT erasure, owner_key, is_encrypted, first_data_key FROM strandline.claim_session_v1(%(directory_key)s,
+SELECT erasure, owner_key, is_encrypted, first_data_key, full_of FROM strandline.claim_session_v1(%(directory_key)s,
     %(namespace)s, %(session_id)s, %(user_id)s, %(shard_key)s, %(session_key)s, %(kind)s)
 
 -- name: find_owner

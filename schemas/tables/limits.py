@@ -29,14 +29,28 @@ namespace_limit = Table(
     Column("tokens_per_day", BigInteger),
     Column("usd_per_day", Double),
     Column("agents_read_only", Boolean),
+    Column("max_sessions", BigInteger),
+    Column("max_bytes", BigInteger),
     moment("waits_until", nullable=True),
     Column("waits_for", Text),
     moment("updated_at", default=True),
     CheckConstraint("max_lanes >= 1 AND max_lanes_per_worker >= 1", name="lanes"),
     CheckConstraint("calls_per_day >= 0 AND tokens_per_day >= 0 AND usd_per_day >= 0", name="budgets"),
     CheckConstraint("agents_read_only", name="agents"),
+    CheckConstraint("max_sessions >= 0 AND max_bytes >= 0", name="bounds"),
     CheckConstraint("(waits_until IS NULL) = (waits_for IS NULL)", name="waits"),
     comment="The limits of a namespace, and until when its work waits; written by hand",
+)
+
+namespace_use = Table(
+    "namespace_use",
+    metadata,
+    Column("namespace", Text(collation="C"), primary_key=True),
+    Column("sessions", BigInteger, nullable=False, server_default="0"),
+    Column("bytes", BigInteger, nullable=False, server_default="0"),
+    Column("is_full", Boolean, nullable=False, server_default="false"),
+    moment("count_at", default=True),
+    comment="What a namespace with a bound on it has stored, as it was counted last, and when to count again",
 )
 
 budget_slice = Table(

@@ -26,6 +26,8 @@ class LimitsIn(Request, json_schema_extra=example(calls_per_day=10000, agents_re
     tokens_per_day: Amount | None = None
     usd_per_day: Annotated[float, Field(ge=0, le=1e15)] | None = None
     agents_read_only: bool = False
+    max_sessions: Amount | None = None
+    max_bytes: Amount | None = None
 
 
 class DeadLetterOut(Answer):

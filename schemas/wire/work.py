@@ -108,7 +108,8 @@ class NamespaceLimitsReport(Report):
     Workers write their use about once a minute. ``lanes_at_work`` are those of all workers; ``due`` counts
     due events, each in every stage that it is due in; ``waits_until`` says until when they wait for a budget
     that is used up or held by workers, ``waits_for`` which.  ``agents_read_only``: agents may read memories
-    by their tools, and not change them.
+    by their tools, and not change them.  ``sessions_stored`` and ``bytes_stored`` (of messages) are as they
+    were counted last; null: nothing bounds them.
     """
 
     namespace: str
@@ -118,6 +119,10 @@ class NamespaceLimitsReport(Report):
     tokens_per_day: int | None
     usd_per_day: float | None
     agents_read_only: bool
+    max_sessions: int | None
+    max_bytes: int | None
+    sessions_stored: int | None
+    bytes_stored: int | None
     calls_today: int
     tokens_today: int
     usd_today: float

@@ -20,6 +20,7 @@ from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
 from strandline.schemas.queries.work.limits import (
     ClearLimits,
+    CountAnew,
     ForgetCleared,
     ListLimits,
     RevokeSlices,
@@ -46,6 +47,8 @@ _OPTIONS = {
     "tokens_per_day": "--tokens-per-day",
     "usd_per_day": "--usd-per-day",
     "agents_read_only": "--agents-read-only",
+    "max_sessions": "--sessions",
+    "max_bytes": "--bytes",
 }
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -91,6 +94,12 @@ def command() -> None:
     is_flag=True,
     help="Agents may read memories by their tools (`Memory.tools`, `strandline mcp`), and not change them.",
 )
+@click.option(
+    "--sessions", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Sessions that are stored."
+)
+@click.option(
+    "--bytes", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Bytes of messages that are stored."
+)
 @as_json
 @target_options
 def set_limits(
@@ -101,6 +110,8 @@ def set_limits(
     tokens_per_day: int | None,
     usd_per_day: float | None,
     agents_read_only: bool,
+    sessions: int | None,
+    bytes: int | None,
     as_json: bool,
     database_url: str | None,
     broker_url: str | None,
@@ -112,7 +123,7 @@ def set_limits(
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
     use on the same day is not counted.
     """
-    limits = (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day)
+    limits = (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day, sessions, bytes)
     if not agents_read_only and all(limit is None for limit in limits):
         raise click.UsageError(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
@@ -133,6 +144,8 @@ def set_limits(
                 tokens_per_day=tokens_per_day,
                 usd_per_day=usd_per_day,
                 agents_read_only=agents_read_only,
+                max_sessions=sessions,
+                max_bytes=bytes,
             ),
         )
         for note in _notes(database, settings, namespace, usd_per_day):
@@ -184,6 +197,7 @@ def clear(
         with database.transaction() as tx:
             tx.fetch(ClearLimits(namespace=namespace, cleared=named or list(_OPTIONS)))
             tx.fetch(ForgetCleared(namespace=namespace))
+            tx.fetch(CountAnew(namespace=namespace))
             cleared = {"cleared": named or list(_OPTIONS)}
             tx.fetch(append_query(namespace, Act.here("limits", detail=cleared)))
         _apply_at_once(database, namespace)
@@ -202,6 +216,7 @@ def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole:
         if missing:
             tx.fetch(ClearLimits(namespace=namespace, cleared=missing))
             tx.fetch(ForgetCleared(namespace=namespace))
+        tx.fetch(CountAnew(namespace=namespace))
         detail = {"set": columns} | ({"cleared": missing} if missing else {})
         tx.fetch(append_query(namespace, Act.here("limits", detail=detail)))
     _apply_at_once(database, namespace)
@@ -281,6 +296,10 @@ def read_limits(
             tokens_per_day=row.tokens_per_day,
             usd_per_day=row.usd_per_day,
             agents_read_only=bool(row.agents_read_only),
+            max_sessions=row.max_sessions,
+            max_bytes=row.max_bytes,
+            sessions_stored=row.sessions,
+            bytes_stored=row.bytes,
             calls_today=row.calls,
             tokens_today=row.tokens,
             usd_today=row.usd,
@@ -338,6 +357,12 @@ def _line(limits: NamespaceLimitsReport) -> str:
         parts.append(f"${limits.usd_today:,.2f} of ${limits.usd_per_day:,.2f} today")
     if limits.agents_read_only:
         parts.append("agents may only read")
+    for stored, most, what in (
+        (limits.sessions_stored, limits.max_sessions, "sessions"),
+        (limits.bytes_stored, limits.max_bytes, "bytes"),
+    ):
+        if most is not None:
+            parts.append(f"{stored or 0:,} of {most:,} {what} stored")
     return f"{limits.namespace}: " + ", ".join(part for part in parts if part)
 
 

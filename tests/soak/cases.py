@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from tests.soak import (
     campaigns,
     costs,
+    crowding,
     ends,
     fairness,
     puts,
@@ -50,6 +51,7 @@ CASES = (
     Case("corrections", campaigns.run_corrections, 240, short=False),
     Case("erasures", campaigns.run_erasures, 480, short=False),
     Case("service", service.run, 420, short=False),
+    Case("crowding", crowding.run, 240, short=False),
     Case("fairness", fairness.run, 420, short=False),
 )
 

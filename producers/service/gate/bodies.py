@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+from collections.abc import Mapping
 
 from starlette.types import Message, Receive, Scope
 
@@ -13,6 +14,11 @@ from strandline.schemas.foreign_json import RepeatedKeyError, unrepeated
 # What is left of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
 
+# A body with more bytes, or more values, is read and worked on beside the event loop.
+LARGE_BYTES = 16_384
+LARGE_VALUES = 200
+# Values of a body in all, names of fields apart: to build one costs far more than its bytes.
+MAX_VALUES = 25_000
 
 # A body whose length has more digits than this is not read away after a refusal.
 MAX_DISCARDED_DIGITS = 5
@@ -26,15 +32,13 @@ class ClientGone(Exception):
     """The client closed the connection before its request was complete: nobody waits for an answer."""
 
 
-async def read_body(scope: Scope, receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
+async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> bytes:
     """The whole body.
 
     Raises:
-        ProblemError: it is too large, by its header or as it comes, or does not arrive in time.
+        ProblemError: it is too large as it comes, or does not arrive in time.
         ClientGone: the client closed the connection.
     """
-    if _announced_bytes(scope) > max_bytes:
-        raise _too_large(max_bytes)
     try:
         async with asyncio.timeout(seconds):
             return await _read(receive, max_bytes)
@@ -76,13 +80,41 @@ def _too_large(max_bytes: int) -> ProblemError:
     return ProblemError(TOO_LARGE, detail=detail, headers=CLOSE)
 
 
-def _announced_bytes(scope: Scope) -> int:
-    for name, value in scope["headers"]:
-        if name == b"content-length":
-            if not value.isdigit() or len(value) > 18:
-                raise ProblemError(MALFORMED, headers=CLOSE)
-            return int(value)
-    return 0
+def announced_bytes(headers: Mapping[bytes, bytes], max_bytes: int) -> int:
+    """The length of a body by its head; one that comes in chunks counts as the longest.
+
+    Raises:
+        ProblemError: it is too large.
+    """
+    value = headers.get(b"content-length")
+    if value is None:
+        return max_bytes if b"transfer-encoding" in headers else 0
+    if not value.isdigit() or len(value) > 18:
+        raise ProblemError(MALFORMED, headers=CLOSE)
+    if int(value) > max_bytes:
+        raise _too_large(max_bytes)
+    return int(value)
+
+
+def is_large(body: bytes) -> bool:
+    """Whether the event loop would be held up by what is made of a body."""
+    return len(body) > LARGE_BYTES or body.count(b",") > LARGE_VALUES
+
+
+def check_values(body: bytes) -> None:
+    """Refuse a body of too many values before any is built: by its commas outside of texts.
+
+    Raises:
+        ProblemError: there are more than ``MAX_VALUES``.
+    """
+    if body.count(b",") >= MAX_VALUES and _without_texts(body).count(b",") >= MAX_VALUES:
+        detail = f"A body has at most {MAX_VALUES:,} values and fields; send less at once."
+        raise ProblemError(TOO_LARGE, detail=detail)
+
+
+def _without_texts(json: bytes) -> bytes:
+    without_escapes = json.replace(rb"\\", b"").replace(rb"\"", b"")
+    return b"".join(without_escapes.split(b'"')[::2])
 
 
 def is_long(scope: Scope) -> bool:

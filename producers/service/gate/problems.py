@@ -26,6 +26,7 @@ from strandline.schemas.errors import (
     ErasedError,
     InvalidMessageError,
     ModelError,
+    NamespaceFullError,
     NotFoundError,
     OutcomeUnknownError,
     OwnerError,
@@ -173,6 +174,7 @@ SLOW_HEAD = Kind("slow-head", 408, "The head of the request did not arrive in ti
 HEAD_TOO_LARGE = Kind(
     "head-too-large", 431, "The head of the request is too large", "Send fewer headers, or shorter ones."
 )
+FULL = Kind("namespace-full", 507, "The namespace is full", str(NamespaceFullError.for_clients))
 INTERNAL = Kind(
     "internal",
     500,
@@ -183,6 +185,7 @@ INTERNAL = Kind(
 KINDS = (
     MALFORMED, UNAUTHENTICATED, FORBIDDEN, REFUSED, NOT_FOUND, NO_METHOD, SLOW_HEAD, SLOW_BODY, CONFLICT,
     DELIVERED, ERASED, UNSUPPORTED, HEAD_TOO_LARGE,
+    FULL,
     UNKNOWN_PIPELINE, KEY_REUSED, OTHER_REVISION, TOO_LARGE, INVALID, TOO_MANY, INTERNAL, MODEL_FAILED, BUSY,
     SEALED,
     UNREDACTED,
@@ -201,6 +204,7 @@ _MEANINGS: tuple[tuple[type[StrandlineError], Kind], ...] = (
     (ConfigurationError, INVALID),
     (DeliveredError, DELIVERED),
     (ErasedError, ERASED),
+    (NamespaceFullError, FULL),
     (VersionError, OTHER_REVISION),
     (ConflictError, CONFLICT),
     (ReplayError, CONFLICT),

@@ -9,18 +9,32 @@ step of a read waits for their end, and the loop sleeps: the processor is the da
 the more there are: one put is soon over, and where there are many there are always some.
 
 A read that is within the pool goes on without a turn: it is in the way of all that come after it, also puts.
+
+What is large is worked on beside the loop, in one thread: the loop then waits for the interpreter at most for
+as long as two threads take turns (``SWITCH_SECONDS``), or one step in C takes, and not for all of the work.
 """
 
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Callable, Coroutine, Generator
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
+from dataclasses import dataclass
 from typing import Any, Generic, TypeVar
 
+from strandline.producers.service.gate.limits import Admission, Asker, ClassLimits
 from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
 
 T = TypeVar("T")
+
+# How long a thread that computes keeps the interpreter from the event loop; 5 ms are Python's default.
+SWITCH_SECONDS = 0.001
+# Rows of a statement are large with more bytes of messages, or of more messages.
+LARGE_ROWS_BYTES = 262_144
+LARGE_ROWS = 1_000
 
 # A millisecond is the shortest that epoll waits.
 PAUSE_SECONDS = 0.001
@@ -88,6 +102,53 @@ class Turns:
                 asyncio.get_running_loop().call_soon(self._give)
                 return
         self._is_giving = False
+
+
+class Aside:
+    """The thread for what is large: a piece of work at a time, in the turns of namespaces and of keys.
+
+    More threads would take as many turns with the loop.  Who waits here has a permit already.
+    """
+
+    def __init__(self) -> None:
+        self._turns = Admission(ClassLimits(at_once=1, waiting=sys.maxsize, wait_seconds=float(sys.maxsize)))
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="strandline-large")
+
+    async def run(self, asker: Asker, work: Callable[[], T]) -> T:
+        """The result of work that computes; it waits for its turn."""
+        await self._turns.take(asker)
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
+        finally:
+            self._turns.give_back(asker)
+
+    def close(self) -> None:
+        self._thread.shutdown(wait=False)
+
+
+@dataclass(slots=True)
+class RequestAside:
+    """What one request is to have done beside the loop: nothing, unless its body is large, or what it reads.
+
+    Attributes:
+        is_large: whether its steps are taken there from now on.
+    """
+
+    aside: Aside
+    asker: Asker
+    is_large: bool
+
+    def takes(self, result: object) -> bool:
+        """Whether the step of an operation that gets this result is taken beside the loop."""
+        if not self.is_large and isinstance(result, list) and result:
+            has_messages = hasattr(result[0], "envelope")
+            size = sum([len(row.envelope) + len(row.metadata or "") for row in result]) if has_messages else 0
+            self.is_large = size > LARGE_ROWS_BYTES or len(result) > LARGE_ROWS
+        return self.is_large
+
+    async def run(self, work: Callable[[], T]) -> T:
+        """The result of work that computes: beside the loop if what it works on is large."""
+        return await self.aside.run(self.asker, work) if self.is_large else work()
 
 
 class _StepByStep(Generic[T]):

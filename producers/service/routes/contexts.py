@@ -139,8 +139,13 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
         timeout=0,  # it has waited already, without a place among the reads
         block_arguments=body.block_arguments,
     )
-    form = {**context_form(context, body.form), "session_id": session_id}
-    return json_response(form, headers=freshness(context))
+    call.aside.takes(list(context.messages))
+
+    def write() -> Response:
+        form = {**context_form(context, body.form), "session_id": session_id}
+        return json_response(form, headers=freshness(context))
+
+    return await call.aside.run(write)
 
 
 async def _wait(call: Call, session_id: str, seq: int, *, begun_only: bool) -> None:

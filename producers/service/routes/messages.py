@@ -20,10 +20,11 @@ from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, Pro
 from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.route import call_of
+from strandline.producers.service.route import Call, call_of
 from strandline.producers.sessions import history_page
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
+from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, make_policy
 from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
@@ -97,7 +98,7 @@ async def list_messages(
     page = messages[:limit]
     more = len(messages) > limit
     following = cursor_of(_LOG, page[-1].seq or 0) if more else None
-    return json_response({"items": message_forms(page), "next_cursor": following})
+    return await _respond(call, page, following)
 
 
 @router.post("/v1/sessions/{session_id}/history", tags=["messages"], response_model=Page[MessageOut])
@@ -109,7 +110,7 @@ async def history(request: Request, session_id: SessionId, body: HistoryRequest)
     messages = await memory.ahistory(
         body.limit, body.offset, body.roles, body.metadata, body.since, body.until
     )
-    return json_response({"items": message_forms(messages), "next_cursor": None})
+    return await _respond(call, messages)
 
 
 @router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
@@ -123,7 +124,7 @@ async def context_window(
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
     messages = await memory.acontext_window(max_tokens)
-    return json_response({"items": message_forms(messages), "next_cursor": None})
+    return await _respond(call, messages)
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
@@ -155,7 +156,15 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
         agent_id=body.agent_id,
         team_id=body.team_id,
     )
-    return json_response({"items": message_forms(messages), "next_cursor": None})
+    return await _respond(call, messages)
+
+
+async def _respond(call: Call, messages: list[Message], next_cursor: str | None = None) -> Response:
+    """A page of messages; a large one is written beside the event loop."""
+    call.aside.takes(messages)
+    return await call.aside.run(
+        lambda: json_response({"items": message_forms(messages), "next_cursor": next_cursor})
+    )
 
 
 def _of_put(error: ConflictError, body: PutMessages, ids: list[str]) -> ProblemError:

@@ -156,7 +156,8 @@ async def fork_session(request: Request, session_id: SessionId, body: ForkReques
             raise invalid("/body/through_seq", "The session has no message of this number.") from None
         return ForkOut.model_validate(fork)
 
-    return await once(call, identity.shard_key, work, status=201)
+    async with call.service.copies.permit(call.asker):
+        return await once(call, identity.shard_key, work, status=201)
 
 
 @router.patch("/v1/sessions/{session_id}/policy", tags=["sessions"])

@@ -756,6 +756,8 @@ def upgrade() -> None:
         sa.Column("tokens_per_day", sa.BigInteger(), nullable=True),
         sa.Column("usd_per_day", sa.Double(), nullable=True),
         sa.Column("agents_read_only", sa.Boolean(), nullable=True),
+        sa.Column("max_sessions", sa.BigInteger(), nullable=True),
+        sa.Column("max_bytes", sa.BigInteger(), nullable=True),
         sa.Column("waits_until", sa.DateTime(timezone=True), nullable=True),
         sa.Column("waits_for", sa.Text(), nullable=True),
         sa.Column(
@@ -772,12 +774,29 @@ def upgrade() -> None:
             name=op.f("namespace_limit_budgets_check"),
         ),
         sa.CheckConstraint("agents_read_only", name=op.f("namespace_limit_agents_check")),
+        sa.CheckConstraint("max_sessions >= 0 AND max_bytes >= 0", name=op.f("namespace_limit_bounds_check")),
         sa.CheckConstraint(
             "(waits_until IS NULL) = (waits_for IS NULL)", name=op.f("namespace_limit_waits_check")
         ),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_limit_pkey")),
         schema=schema,
         comment="The limits of a namespace, and until when its work waits; written by hand",
+    )
+    op.create_table(
+        "namespace_use",
+        sa.Column("namespace", sa.Text(collation="C"), nullable=False),
+        sa.Column("sessions", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("bytes", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("is_full", sa.Boolean(), server_default="false", nullable=False),
+        sa.Column(
+            "count_at",
+            sa.DateTime(timezone=True),
+            server_default=sa.text("clock_timestamp()"),
+            nullable=False,
+        ),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_use_pkey")),
+        schema=schema,
+        comment="What a namespace with a bound on it has stored, as it was counted last, and when to count again",
     )
     op.create_table(
         "budget_slice",
@@ -1371,6 +1390,7 @@ def upgrade() -> None:
         "erase_kept_items_v1",
         "erased_rows_v1",
         "owner_rows_v1",
+        "look_at_bounds_v1",
         "claim_session_v1",
         "open_fact_lanes_v1",
         "record_call_v1",

@@ -15,6 +15,7 @@ class ClaimSessionRow(NamedTuple):
     owner_key: UUID
     is_encrypted: bool
     first_data_key: int
+    full_of: str | None
 
 
 class ClaimSession(Query[ClaimSessionRow]):
@@ -22,7 +23,8 @@ class ClaimSession(Query[ClaimSessionRow]):
     directory's shard_key is the directory key; the key that the owner's rows lie under, the parameter
     shard_key, is its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions
     shows.  erasure: the one that keeps the owner or the session away.  first_data_key: what is sealed with
-    an earlier key of the owner is of a life that was erased.
+    an earlier key of the owner is of a life that was erased. full_of: the bound of the namespace that
+    keeps a new session away.
     """
 
     __slots__ = ()

@@ -31,6 +31,8 @@ class SetLimits(Query[SetLimitsRow]):
         tokens_per_day: int | None,
         usd_per_day: float | None,
         agents_read_only: bool | None,
+        max_sessions: int | None,
+        max_bytes: int | None,
     ) -> None:
         self.values = (
             namespace,
@@ -40,6 +42,8 @@ class SetLimits(Query[SetLimitsRow]):
             tokens_per_day,
             usd_per_day,
             agents_read_only,
+            max_sessions,
+            max_bytes,
         )
 
 
@@ -63,6 +67,18 @@ class ForgetCleared(Query[Never]):
 
     __slots__ = ()
     name = "forget_cleared"
+
+    def __init__(self, *, namespace: str) -> None:
+        self.values = (namespace,)
+
+
+class CountAnew(Query[Never]):
+    """Have what a namespace has stored counted by the next put, if there is a bound on it; after a change of
+    its limits.
+    """
+
+    __slots__ = ()
+    name = "count_anew"
 
     def __init__(self, *, namespace: str) -> None:
         self.values = (namespace,)
@@ -134,6 +150,10 @@ class ListLimitsRow(NamedTuple):
     tokens_per_day: int | None
     usd_per_day: float | None
     agents_read_only: bool | None
+    max_sessions: int | None
+    max_bytes: int | None
+    sessions: int | None
+    bytes: int | None
     calls: int
     tokens: int
     usd: float

@@ -26,8 +26,14 @@ UPDATE strandline.session t SET
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
         AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND %(data_key)s::integer >= t.first_data_key
         AND NOT @is_expired(t, %(shard_key)s, %(session_key)s)
+        AND NOT @is_to_count(t.namespace)
         AND {condition}
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at, t.namespace, t.user_id
+
+-- fragment: is_to_count(namespace)
+-- Whether a namespace has a bound on what is stored that is reached, or for which it is to be counted (put_v1).
+EXISTS (SELECT FROM strandline.namespace_use used WHERE used.namespace = {namespace}
+    AND (used.is_full OR used.count_at <= statement_timestamp()))
 
 -- fragment: insert_message()
 -- The message whose marks were moved (put_one).
@@ -48,3 +54,4 @@ NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('sys
         AND ({session}.idle_seconds IS NULL OR {session}.watched_until >= statement_timestamp())
         AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND coalesce({given}.data_key, 0) >= {session}.first_data_key
         AND NOT @is_expired({session}, {session}.shard_key, {session}.session_key)
+        AND NOT @is_to_count({session}.namespace)

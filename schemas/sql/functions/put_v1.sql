@@ -9,6 +9,7 @@
 -- 'erased' (detail is the erasure that keeps the owner or the session away); 'sealed' (the session's content is to be
 -- sealed, and this is not, or with a key from before the owner was erased).
 -- p_data_key: the number of the owner's data key that it is sealed with; 0: it is in clear.
+-- 'full' (detail is the bound of the namespace that is reached; messages that are there already are found all the same).
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
@@ -48,6 +49,8 @@ DECLARE
     all_bytes bigint;
     first_data_key integer;
     first_seq bigint;
+    -- First of all: who counts what a namespace has waits for no session.
+    full_of CONSTANT text := strandline.look_at_bounds_v1(p_session ->> 'namespace');
 BEGIN
     SELECT * INTO s FROM strandline.session t
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -130,6 +133,12 @@ BEGIN
             RETURN NEXT;
             RETURN;
         END IF;
+        IF full_of = 'bytes' THEN
+            status := 'full';
+            detail := full_of;
+            RETURN NEXT;
+            RETURN;
+        END IF;
         INSERT INTO strandline.message (
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
             calls, answers, created_at, labels)
@@ -159,7 +168,11 @@ BEGIN
             RETURN;
         END IF;
         added := cardinality(p_ids) - known;
-        IF added = 0 THEN
+        IF added > 0 AND full_of = 'bytes' THEN
+            status := 'full';
+            detail := full_of;
+        END IF;
+        IF added = 0 OR status = 'full' THEN
             RETURN NEXT;
             RETURN;
         END IF;

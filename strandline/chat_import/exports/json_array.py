@@ -9,7 +9,9 @@ from typing import BinaryIO
 
 PIECE_BYTES = 1_000_000
 # The longest conversation that is read; a longer one is left out.
-MAX_ELEMENT_BYTES = 64_000_000
+MAX_ELEMENT_BYTES = 32_000_000
+# The values of such a conversation: a small one takes twenty times its bytes when it is read.
+MAX_ELEMENT_VALUES = 500_000
 
 _OUTSIDE = re.compile(rb'["\[\]{},]')
 _INSIDE = re.compile(rb'["\\]')
@@ -27,6 +29,7 @@ class ElementScanner:
         self._max_element_bytes = max_element_bytes
         self._element = bytearray()
         self._is_too_long = False
+        self._values = 0
         self._depth = 0
         self._base: int | None = None
         self._in_string = False
@@ -52,8 +55,10 @@ class ElementScanner:
             elif token == 0x22:
                 self._in_string = True
             elif token in _OPENING:
+                self._count()
                 kept = self._open(token, match.start(), kept)
             elif token == 0x2C:
+                self._count()
                 if self._is_between:
                     yield from self._take_plain(piece[kept : match.start()])
                     kept = at
@@ -88,6 +93,12 @@ class ElementScanner:
         elif not self._is_too_long:
             self._element += part
 
+    def _count(self) -> None:
+        self._values += 1
+        if self._values > MAX_ELEMENT_VALUES:
+            self._is_too_long = True
+            self._element.clear()
+
     def _take_plain(self, part: bytes) -> Iterator[bytes | None]:
         """The element before a comma or the end, if it is neither an object nor an array."""
         self._keep(part)
@@ -98,6 +109,7 @@ class ElementScanner:
     def _take(self) -> bytes | None:
         element = None if self._is_too_long else bytes(self._element).strip()
         self._is_too_long = False
+        self._values = 0
         self._element.clear()
         return element
 

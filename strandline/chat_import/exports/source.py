@@ -7,7 +7,11 @@ from pathlib import Path
 from typing import Any
 
 from strandline.chat_import.exports.files import ExportFile, export_files
-from strandline.chat_import.exports.json_array import MAX_ELEMENT_BYTES, read_elements
+from strandline.chat_import.exports.json_array import (
+    MAX_ELEMENT_BYTES,
+    MAX_ELEMENT_VALUES,
+    read_elements,
+)
 from strandline.chat_import.records import Omission, Place, Portion, Record
 from strandline.schemas.foreign_json import read_json
 
@@ -62,7 +66,8 @@ class ExportSource:
     def _read_element(self, element: bytes | None, position: str) -> Iterator[Record]:
         place = Place(self._name, TABLE, position)
         if element is None:
-            yield Omission(place, f"is longer than {MAX_ELEMENT_BYTES:,} bytes")
+            most = f"{MAX_ELEMENT_BYTES:,} bytes, or has more than {MAX_ELEMENT_VALUES:,} values"
+            yield Omission(place, f"is longer than {most}")
             return
         try:
             conversation = read_json(element)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import TYPE_CHECKING, Any
@@ -11,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import uvicorn
 
 from strandline.cli.serve.heads import bounded_by
+from strandline.producers.service.gate.turns import SWITCH_SECONDS
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 
@@ -39,6 +41,7 @@ class DrainingServer(uvicorn.Server):
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         self._loop = asyncio.get_running_loop()
+        sys.setswitchinterval(SWITCH_SECONDS)
         await super().startup(sockets)
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:

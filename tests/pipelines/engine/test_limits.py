@@ -226,6 +226,8 @@ def test_a_worker_that_finds_a_budget_used_up_does_not_overrule_limits_that_are_
         tokens_per_day=None,
         usd_per_day=None,
         agents_read_only=None,
+        max_sessions=None,
+        max_bytes=None,
     )
     with ThreadPoolExecutor() as threads:
         with database.transaction() as tx:

@@ -255,7 +255,7 @@ def test_bad_conversations_are_named_and_stop_nothing(
     assert rows == ["conversations.json[0]", "a", "b", *(f"conversations.json[{n}]" for n in (3, 4, 5, 6, 8))]
     reasons = [one.reason for one in done.omissions if one.place.row.startswith("conversations.json")]
     assert reasons[1].startswith("is not JSON")
-    too_long = "is longer than 5,000 bytes"
+    too_long = "is longer than 5,000 bytes, or has more than 500,000 values"
     assert reasons[2:] == [too_long, too_long, "is not a conversation", "the file ends before its JSON does"]
     assert done.progress.added in (5, 6)
 

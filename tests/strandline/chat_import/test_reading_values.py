@@ -41,6 +41,14 @@ def test_an_array_is_cut_into_its_elements_wherever_the_pieces_end(
     assert not scanner.is_within
 
 
+def test_an_element_of_too_many_values_is_dropped_as_it_comes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(json_array, "PIECE_BYTES", 100)
+    monkeypatch.setattr(json_array, "MAX_ELEMENT_VALUES", 50)
+    elements = [{"a": [{}] * 30}, {"b": [{}] * 20, "c": ",[{" * 100}, [[1]] * 40, {"d": 1}]
+    kept = read_elements(io.BytesIO(json.dumps(elements).encode()), lambda _size: None, 10_000)
+    assert [None if one is None else json.loads(one) for one in kept] == [None, elements[1], None, {"d": 1}]
+
+
 @settings(max_examples=40)
 @given(noise=some.binary(max_size=200))
 def test_bytes_that_are_no_json_do_no_harm(noise: bytes) -> None:
