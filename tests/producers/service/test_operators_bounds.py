@@ -125,7 +125,7 @@ def test_a_fork_is_bounded_as_its_source(space: Space) -> None:
 @pytest.mark.parametrize("how", ["messages", "import", "runs/r1"])
 def test_what_a_users_key_calls_important_is_kept_no_longer(space: Space, how: str) -> None:
     space.bound(max_age_seconds=HOUR)
-    important = {"metadata": {"important": True}}
+    important: dict[str, Any] = {"metadata": {"important": True}}
     space.put(space.own, "mine", hours=3, how=how, **important).raise_for_status()
     how = how.replace("r1", "r2")
     space.put(space.backend, "the backend's", hours=3, how=how, **important).raise_for_status()
