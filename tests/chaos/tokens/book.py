@@ -93,11 +93,15 @@ class Placed:
     forgotten_at: float = inf
     lost_after: float = inf
     threats: dict[int, float] = field(default_factory=dict)
+    taken_by: Operation | None = None
 
-    def take(self, at: float, *, forget: bool = True) -> None:
-        self.gone_at = min(self.gone_at, at)
+    def take(self, one: Operation, *, forget: bool = True) -> None:
+        """It is gone since that call ended."""
+        if self.gone_at == inf:
+            self.taken_by = one
+        self.gone_at = min(self.gone_at, one.ends)
         if forget:
-            self.forgotten_at = min(self.forgotten_at, at)
+            self.forgotten_at = min(self.forgotten_at, one.ends)
 
 
 @dataclass(eq=False)
@@ -222,11 +226,11 @@ class Book:
                 if one.outcome == "done":
                     placed.accepted_at, placed.seq = one.ends, seq
                     if seq in session.taken:
-                        placed.take(one.ends)
+                        placed.take(one)
                 elif one.outcome == "unknown":
                     placed.lost_after = one.ends + GRACE_SECONDS
                 else:
-                    placed.take(one.ends)
+                    placed.take(one)
 
     def settle_fork(self, one: Operation, source: Session, copy: Session) -> None:
         with self.lock:
@@ -237,7 +241,7 @@ class Book:
                     origin and origin.accepted_at < one.began and origin.gone_at == inf and not origin.threats
                 )
                 if one.outcome not in ("done", "unknown"):
-                    placed.take(one.ends)
+                    placed.take(one)
                 elif one.outcome == "done" and is_sure:
                     placed.accepted_at = one.ends
                 else:
@@ -272,7 +276,7 @@ class Book:
                 is_taken = is_named and (is_old or not (seqs is None or is_replacement))
                 is_open = not is_taken and (is_named or placed.seq is None)
                 if one.outcome == "done" and is_taken:
-                    placed.take(one.ends, forget=forget)
+                    placed.take(one, forget=forget)
                 elif one.outcome == "unknown" or (one.outcome == "done" and is_open):
                     placed.threats[one.number] = self._over(one)
                 else:
@@ -294,12 +298,12 @@ class Book:
     def close(self, one: Operation, scope: Owner | Session) -> None:
         """There is a receipt for the scope: all that had begun before it is gone for good."""
         with self.lock:
-            at = self.now()
+            at = one.ends
             scope.state, scope.closed_at = "closed", at
             sessions = scope.sessions.values() if isinstance(scope, Owner) else [scope]
             for session in sessions:
                 for placed in session.placed.values():
-                    placed.take(at)
+                    placed.take(one)
             if isinstance(scope, Owner):
                 for token in scope.tokens:
                     token.gone_at = min(token.gone_at, at)
@@ -366,14 +370,14 @@ class Book:
             return
         if placed.accepted_at < one.began:
             if placed.threats:
-                placed.take(one.ends, forget=False)
+                placed.take(one, forget=False)
             elif one.ends < placed.began + one.owner.max_age:
                 self.blame(
                     one.owner, f"{one} lacks {placed.token.name}, accepted at {placed.accepted_at:.3f}"
                 )
                 placed.gone_at = one.ends  # said once
         elif placed.lost_after < one.began:
-            placed.take(one.ends)
+            placed.take(one)
 
     def taken(self) -> set[str]:
         """What must be in no row: erased, taken back, forgotten; deleted facts that a person worded."""

@@ -54,6 +54,9 @@ CUT_SHARE = 0.02
 PROGRESS_SECONDS = 30.0
 SETTLE_SECONDS = 300.0
 FOUND = re.compile(rb"\bq\d+z\b")
+# The service keeps its answers for a day, one of a pop with the message.
+AGE_RESPONSES = "UPDATE strandline.kept_response SET created_at = created_at - interval '2 days' RETURNING 1"
+KEPT = "SELECT count(*) FROM strandline.kept_response"
 HELD = "SELECT DISTINCT found[1] FROM strandline.\"{}\" t, regexp_matches(t::text, '\\mq\\d+z\\M', 'g') found"
 
 
@@ -181,7 +184,10 @@ class Campaign:
         )
         keys = {one: database.run(create_key(KeySpec.check(one, SCOPES))).key for one in NAMESPACES}
         remote = Remote(proxy.url, keys)
-        return [Library(self._url), Library(self._url, is_async=True), process, remote], remote
+        libraries = [Library(self._url), Library(self._url, is_async=True)]
+        for library in libraries:
+            ending.callback(library.stop)
+        return [*libraries, process, remote], remote
 
     def _eraser(self, ending: contextlib.ExitStack, doors: list[Door], remote: Remote) -> Eraser:
         process = KilledProcess(self._url, self.environment)
@@ -253,6 +259,8 @@ class Campaign:
                 asker.carry_out(asker.begin(library, "flush", owner, session), library.ask)
         with contextlib.suppress(AssertionError):  # what is stuck is named below
             wait_until(lambda: nothing_due(self._url), timeout=SETTLE_SECONDS, what="the workers")
+        rows_of(self._url, AGE_RESPONSES)
+        wait_until(lambda: rows_of(self._url, KEPT) == [(0,)], timeout=SETTLE_SECONDS, what="kept responses")
         while self.options.minutes and self.book.now() < max(one.unknown_until for one in self.book.owners):
             time.sleep(1)
 
@@ -270,9 +278,9 @@ class Campaign:
             gone |= {name for name, token in self.book.tokens.items() if token.owner.namespace == SEALED}
         for where, names in (*tokens_in_tables(self._url), ("a dump", tokens_in_dump(self._url))):
             if left := sorted(names & gone):
-                self.book.blame(
-                    self.book.tokens[left[0]].owner, f"{where} holds {len(left)} that are gone: {left[:5]}"
-                )
+                token = self.book.tokens[left[0]]
+                takers = [str(one.taken_by) for one in token.places]
+                self.book.blame(token.owner, f"{where} holds {len(left)} that are gone: {left[:5]}; {takers}")
 
 
 def tokens_in_tables(url: str) -> Iterator[tuple[str, set[str]]]:

@@ -108,6 +108,15 @@ class Library:
         memory = Memory.from_defaults(order.get("session") or "none", **owner, **LIMITS)
         return carry_out(self._caller(memory), self._caller(Facts.for_owner(**owner)), order)
 
+    def stop(self) -> None:
+        """Close what this process shares; with the loop, if it has one, which ends."""
+        memory = Memory.from_defaults("none", database_url=self._url)
+        if self._loop is None:
+            memory.close()
+        else:
+            asyncio.run_coroutine_threadsafe(memory.aclose(), self._loop).result()
+            self._loop.call_soon_threadsafe(self._loop.stop)
+
     def _caller(self, face: Any) -> Call:
         def call(name: str, *parts: Any, **more: Any) -> Any:
             if self._loop is None or name == "import_messages":  # which has no such twin

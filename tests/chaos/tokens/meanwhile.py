@@ -208,7 +208,6 @@ class Operator:
                 break
         assert done is not None
         if not is_named():
-            self._book.blame(
-                None, f"{arguments} ended with {done.returncode}: {done.stdout[:3000]}{done.stderr[-500:]}"
-            )
+            said = json.loads(done.stdout)["violations"] if "--json" in arguments else done.stdout
+            self._book.blame(None, f"{arguments} ended with {done.returncode}: {said} {done.stderr[-500:]}")
         return done
