@@ -7,10 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.chaos.tokens.campaign import Campaign, Options
+from tests.support.opened_rows import clear_only
 from tests.support.servers.model_server import ModelServer
 
 
-@pytest.mark.clear_only("looks for words in the tables")
+@clear_only("encrypts by itself, with a keyring of its own")
 @pytest.mark.timeout(1_800)
 def test_no_read_shows_what_is_gone_or_anothers(
     database_url: str,
