@@ -238,7 +238,11 @@ class Book:
             for name, placed in copy.placed.items():
                 origin = source.placed.get(name)
                 is_sure = (
-                    origin and origin.accepted_at < one.began and origin.gone_at == inf and not origin.threats
+                    origin
+                    and origin.seq is not None
+                    and origin.accepted_at < one.began
+                    and origin.gone_at == inf
+                    and not origin.threats
                 )
                 if one.outcome not in ("done", "unknown"):
                     placed.take(one)
@@ -311,6 +315,8 @@ class Book:
     def open(self, scope: Owner | Session) -> None:
         with self.lock:
             scope.state, scope.opened_at, scope.closed_at = "open", self.now(), inf
+            for session in scope.sessions.values() if isinstance(scope, Owner) else [scope]:
+                session.taken.clear()  # numbers begin anew
 
     def check_write(self, one: Operation) -> None:
         """A put after a receipt is refused; one of a scope that nobody erases is not."""

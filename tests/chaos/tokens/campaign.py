@@ -185,8 +185,8 @@ class Campaign:
         keys = {one: database.run(create_key(KeySpec.check(one, SCOPES))).key for one in NAMESPACES}
         remote = Remote(proxy.url, keys)
         libraries = [Library(self._url), Library(self._url, is_async=True)]
-        for library in libraries:
-            ending.callback(library.stop)
+        for door in (remote, *libraries):
+            ending.callback(door.stop)
         return [*libraries, process, remote], remote
 
     def _eraser(self, ending: contextlib.ExitStack, doors: list[Door], remote: Remote) -> Eraser:

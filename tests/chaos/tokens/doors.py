@@ -101,7 +101,8 @@ class Library:
         self._url = url
         self._loop = asyncio.new_event_loop() if is_async else None
         if self._loop:
-            threading.Thread(target=self._loop.run_forever, name="loop", daemon=True).start()
+            self._thread = threading.Thread(target=self._loop.run_forever, name="loop", daemon=True)
+            self._thread.start()
 
     def ask(self, order: Order) -> Any:
         owner = {"user_id": order["user"], "namespace": order["namespace"], "database_url": self._url}
@@ -116,6 +117,8 @@ class Library:
         else:
             asyncio.run_coroutine_threadsafe(memory.aclose(), self._loop).result()
             self._loop.call_soon_threadsafe(self._loop.stop)
+            self._thread.join()
+            self._loop.close()
 
     def _caller(self, face: Any) -> Call:
         def call(name: str, *parts: Any, **more: Any) -> Any:
@@ -145,6 +148,10 @@ class Remote:
             lambda name, *parts, **more: getattr(memory.facts, name)(*parts, **more),
             order,
         )
+
+    def stop(self) -> None:
+        for service in self._services.values():
+            service.close()
 
     def erase(self, order: Order) -> dict[str, Any]:
         """Erase as an operator does: ask, and look until it is done."""
