@@ -395,6 +395,17 @@ class Book:
                 and (not token.is_fact or token.is_deleted or token.gone_at < inf)
             }
 
+    def recognised(self) -> set[str]:
+        """What a tombstone may still recognise: of facts that went, and whose messages nobody erased."""
+        with self.lock:
+            return {
+                name
+                for name, token in self.tokens.items()
+                if token.fact_gone_at < inf
+                and token.gone_at == inf
+                and not any(one.taken_by and one.taken_by.what == "erase session" for one in token.places)
+            }
+
     @staticmethod
     def _over(one: Operation) -> float:
         return one.ends + GRACE_SECONDS if one.outcome == "unknown" else one.ends
