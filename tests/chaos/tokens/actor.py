@@ -20,6 +20,8 @@ WRITES: Mapping[str, float] = {
 READS: Mapping[str, float] = {"history": 10, "context": 5, "search": 4, "facts": 6, "find": 3}
 # What a call may be answered beside the erasures, corrections and edits of others.
 REFUSALS = ("ErasedError", "NotFoundError", "ConflictError", "DeliveredError")
+# As the service says it of a fork's last message.
+UNKNOWN_NUMBER = "the session has no message of this number"
 MAX_SESSIONS = 5
 MAX_MESSAGES = 90
 KILL_SHARE = 0.08
@@ -32,6 +34,8 @@ def outcome_of(error: BaseException) -> str | None:
     kinds = kinds_of(error)
     if "DatabaseUnavailableError" in kinds:
         return "unknown"
+    if UNKNOWN_NUMBER in str(error):
+        return "NotFoundError"
     return next((kind for kind in kinds if kind in REFUSALS), None)
 
 

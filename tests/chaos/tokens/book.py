@@ -383,7 +383,8 @@ class Book:
                 )
                 placed.gone_at = one.ends  # said once
         elif placed.lost_after < one.began:
-            placed.take(one)
+            # Beyond the age it may have been there, and have left what was derived of it.
+            placed.take(one, forget=one.ends < placed.began + one.owner.max_age)
 
     def taken(self) -> set[str]:
         """What must be in no row: erased, taken back, forgotten; deleted facts that a person worded."""

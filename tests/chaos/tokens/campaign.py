@@ -187,8 +187,9 @@ class Campaign:
         keys = {one: database.run(create_key(KeySpec.check(one, SCOPES))).key for one in NAMESPACES}
         remote = Remote(proxy.url, keys)
         libraries = [Library(self._url), Library(self._url, is_async=True)]
-        for door in (remote, *libraries):
-            ending.callback(door.stop)
+        ending.callback(remote.stop)
+        for library in libraries:
+            ending.callback(library.stop)
         return [*libraries, process, remote], remote
 
     def _eraser(self, ending: contextlib.ExitStack, doors: list[Door], remote: Remote) -> Eraser:
@@ -245,7 +246,7 @@ class Campaign:
                 if self.book.now() - said > PROGRESS_SECONDS:
                     said = self.book.now()
                     self.book.say(
-                        f"{said:7.0f} s  {self._done()} operations, {len(self.book.wrong)} violations"
+                        f"{said:.0f} s: {self._done()} operations, {len(self.book.wrong)} violations"
                     )
         except KeyboardInterrupt:
             self.book.say("interrupted: what was done so far is judged")
