@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
-from tests.chaos.tokens.book import Book, Operation, Owner, Session, Token, tokens_in
+from tests.chaos.tokens.book import READS, Book, Operation, Owner, Session, Token, tokens_in
 from tests.chaos.tokens.doors import Door, ProcessKilledError, kinds_of
 
 THINGS = ("boat", "flat", "cat", "tea")
@@ -17,7 +17,6 @@ WRITES: Mapping[str, float] = {
     "put": 30, "import": 1, "flush": 5, "rewind": 2.5, "replace": 3, "pop": 3, "reset": 0.5, "forget": 0.5,
     "fork": 1, "add": 2, "reword": 2, "delete": 3, "clear": 0.3,
 }  # fmt: skip
-READS: Mapping[str, float] = {"history": 10, "context": 5, "search": 4, "facts": 6, "find": 3}
 # What a call may be answered beside the erasures, corrections and edits of others.
 REFUSALS = ("ErasedError", "NotFoundError", "ConflictError", "DeliveredError")
 # As the service says it of a fork's last message.

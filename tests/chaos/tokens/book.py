@@ -12,7 +12,7 @@ import sys
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import count
 from math import inf
@@ -24,6 +24,7 @@ TOKEN = re.compile(r"\bq\d+z\b")
 # So long after its end a call without a known outcome may still take effect: longer than any statement.
 GRACE_SECONDS = 75.0
 KEPT_OPERATIONS = 400
+READS: Mapping[str, float] = {"history": 10, "context": 5, "search": 4, "facts": 6, "find": 3}
 Plane = Literal["log", "memory", "facts"]
 
 
@@ -192,7 +193,7 @@ class Book:
         with self.lock:
             one.ends, one.outcome = self.now(), outcome
             self.counts[f"{one.what}: {outcome}" if outcome != "done" else one.what] += 1
-            if outcome == "unknown":
+            if outcome == "unknown" and one.what not in READS:
                 one.owner.unknown_until = one.ends + GRACE_SECONDS
 
     # Puts.

@@ -32,8 +32,8 @@ from tests.chaos.corrections.judge import stuck
 from tests.chaos.corrections.killed_workers import KilledWorkers
 from tests.chaos.erasures.judge import TABLES
 from tests.chaos.faults.line import PostgresLine
-from tests.chaos.tokens.actor import READS, Actor, Asker
-from tests.chaos.tokens.book import Book, Owner, Session
+from tests.chaos.tokens.actor import Actor, Asker
+from tests.chaos.tokens.book import READS, Book, Owner, Session
 from tests.chaos.tokens.doors import Door, KilledProcess, Library, Remote
 from tests.chaos.tokens.erasing import Eraser
 from tests.chaos.tokens.meanwhile import AGED, SEALED, Cutter, Operator, Service
@@ -223,8 +223,9 @@ class Campaign:
 
     def _replace_owner(self, owner: Owner) -> None:
         with self.book.lock:
-            self._gone.append(owner)
-            self.book.owners[self.book.owners.index(owner)] = self._new_owner(owner.namespace)
+            if owner in self.book.owners:
+                self._gone.append(owner)
+                self.book.owners[self.book.owners.index(owner)] = self._new_owner(owner.namespace)
 
     def _done(self) -> int:
         return self.book.counts.total()

@@ -12,8 +12,8 @@ from typing import Any
 
 from strandline.erasure import ErasureReceipt, Erasures, verifier_of
 from strandline.schemas.errors import DatabaseUnavailableError
-from tests.chaos.tokens.actor import READS, Asker
-from tests.chaos.tokens.book import Book, Operation, Owner, Session
+from tests.chaos.tokens.actor import Asker
+from tests.chaos.tokens.book import READS, Book, Operation, Owner, Session
 from tests.chaos.tokens.doors import Door, KilledProcess, Remote, erase
 
 # An erasure has so many transactions, about, of which each may be the last of its process.
@@ -171,6 +171,8 @@ class Eraser(Asker):
     def _readmit(self, owner: Owner, session: Session | None) -> None:
         """Only once nothing of before can come any more."""
         if owner.unknown_until > self.book.now() or (session and owner.state != "open"):
+            if owner.state == "closed":
+                self._more_owners(owner)
             return
         scope = session or owner
         what = "readmit user" if session is None else "readmit session"

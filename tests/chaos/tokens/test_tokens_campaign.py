@@ -23,7 +23,16 @@ def test_no_read_shows_what_is_gone_or_anothers(
     """Every read is held to what was accepted and taken back before, beside kills, cuts and erasures."""
     for setting in ("STATEMENT_TIMEOUT", "POOL_TIMEOUT", "CONNECT_TIMEOUT"):
         monkeypatch.setenv(f"STRANDLINE_{setting}_SECONDS", "600")
-    options = Options(seed=3, minutes=0, operations=120, users=1, workers=1, actors=2, operations_per_kill=40)
+    options = Options(
+        seed=3,
+        minutes=0,
+        operations=120,
+        users=1,
+        workers=1,
+        actors=2,
+        operations_per_kill=40,
+        command_pause=12,
+    )
     one = Campaign(options, database_url, broker_url, model_server.base_url, tmp_path)
     for name, value in one.environment.items():
         monkeypatch.setenv(name, value)
