@@ -50,6 +50,7 @@ CASES = (
     Case("retention", retaining.run, 600, short=False),
     Case("corrections", campaigns.run_corrections, 240, short=False),
     Case("erasures", campaigns.run_erasures, 480, short=False),
+    Case("tokens", campaigns.run_tokens, 480, short=False),
     Case("service", service.run, 420, short=False),
     Case("crowding", crowding.run, 240, short=False),
     Case("fairness", fairness.run, 420, short=False),

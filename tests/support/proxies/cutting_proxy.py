@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
-from http.client import HTTPConnection
+from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
 
@@ -54,6 +54,9 @@ class CuttingProxy:
             upstream.request(asker.command, asker.path, body or None, dict(asker.headers))
             answer = upstream.getresponse()
             content = answer.read()
+        except (OSError, HTTPException):  # it was away, or ended meanwhile
+            asker.close_connection = True
+            return
         finally:
             upstream.close()
         with self._lock:

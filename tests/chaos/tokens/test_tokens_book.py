@@ -1,0 +1,117 @@
+"""The model that reads are held to finds each kind of violation, and none where either is allowed."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tests.chaos.tokens import book as module
+from tests.chaos.tokens.book import Book, Operation, Owner, Session
+
+
+class Play:
+    """An owner with a session, whose calls are told of by hand."""
+
+    def __init__(self) -> None:
+        self.book = Book(1, say=lambda _line: None)
+        self.owner = self._owner("ana")
+        self.session = self.owner.sessions["s"]
+
+    def _owner(self, user: str) -> Owner:
+        return Owner(namespace="default", user=user, sessions={"s": Session(name="s")})
+
+    def begin(self, what: str, owner: Owner | None = None) -> Operation:
+        return self.book.begin("sync", owner or self.owner, self.session, {"what": what})
+
+    def put(self, outcome: str = "done", seq: int | None = 1) -> str:
+        token, one = self.book.new_token(self.owner), self.begin("put")
+        self.book.place(one, self.session, [token])
+        self.book.end(one, outcome)
+        self.book.check_write(one)
+        self.book.settle_put(one, self.session, [token], [seq])
+        return token.name
+
+    def take(self, what: str, outcome: str = "done", seqs: Any = None) -> Operation:
+        one = self.begin(what)
+        self.book.threaten(one, [self.session])
+        self.book.end(one, outcome)
+        self.book.settle_taken(one, seqs)
+        return one
+
+    def history(self, *names: str) -> int:
+        one = self.begin("history")
+        self.book.end(one, "done")
+        self.book.judge_log(one, list(enumerate(names, 1)), whole=True)
+        return len(self.book.wrong)
+
+
+@pytest.fixture
+def play() -> Play:
+    return Play()
+
+
+def test_a_history_is_what_was_accepted(play: Play) -> None:
+    name = play.put()
+    assert play.history(name) == 0
+    assert play.history() == 1  # it is missing
+
+
+def test_what_was_taken_back_is_not_shown(play: Play) -> None:
+    name = play.put()
+    play.take("rewind", seqs=[1])
+    assert play.history() == 0
+    assert play.history(name) > 0
+
+
+def test_what_another_user_said_is_not_shown(play: Play) -> None:
+    name = play.put()
+    one = play.begin("search", play._owner("ben"))
+    play.book.judge(one, [name], "memory", "the search")
+    assert len(play.book.wrong) == 1
+
+
+@pytest.mark.parametrize("is_there", [True, False])
+def test_a_read_decides_what_nobody_knows(
+    play: Play, is_there: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A put without an answer may be there or not, but then it stays so."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    name = play.put("unknown", None)
+    given = [name] if is_there else []
+    assert play.history(*given) == 0
+    assert play.history(*given) == 0
+    assert play.history(*([] if is_there else [name])) > 0
+
+
+def test_a_pop_without_an_answer_may_still_take_effect(play: Play) -> None:
+    name = play.put()
+    play.take("pop", "unknown")
+    assert play.history(name) == 0
+    assert play.history() == 0
+    assert play.history(name) > 0  # it was gone
+
+
+def test_nothing_is_accepted_behind_a_receipt_until_it_is_readmitted(play: Play) -> None:
+    name = play.put()
+    play.book.close(play.take("erase user"), play.owner)
+    play.put("ErasedError")
+    assert play.history() == 0
+    play.put()
+    assert len(play.book.wrong) == 1
+    play.book.open(play.owner)
+    play.put("ErasedError")
+    assert len(play.book.wrong) == 2
+    assert name in play.book.taken()
+
+
+def test_a_deleted_fact_is_not_live_again(play: Play) -> None:
+    name = play.put()
+    delete = play.begin("delete")
+    play.book.end(delete, "done")
+    play.book.lose_facts([name], delete.ends)
+    read = play.begin("facts")
+    play.book.judge(read, [name], "memory", "the context")
+    assert not play.book.wrong
+    play.book.judge(read, [name], "facts", "the list")
+    assert len(play.book.wrong) == 1
