@@ -11,6 +11,7 @@ from bench.cases.audit import measure_audit
 from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
+from bench.cases.defaults import measure_defaults
 from bench.cases.flat import measure_flat
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
@@ -45,6 +46,7 @@ CASES = (
     Case("concurrent", measure_concurrent, 20),
     Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
+    Case("defaults", measure_defaults, 60),
     Case("service", measure_service, 60),
     Case("encryption", measure_encryption, 15),
     Case("peers", measure_peers, 25),
