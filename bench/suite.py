@@ -11,12 +11,12 @@ from bench.cases.audit import measure_audit
 from bench.cases.calls import measure_calls, measure_delay
 from bench.cases.consuming import measure_applications
 from bench.cases.crossing import measure_crossing
-from bench.cases.defaults import measure_defaults
 from bench.cases.flat import measure_flat
 from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
 from bench.cases.service import measure_service
 from bench.cases.writes import measure_concurrent, measure_put
+from bench.defaults.case import measure_defaults
 from bench.encrypted.case import measure_encryption
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure
