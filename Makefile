@@ -65,7 +65,7 @@ contracts: $(VENV)/.test-ready
 queries: $(VENV)/.test-ready ## write schemas/queries anew: after a change of schemas/sql
 	@$(BIN)/python -m tools.queries
 
-bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (ARGS='--only put', '--full', '--file CHAT.jsonl')
+bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (ARGS='--only put', '--full', '--record', '--file CHAT.jsonl')
 	@$(BIN)/python -m bench $(ARGS)
 
 bench-charts: $(VENV)/.bench-ready ## set up, then draw what 'make bench ARGS="--json FILE"' wrote (ARGS='FILE docs')

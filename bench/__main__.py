@@ -12,6 +12,7 @@ from pathlib import Path
 
 from bench.environment import prepared_ground
 from bench.figures import as_json, as_table
+from bench.records import commit_here, compare, read_records, today, write_records
 from bench.size import FULL, QUICK, USUAL, Size
 from bench.suite import CASES, Case, measure, say
 
@@ -19,7 +20,11 @@ MINUTES = 10.0
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    given = _parser().parse_args(arguments)
+    parser = _parser()
+    given = parser.parse_args(arguments)
+    comparable = not (given.quick or given.file)
+    if given.record and not comparable:
+        parser.error("--record takes the sample's messages and the usual number of calls")
     # So that what runs beside is ended, whoever ends this.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(128 + signal.SIGTERM))
     minutes = given.minutes or (MINUTES if not (given.full or given.quick or given.only) else math.inf)
@@ -33,6 +38,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"not measured: {name}: {reason}")
     if given.json is not None:
         given.json.write_text(as_json(run.figures, machine, run.skipped), encoding="utf-8")
+    if comparable:
+        for line in compare(run.figures, read_records()):
+            print(line)
+    if given.record:
+        write_records(run.figures, today(), commit_here())
     return 0
 
 
@@ -42,6 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="NAME", action="append", choices=names, help=", ".join(names))
     parser.add_argument("--file", type=Path, metavar="CHAT.jsonl", help="messages; default: the sample")
     parser.add_argument("--json", type=Path, metavar="FILE", help="write the figures to FILE as well")
+    parser.add_argument("--record", action="store_true", help="compare later runs with these figures")
     parser.add_argument("--minutes", type=float, help="begin nothing that would not end within so many")
     sizes = parser.add_mutually_exclusive_group()
     sizes.add_argument("--quick", action="store_true", help="a few calls of each, to see that it works")

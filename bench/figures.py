@@ -46,6 +46,7 @@ class Figure:
         unit: of both.
         repetitions: how many ratios there are.
         goal: what the ratio is to be, where that is fixed.
+        more_is_better: whether a greater ratio is the better one; where there is a goal, as this says.
         axis: of a figure that belongs to a line of a chart, the line's name; else empty.
         place: where on that line.
     """
@@ -61,6 +62,7 @@ class Figure:
     unit: str
     repetitions: int
     goal: Goal | None = None
+    more_is_better: bool = False
     axis: str = ""
     place: int = 0
 
@@ -79,6 +81,7 @@ def of_values(
     repetitions: Sequence[tuple[float, float]],
     *,
     goal: Goal | None = None,
+    more_is_better: bool = False,
     axis: str = "",
     place: int = 0,
 ) -> Figure:
@@ -96,6 +99,7 @@ def of_values(
         unit=unit,
         repetitions=len(repetitions),
         goal=goal,
+        more_is_better=goal.at_least if goal else more_is_better,
         axis=axis,
         place=place,
     )
@@ -110,6 +114,7 @@ def of_times(
     rank: int = 50,
     against_rank: int = 50,
     goal: Goal | None = None,
+    more_is_better: bool = False,
     axis: str = "",
     place: int = 0,
 ) -> Figure:
@@ -124,6 +129,7 @@ def of_times(
             for pair in pairs
         ],
         goal=goal,
+        more_is_better=more_is_better,
         axis=axis,
         place=place,
     )

@@ -18,6 +18,7 @@ class Size:
         readers: connections that ask for contexts at the same time.
         crowds: how often puts are measured beside these.
         window: messages in the window that is read.
+        known_facts, pieces: what the owner of the default read has beside it.
         crossing_puts: of one repetition, of which every 75th crosses the mark; with small events a tenth of
             them, of which every fourth does.
         peer_calls: puts, and gets, of a library that is slower.
@@ -43,6 +44,8 @@ class Size:
     readers: int = 1_000
     crowds: int = 3
     window: int = 400
+    known_facts: int = 60
+    pieces: int = 500
     crossing_puts: int = 7_600
     peer_calls: int = 20
     peer_sessions: int = 64
@@ -82,6 +85,8 @@ QUICK = Size(
     readers=40,
     crowds=1,
     window=30,
+    known_facts=5,
+    pieces=20,
     crossing_puts=160,
     peer_calls=2,
     peer_sessions=2,

@@ -16,6 +16,7 @@ from bench.cases.reads import measure_get
 from bench.cases.resident import measure_memory
 from bench.cases.service import measure_service
 from bench.cases.writes import measure_concurrent, measure_put
+from bench.defaults.case import measure_defaults
 from bench.encrypted.case import measure_encryption
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure
@@ -45,6 +46,7 @@ CASES = (
     Case("concurrent", measure_concurrent, 20),
     Case("audit", measure_audit, 40),
     Case("get", measure_get, 20),
+    Case("defaults", measure_defaults, 60),
     Case("service", measure_service, 60),
     Case("encryption", measure_encryption, 15),
     Case("peers", measure_peers, 25),

@@ -82,7 +82,8 @@ def _calls(
     # Fewer threads than that cannot reach it.
     goal = Goal(1, at_least=True) if concurrency >= WANTED_IN_FLIGHT else None
     against = f"{WANTED_IN_FLIGHT} calls"
-    yield of_values("calls", f"calls in flight, {threads}", against, "calls", in_flight, goal=goal)
+    name = f"calls in flight, {threads}"
+    yield of_values("calls", name, against, "calls", in_flight, goal=goal, more_is_better=True)
     yield of_values("calls", f"processor per call, {threads}", "the call's own time", "ms", spent)
     held = [(process.resident_megabytes(), WANTED_MEGABYTES)]
     yield of_values("calls", f"resident memory, {threads}", "200 MB", "MB", held)

@@ -29,19 +29,20 @@ def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
         first = _memory(ground, session_id, limits)
     messages = cycle(ground.messages)
     window = len(again.get().messages)
-    with _bare_select(ground, session_id) as select:
-        get = _Gets(f"get of {window} messages, facts, summary", select, size)
+    with bare_select(ground, session_id) as select:
+        get = Gets("get", f"get of {window} messages, facts, summary", select, size)
         yield get.figure("read again", again.get, goal=Goal(2))
-        yield get.figure("never read before", first.get)
+        yield get.figure("never read before", first.get, goal=Goal(3.3))
         yield get.figure("with search, read again", lambda: searching.get(QUESTION))
         # Last, since the window grows.
         yield get.figure("after one more put", again.get, before=lambda: again.put(next(messages)))
 
 
-class _Gets:
+class Gets:
     """Figures of one kind of read."""
 
-    def __init__(self, name: str, select: Call, size: Size) -> None:
+    def __init__(self, case: str, name: str, select: Call, size: Size) -> None:
+        self._case = case
         self._name = name
         self._select = select
         self._size = size
@@ -49,7 +50,7 @@ class _Gets:
     def figure(self, how: str, get: Call, *, before: Call | None = None, goal: Goal | None = None) -> Figure:
         count = self._size.gets // 2 if before else self._size.gets
         pairs = [pair(get, self._select, count, before=before) for _ in range(self._size.repetitions + 1)]
-        return of_times("get", f"{self._name}: {how}", "SELECT of the window", pairs[1:], goal=goal)
+        return of_times(self._case, f"{self._name}: {how}", "SELECT of the window", pairs[1:], goal=goal)
 
 
 def filled_session(ground: Ground, size: Size, *, user_id: str | None = None) -> tuple[str, tuple[int, int]]:
@@ -81,7 +82,7 @@ def _memory(ground: Ground, session_id: str, limits: tuple[int, int], *, search:
 
 
 @contextmanager
-def _bare_select(ground: Ground, session_id: str) -> Iterator[Call]:
+def bare_select(ground: Ground, session_id: str) -> Iterator[Call]:
     with ground.connection() as connection:
         (keys,) = connection.execute(SESSION, [session_id]).fetchall()
         yield lambda: connection.execute(BARE_SELECT, keys, prepare=True).fetchall()

@@ -33,8 +33,8 @@ def measure_facts(ground: Ground, size: Size, memory: Any, llms: Any) -> Iterato
         pairs = asyncio.run(_pairs(ground, size, memory, llms))
     name, ours = f"{LLAMAINDEX}: aput, facts extracted", "aput, facts extracted"
     means = [(1000 * fmean(one.measured), 1000 * fmean(one.against)) for one in pairs]
-    yield of_values("peers", f"{name}, mean", f"{ours}, mean", "ms", means)
-    yield of_times("peers", name, ours, pairs, rank=99, against_rank=99)
+    yield of_values("peers", f"{name}, mean", f"{ours}, mean", "ms", means, more_is_better=True)
+    yield of_times("peers", name, ours, pairs, rank=99, against_rank=99, more_is_better=True)
 
 
 async def _pairs(ground: Ground, size: Size, memory: Any, llms: Any) -> list[Pair]:

@@ -36,7 +36,7 @@ def measure_peers(ground: Ground, size: Size) -> Iterator[Figure]:
     yield of_times("peers", f"{LLAMAINDEX}: put", "put", sync_puts, goal=Goal(50, at_least=True))
     found = asyncio.run(_beside_llamaindex(ground, size, memory.Memory, llms.ChatMessage))
     yield of_times("peers", f"{LLAMAINDEX}: aput", "aput", found.puts, goal=Goal(50, at_least=True))
-    yield of_times("peers", f"{LLAMAINDEX}: aput", "bare async INSERT", found.bare)
+    yield of_times("peers", f"{LLAMAINDEX}: aput", "bare async INSERT", found.bare, more_is_better=True)
     yield of_times("peers", f"{LLAMAINDEX}: aget", "aget", found.gets, goal=Goal(10, at_least=True))
     name = f"aput, {size.peer_sessions} sessions in flight"
     yield of_values("peers", name, LLAMAINDEX, "puts/s", found.rates, goal=Goal(50, at_least=True))

@@ -20,6 +20,7 @@ from tests.soak import (
     service,
     takeover,
 )
+from tests.soak.load import case as load
 from tests.soak.measuring.ground import Ground, Grounds
 from tests.soak.measuring.readings import Reading
 
@@ -54,7 +55,9 @@ CASES = (
     Case("service", service.run, 420, short=False),
     Case("crowding", crowding.run, 240, short=False),
     Case("fairness", fairness.run, 420, short=False),
+    Case("load", load.run, 240, short=False),
 )
+SHORT = (*(case for case in CASES if case.short), Case("load", load.run_short, 80))
 
 
 @dataclass(slots=True)

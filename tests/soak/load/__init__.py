@@ -1,0 +1,1 @@
+"""A steady load with reads, on one machine with everything on."""
