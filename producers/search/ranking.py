@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import nullcontext
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby, islice
@@ -188,25 +188,16 @@ def rank_hits(
         )
         return read_hits((yield from fetch(shared)))
     part_of = None
-    if (
-        indexes is not None
-        and standing is not None
-        and vectors is not None
-        and target.kinds == MESSAGES_ALONE
-    ):
+    making: AbstractContextManager[Beginning | None] = nullcontext()
+    if indexes and standing and vectors and target.kinds == MESSAGES_ALONE:
         keys = yield from find_owner_keys(target.shard_key)
         asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
         part_of = missing_scope(indexes, standing, asked)
-        if part_of is None:
-            found = yield from search_index(indexes, standing, asked)
-            if found is not None:
-                return _recalled_hits(found)
-    making = (
-        None
-        if part_of is None or indexes is None or standing is None
-        else indexes.next_part(part_of, standing.pieces)
-    )
-    with making or nullcontext() as begun:
+        if part_of is not None:
+            making = indexes.next_part(part_of, standing.pieces)
+        elif (found := (yield from search_index(indexes, standing, asked))) is not None:
+            return _recalled_hits(found)
+    with making as begun:
         of_the_owner = SearchChunks(
             **compared,
             **ALL_FACTS.params,
@@ -225,7 +216,7 @@ def rank_hits(
             top_facts=0 if facts is None else facts.limit,
         )
         rows = yield from fetch(of_the_owner)
-        if begun is not None and part_of is not None and indexes is not None:
+        if begun and part_of and indexes:
             yield from add_part(indexes, part_of, begun, rows.pop().part or "{}")
     return read_hits(rows)
 

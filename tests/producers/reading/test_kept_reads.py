@@ -170,7 +170,7 @@ CHANGES: dict[str, Callable[[Memory], object]] = {
     "reset": lambda memory: memory.reset(),
     "forget": lambda memory: memory.reset(derived=True),
     "fork": lambda memory: memory.fork("copy"),
-    "keep less": lambda memory: keep_less(memory),
+    "keep less": keep_less,
 }
 
 
