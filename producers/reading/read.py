@@ -92,9 +92,9 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     known, snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
-    given: Given | None = known.given
-    if given is not None and given.fits(request, snapshot):
-        return replace(given.context, covered_through=dict(given.context.covered_through))
+    answer: Answer | None = known.answer
+    if answer is not None and answer.fits(request, snapshot):
+        return replace(answer.context, covered_through=dict(answer.context.covered_through))
     context = yield from _context(request, snapshot, pipelines)
     if request.windows is not None:
         _keep(request, known, snapshot, context)
@@ -150,7 +150,7 @@ def _place(request: ReadRequest) -> SessionKey:
 
 
 @dataclass(frozen=True, slots=True)
-class Given:
+class Answer:
     """What a read gave, for one that asks for the same of a session that has not changed."""
 
     request: ReadRequest
@@ -171,24 +171,24 @@ class Given:
 
 def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context: MemoryContext) -> None:
     """Keep what was found for the next read, and what was given if that read may give it again."""
-    windows, found = request.windows, snapshot.known
+    windows, latest = request.windows, snapshot.known
     if windows is None:
         return
-    given, size = None, found.window.size + FACT_BYTES * len(found.facts.facts)
+    answer, size = None, latest.window.size + FACT_BYTES * len(latest.facts.facts)
     if _may_be_given_again(request, snapshot, context):
-        given = Given(request, snapshot, datetime.now(UTC).date(), context)
+        answer = Answer(request, snapshot, datetime.now(UTC).date(), context)
         size += sum(len(section.text) for section in context.memory.sections)
         size += FACT_BYTES * (len(context.facts) + len(context.hits))
-    elif found.window is known.window and found.facts is known.facts:
+    elif latest.window is known.window and latest.facts is known.facts:
         return
-    windows.keep(_place(request), replace(found, given=given, size=size), snapshot.erasures)
+    windows.keep(_place(request), replace(latest, answer=answer, size=size), snapshot.erasures)
 
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
     """Whether it follows from the snapshot alone, and whoever gets it can change nothing in it."""
     # The window's own messages are known; the memory may be in one of them.
     is_inside = request.insert_method is InsertMethod.USER
-    made = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
+    own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
     return (
         # Hardly anybody asks the same question again.
         request.query is None
@@ -198,7 +198,7 @@ def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: Memor
         and all(omission.kind in _REPEATABLE for omission in context.omitted)
         and not any(is_foreign(block) or _asks_others(block) for block in request.blocks)
         and snapshot.known.window.is_shareable
-        and all(map(is_unchangeable, made))
+        and all(map(is_unchangeable, own))
         and all(is_unchangeable(hit.message) for hit in context.hits)
     )
 

@@ -94,7 +94,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     if facts is not None or known_facts.version != version or known_facts.most != most_facts:
         known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
     pinned = read_rows(rows[part_two:window_at])
-    shown = window.shown
+    shown = window.messages
     if header["is_aging"]:
         # What is past its age is left out, one message after the other, and with a call its results.
         shown = tuple(with_calls(shown))

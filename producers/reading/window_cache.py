@@ -57,7 +57,7 @@ class KnownWindow:
         return all(isinstance(one, Message) for one in self.entries)
 
     @property
-    def shown(self) -> tuple[Message, ...]:
+    def messages(self) -> tuple[Message, ...]:
         """The messages; those that can be changed are built again each time."""
         if self.is_shareable:
             return self.entries  # type: ignore[return-value]
@@ -66,13 +66,13 @@ class KnownWindow:
     @cached_property
     def texts(self) -> frozenset[str]:
         """What the messages say."""
-        return frozenset([message.text for message in self.shown])
+        return frozenset([message.text for message in self.messages])
 
     def by_place(self, session: int) -> Mapping[Place, Message]:
         """The messages by their places; made once."""
         known: dict[Place, Message] | None = self.__dict__.get("places")
         if known is None:
-            known = self.__dict__["places"] = {(session, one.seq or 0): one for one in self.shown}
+            known = self.__dict__["places"] = {(session, one.seq or 0): one for one in self.messages}
         return known
 
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
@@ -111,13 +111,13 @@ class KnownSession:
     """What an earlier read of a session found.
 
     Attributes:
-        given: what it gave, and what for, in a form that only ``reading.read`` knows.
+        answer: what it gave, and what for, in a form that only ``reading.read`` knows.
         size: approximate memory of all of it, in bytes.
     """
 
     window: KnownWindow = NOTHING_KNOWN
     facts: KnownFacts = KnownFacts()
-    given: Any = None
+    answer: Any = None
     size: int = 0
 
 

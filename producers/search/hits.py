@@ -54,7 +54,7 @@ class HitFact:
         return cls.read(UUID(fact["fact_id"]), fact["text"], said_at, fact["sources"])
 
 
-class SaidMessage:
+class Utterance:
     """A message that searches may find again, with what is made of it only once.
 
     Attributes:
@@ -86,7 +86,7 @@ class Hit:
         has_vector: false for a message that no vectors cover yet, so that only its words counted.
         beside_seqs: the ``seq`` of those among ``messages`` that do not match themselves, but stand beside
             one that does: a question with its answer.
-        said: its only message in the form in which the process keeps it, if it does.
+        utterance: its only message in the form in which the process keeps it, if it does.
     """
 
     score: float
@@ -96,7 +96,7 @@ class Hit:
     fact: HitFact | None = None
     has_vector: bool = True
     beside_seqs: frozenset[int] = frozenset()
-    said: SaidMessage | None = None
+    utterance: Utterance | None = None
 
     @property
     def kind(self) -> HitKind:

@@ -195,8 +195,8 @@ def rank_hits(
         part_of = missing_scope(indexes, standing, asked)
         if part_of is not None:
             making = indexes.next_part(part_of, standing.pieces)
-        elif (found := (yield from search_index(indexes, standing, asked))) is not None:
-            return _recalled_hits(found)
+        elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
+            return _recalled_hits(recall)
     with making as begun:
         of_the_owner = SearchChunks(
             **compared,
@@ -368,23 +368,25 @@ def _message_hit(
     return Hit(score, session_key, exchange, similarity, beside_seqs=beside)
 
 
-def _recalled_hits(found: Recalled) -> list[Hit]:
+def _recalled_hits(recall: Recalled) -> list[Hit]:
     """The hits of an index; one whose message was deleted has none."""
-    ranks, hits = found.ranks, []
+    ranks, hits = recall.ranks, []
     for place, (number, score, similarity) in enumerate(
         zip(ranks.numbers, ranks.scores, ranks.similarities, strict=True)
     ):
-        said = found.messages.get(place)
-        if said is None:
+        utterances = recall.messages.get(place)
+        if utterances is None:
             continue
         session_key = ranks.sessions[number - 1]
-        if len(said) == 1 and said[0].place[1] == ranks.from_seqs[place]:
-            hits.append(Hit(score, session_key, (said[0].message,), similarity, said=said[0]))
+        if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
+            hits.append(
+                Hit(score, session_key, (utterances[0].message,), similarity, utterance=utterances[0])
+            )
             continue
-        messages = [one.message for one in said]
+        messages = [one.message for one in utterances]
         bounds = ranks.from_seqs[place], ranks.through_seqs[place]
         hits.append(_message_hit(score, similarity, session_key, messages, *bounds))
-    hits += [Hit(fact.score, None, (), fact.similarity, fact.fact) for fact in found.facts]
+    hits += [Hit(fact.score, None, (), fact.similarity, fact.fact) for fact in recall.facts]
     return hits
 
 

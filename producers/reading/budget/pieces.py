@@ -10,7 +10,7 @@ from types import MappingProxyType
 from uuid import UUID
 
 from strandline.producers.blocks.render import speech_line
-from strandline.producers.search.hits import Place, SaidMessage
+from strandline.producers.search.hits import Place, Utterance
 from strandline.schemas.values.message import Message
 
 # A fact is told by messages that hold so much of its words: a model words it anew.  Only words of so many
@@ -77,7 +77,7 @@ class MessagePiece:
         tokens: of its line.
     """
 
-    said: SaidMessage
+    utterance: Utterance
     score: float
     rank: float
     similarity: float
@@ -87,24 +87,24 @@ class MessagePiece:
     tokens: int
 
     @classmethod
-    def of(cls, said: SaidMessage, score: float, rank: float, similarity: float) -> MessagePiece:
-        message = said.message
+    def of(cls, utterance: Utterance, score: float, rank: float, similarity: float) -> MessagePiece:
+        message = utterance.message
         tokens = (message.tokens or 0) + LINE_TOKENS
-        return cls(said, score, rank, similarity, message, said.place, said.text, tokens)
+        return cls(utterance, score, rank, similarity, message, utterance.place, utterance.text, tokens)
 
     @property
     def line(self) -> str:
         """As it is shown; made only for those that are."""
-        if self.said.line is None:
-            self.said.line = speech_line(self.said.message)
-        return self.said.line
+        if self.utterance.line is None:
+            self.utterance.line = speech_line(self.utterance.message)
+        return self.utterance.line
 
     @property
     def words(self) -> str:
         """Its line without who said it."""
-        if self.said.words is None:
-            self.said.words = words_of(self.line)
-        return self.said.words
+        if self.utterance.words is None:
+            self.utterance.words = words_of(self.line)
+        return self.utterance.words
 
 
 def words_of(line: str) -> str:
@@ -133,8 +133,8 @@ class Chosen:
     """The pieces that fit.
 
     Attributes:
-        facts: in the order in which they were said.
-        messages: by name of the block, in the order in which they were said.
+        facts: in the order in which they were utterance.
+        messages: by name of the block, in the order in which they were utterance.
     """
 
     facts: tuple[FactPiece, ...] = ()

@@ -154,8 +154,8 @@ def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
     seen: set[Place] = set()
     remaining = []
     for hit in hits:
-        if hit.said is not None:
-            place = hit.said.place
+        if hit.utterance is not None:
+            place = hit.utterance.place
             if place not in seen and not (place[0] == own_session and shown.holds(place[1])):
                 seen.add(place)
                 remaining.append(hit)

@@ -8,7 +8,7 @@ from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.blocks.render import fact_line
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
 from strandline.producers.reading.budget.recent_counts import recent_counts
-from strandline.producers.search.hits import Hit, HitFact, Place, SaidMessage
+from strandline.producers.search.hits import Hit, HitFact, Place, Utterance
 
 # A hit costs the statement and the process as much as a message of the window; more than these seldom fit.
 MIN_HITS = 10
@@ -50,10 +50,12 @@ def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, 
         rank = min(rank, hit.score)
         if hit.session_key is None:
             continue
-        found = [hit.said] if hit.said else [SaidMessage(hit.session_key, one) for one in hit.messages]
-        for said in found:
-            if said.place not in pieces and said.text.strip() not in ("", query):
-                pieces[said.place] = MessagePiece.of(said, hit.score, rank, hit.similarity)
+        utterances = (
+            [hit.utterance] if hit.utterance else [Utterance(hit.session_key, one) for one in hit.messages]
+        )
+        for utterance in utterances:
+            if utterance.place not in pieces and utterance.text.strip() not in ("", query):
+                pieces[utterance.place] = MessagePiece.of(utterance, hit.score, rank, hit.similarity)
     return tuple(pieces.values())
 
 

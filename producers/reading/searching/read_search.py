@@ -219,7 +219,7 @@ def gather_filling(
             for fact in snapshot.facts[: -NEWEST_FACTS - 1 : -1]
         ]
     window = snapshot.known.window
-    is_whole = window.shown is snapshot.window
+    is_whole = window.messages is snapshot.window
     return Filling(
         blocks=blocks,
         candidates=Candidates(

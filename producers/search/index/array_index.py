@@ -12,7 +12,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
-from strandline.producers.search.hits import Place, SaidMessage
+from strandline.producers.search.hits import Place, Utterance
 from strandline.producers.search.index.scope_arrays import (
     Flags,
     Floats,
@@ -58,8 +58,8 @@ class ArrayIndex:
     def __init__(self, version: str, arrays: ScopeArrays | None) -> None:
         self.version = version
         self._arrays = arrays
-        self.said: dict[Place, SaidMessage] = {}
-        self._said_bytes = 0
+        self.utterances: dict[Place, Utterance] = {}
+        self._utterance_bytes = 0
         # Of the last vector: messages and facts are mostly searched for by the same.
         self._compared: tuple[str | None, tuple[Floats, Floats]] | None = None
         # Of these facts: the number of each with that of a message that it comes from.
@@ -73,12 +73,12 @@ class ArrayIndex:
     def is_quick(self) -> bool:
         return self._arrays is None or len(self._arrays.trust) <= _QUICK_PIECES
 
-    def keep_said(self, said: SaidMessage) -> None:
-        size = _SAID_BYTES + 2 * len(said.text)
-        self._said_bytes += size
-        self.said[said.place] = said
-        if self._arrays and self._said_bytes > self._arrays.size:
-            self.said, self._said_bytes = {said.place: said}, size
+    def keep_utterance(self, utterance: Utterance) -> None:
+        size = _SAID_BYTES + 2 * len(utterance.text)
+        self._utterance_bytes += size
+        self.utterances[utterance.place] = utterance
+        if self._arrays and self._utterance_bytes > self._arrays.size:
+            self.utterances, self._utterance_bytes = {utterance.place: utterance}, size
 
     def rank(self, query: IndexQuery) -> Ranks:
         if self._arrays is None:
@@ -88,9 +88,9 @@ class ArrayIndex:
     def rank_facts(self, facts: FactIndex, query: IndexQuery, limit: int) -> list[RankedFact]:
         scores, similarities = _score_facts(self._arrays, facts, query, self._nearest(facts, query))
         order = np.argsort(-scores, kind="stable")[:limit]
-        found = zip(order.tolist(), scores[order].tolist(), similarities[order].tolist(), strict=True)
+        ranks = zip(order.tolist(), scores[order].tolist(), similarities[order].tolist(), strict=True)
         return [
-            RankedFact(facts.facts[n], min(score, 1), similar) for n, score, similar in found if score > 0
+            RankedFact(facts.facts[n], min(score, 1), similar) for n, score, similar in ranks if score > 0
         ]
 
     def _nearest(self, facts: FactIndex, query: IndexQuery) -> tuple[Floats, Floats]:

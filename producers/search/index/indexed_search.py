@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, NamedTuple, cast
 from uuid import UUID
 
-from strandline.producers.search.hits import HitFact, SaidMessage
+from strandline.producers.search.hits import HitFact, Utterance
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
     FactIndex,
@@ -91,7 +91,7 @@ class Recalled(NamedTuple):
     """Ranks of messages, by place (from 0) the messages of each, and facts, best first."""
 
     ranks: Ranks
-    messages: Mapping[int, Sequence[SaidMessage]]
+    messages: Mapping[int, Sequence[Utterance]]
     facts: Sequence[RankedFact]
 
 
@@ -123,7 +123,7 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
     # Off the event loop: of a large scope this takes some hundredths of a second.
     rank = partial(index.rank, asked.query)
     ranks: Ranks = rank() if index.is_quick else (yield Run(rank))
-    messages = {} if standing.is_bounded or asked.beside else dict(_kept(index, ranks))
+    messages = {} if standing.is_bounded or asked.beside else dict(_at_hand(index, ranks))
     missing = [place for place in range(len(ranks.from_seqs)) if place not in messages]
     if missing or (facts is None and facts_scope is not None):
         fetched = yield from _fetch(asked, ranks, missing, with_facts=facts is None)
@@ -132,9 +132,9 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
             return None
         messages.update(fetched.messages)
         if not (standing.is_bounded or asked.beside):
-            for said in fetched.messages.values():
-                if len(said) == 1 and is_unchangeable(said[0].message):
-                    index.keep_said(said[0])
+            for utterances in fetched.messages.values():
+                if len(utterances) == 1 and is_unchangeable(utterances[0].message):
+                    index.keep_utterance(utterances[0])
         if facts is None and facts_scope is not None:
             facts = fetched.facts
             indexes.keep(facts_scope, facts)
@@ -147,17 +147,17 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
     return Recalled(ranks, messages, ranked)
 
 
-def _kept(index: ScopeIndex, ranks: Ranks) -> Iterator[tuple[int, list[SaidMessage]]]:
+def _at_hand(index: ScopeIndex, ranks: Ranks) -> Iterator[tuple[int, list[Utterance]]]:
     keys = [ranks.sessions[number - 1].int for number in ranks.numbers]
     for place, key in enumerate(zip(keys, ranks.from_seqs, strict=True)):
-        said = index.said.get(key)
-        if said is not None:
-            yield place, [said]
+        utterance = index.utterances.get(key)
+        if utterance is not None:
+            yield place, [utterance]
 
 
 class _Fetched(NamedTuple):
     version: str
-    messages: dict[int, list[SaidMessage]]
+    messages: dict[int, list[Utterance]]
     facts: FactIndex
 
 
@@ -178,11 +178,11 @@ def _fetch(
         )
     )
     head: dict[str, Any] = json.loads(rows[0].envelope)
-    messages: dict[int, list[SaidMessage]] = {}
+    messages: dict[int, list[Utterance]] = {}
     for row, message in zip(rows[1:], read_rows(rows[1:]), strict=True):
         place = missing[row.place - 1]
         session_key = ranks.sessions[ranks.numbers[place] - 1]
-        messages.setdefault(place, []).append(SaidMessage(session_key, message))
+        messages.setdefault(place, []).append(Utterance(session_key, message))
     return _Fetched(head["version"], messages, _fact_index(head["facts_version"] or "", head["facts"] or ()))
 
 

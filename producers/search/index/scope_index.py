@@ -11,7 +11,7 @@ from datetime import date
 from typing import NamedTuple, Protocol
 from uuid import UUID
 
-from strandline.producers.search.hits import HitFact, Place, SaidMessage
+from strandline.producers.search.hits import HitFact, Place, Utterance
 
 # In memory, of a fact beside its text and its words.
 _FACT_BYTES = 800
@@ -152,11 +152,11 @@ class ScopeIndex(KeptIndex, Protocol):
     """An index of pieces."""
 
     @property
-    def said(self) -> dict[Place, SaidMessage]:
+    def utterances(self) -> dict[Place, Utterance]:
         """The messages that were shown, as far as they are kept."""
         ...
 
-    def keep_said(self, said: SaidMessage) -> None:
+    def keep_utterance(self, utterance: Utterance) -> None:
         """Keep a message for the next search; the oldest makes room."""
         ...
 

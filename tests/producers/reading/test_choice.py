@@ -15,7 +15,7 @@ from strandline.producers.reading.budget.choice import choose_pieces, in_order
 from strandline.producers.reading.budget.contributions import Measure
 from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece
-from strandline.producers.search.hits import SaidMessage
+from strandline.producers.search.hits import Utterance
 from strandline.schemas.values.message import Message
 
 HERE, ELSEWHERE = UUID(int=1), UUID(int=2)
@@ -24,7 +24,7 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE) -> MessagePiece:
     said = Message("user", f"m{seq} {session.int}", seq=seq, created_at=NOON + timedelta(minutes=seq))
-    return replace(MessagePiece.of(SaidMessage(session, said), score, score, 0.0), tokens=tokens)
+    return replace(MessagePiece.of(Utterance(session, said), score, score, 0.0), tokens=tokens)
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
@@ -174,7 +174,10 @@ def test_pieces_that_are_larger_than_they_were_counted_leave_room_for_others() -
     measure = Measure(lambda text: len(text.split()), render_memory)
     large = " ".join(["w"] * 200)
     too_large = [
-        replace(message(seq, 1 - seq / 100, tokens=201 - seq), message=Message("user", large, seq=seq))
+        replace(
+            message(seq, 1 - seq / 100, tokens=201 - seq),
+            utterance=Utterance(HERE, Message("user", large, seq=seq)),
+        )
         for seq in range(1, 50)
     ]
     offered = candidates(*too_large, message(50, 0.01, tokens=1))
