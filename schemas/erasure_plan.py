@@ -33,7 +33,7 @@ ERASED = (
     "receipt",
     "batch",
     "scope_generation",
-    "chunk_change",
+    "derived_change",
     "archived_input",
     "expired_life",
     "retention_step",

@@ -11,11 +11,17 @@ from bench.environment import Ground
 from strandline import Memory
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
 from strandline.pipelines.vectors.stage import vector_text
+from strandline.producers.search.hits import MESSAGES_ALONE
 from strandline.producers.search.index.array_index import ArrayParts
 from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.search.index.indexed_search import search_index
-from strandline.producers.search.index.scope_index import IndexQuery, ScopeKey
-from strandline.producers.search.ranking import NOTHING_VISIBLE
+from strandline.producers.search.index.scope_index import ScopeKey
+from strandline.producers.search.ranking import (
+    NOTHING_VISIBLE,
+    SearchQuery,
+    Target,
+    rank_hits,
+    serving_vectors,
+)
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.queries.conversation.search import SearchChunks
@@ -67,6 +73,13 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             dates_through=[],
             dates_fit=[],
             beside=0,
+            facts_alone_id=None,
+            top_facts=0,
+            part_of=None,
+            through_session=session_key,
+            through_seq=0,
+            through_piece=0,
+            at_once=0,
         )
 
     try:
@@ -82,14 +95,30 @@ def indexed_search(ground: Ground, memory: Memory) -> Iterator[Find]:
     ((generation_id, shard_key),) = ground.rows(SERVING_IN, session_key, "vectors")
     database = Database.connect(ConnectionOptions.from_settings(ground.url, load_settings()))
     indexes = IndexCache(INDEX_BYTES, ArrayParts)
+    vectors = database.run(serving_vectors(shard_key))
+    assert vectors is not None and vectors.standing is not None
+    standing = vectors.standing
+    target = Target(
+        identify_session(DEFAULT_NAMESPACE, memory.session_id, None), "session", MESSAGES_ALONE, None
+    )
     scope = ScopeKey(shard_key, generation_id, session_key)
 
     def find(vector: Sequence[float]) -> set[int]:
-        visible = session_key, NOTHING_VISIBLE
-        query = IndexQuery(vector_text(vector), [], False, [], [], visible, 0.0, LIMIT, session_key)
-        while (hits := database.run(search_index(indexes, scope, query, beside=0))) is None:
-            pass  # each adds a part of the index
-        return set(hits[0].from_seqs)
+        query = SearchQuery("", [], vector_text(vector), None)
+        while True:  # each search adds a part of the index
+            is_made = indexes.find_index(scope, standing.pieces) is not None
+            search = rank_hits(
+                query,
+                vectors,
+                target,
+                limit=LIMIT,
+                similarity_cutoff=0.0,
+                indexes=indexes,
+                standing=standing,
+            )
+            hits = database.run(search)
+            if is_made:
+                return {message.seq or 0 for hit in hits for message in hit.messages}
 
     try:
         yield find

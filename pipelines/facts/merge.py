@@ -42,7 +42,7 @@ from strandline.pipelines.models.contract import MergeTask, NumberedFact, TextMo
 from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.derived.capture import WithholdCandidate
 from strandline.schemas.queries.derived.facts_edit import FactsAsTheyAre
-from strandline.schemas.queries.derived.facts_merge import DropCandidate, PendingCandidates
+from strandline.schemas.queries.derived.facts_merge import DropCandidate, NoteFactsChange, PendingCandidates
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import MERGE_STAGE, DerivationKeys, Lane
 
@@ -117,6 +117,7 @@ class MergeStage:
 
     def write(self, fetcher: Fetcher, batch: Batch, work: MergeWork, effect: Decided) -> list[Lane]:
         keys = batch.lane.derivation_keys
+        fetcher.fetch(NoteFactsChange(shard_key=keys["shard_key"]))
         wordings = [op.text for op in effect.operations if op.text is not None]
         tombstones = tombstones_about(fetcher, keys, work.candidates, work.known, wordings)
         as_they_are = _as_they_are(fetcher, keys, work.known)

@@ -39,4 +39,4 @@ def unit_length(vector: Sequence[float]) -> tuple[float, ...]:
         raise ValueError("the vector has a component that is not a finite number")
     if length == 0.0:
         return (1.0,) + (0.0,) * (len(vector) - 1)
-    return tuple(component / length for component in vector)
+    return tuple([component / length for component in vector])

@@ -105,7 +105,7 @@ class VectorsStage:
 
 def vector_text(vector: Sequence[float]) -> str:
     """A vector as pgvector reads it."""
-    return "[" + ",".join(f"{value:.6g}" for value in vector) + "]"
+    return "[" + ",".join(["%.6g"] * len(vector)) % tuple(vector) + "]"
 
 
 def pack_vectors(vectors: Sequence[Sequence[float]]) -> bytes:

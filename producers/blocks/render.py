@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import date
 from html import escape
-from itertools import groupby
 
 from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
@@ -71,18 +71,21 @@ def conversation_text(messages: Sequence[tuple[object, Message, str]]) -> str:
     Args:
         messages: what tells its session from others, the message, and its ``speech_line``.
     """
-    parts: list[str] = []
-    for (_, day), group in groupby(messages, key=lambda one: (one[0], _day(one[1]))):
-        lines: list[str] = []
-        before = None
-        for _, message, line in group:
-            if before is not None and (message.seq or 0) > before + 1:
-                lines.append("")
-            lines.append(line)
-            before = message.seq or 0
-        date = f" date='{day}'" if day else ""
-        parts.append("\n".join([f"<conversation{date}>", *lines, "</conversation>"]))
-    return "\n".join(parts)
+    lines: list[str] = []
+    before: tuple[object, date | None] | None = None
+    seq = 0
+    for session, message, line in messages:
+        day = None if message.created_at is None else message.created_at.date()
+        if before != (session, day):
+            if before is not None:
+                lines.append("</conversation>")
+            lines.append("<conversation>" if day is None else f"<conversation date='{day}'>")
+            before = session, day
+        elif (message.seq or 0) > seq + 1:
+            lines.append("")
+        lines.append(line)
+        seq = message.seq or 0
+    return "\n".join([*lines, "</conversation>"])
 
 
 def speech_line(message: Message) -> str:
@@ -93,7 +96,3 @@ def speech_line(message: Message) -> str:
     speaker = speaker_name(message.name, message.role) if message.name else message.role
     text = escaped(message.text).strip().replace("\n", "\n  ")
     return f"{quoted(speaker).replace(':', _NO_COLON)}: {text}"
-
-
-def _day(message: Message) -> str:
-    return "" if message.created_at is None else f"{message.created_at:%Y-%m-%d}"

@@ -131,6 +131,7 @@ def _get(target: ErasureTarget, traces: Traces) -> Operation[ReaderCheck]:
                 known_from=None,
                 known_seal=None,
                 max_facts=10,
+                known_facts=None,
             )
         )
         snapshot = read_snapshot(rows)

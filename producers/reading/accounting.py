@@ -15,7 +15,7 @@ from strandline.producers.blocks.render import fact_line, message_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.fitting import Fitted
-from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
 from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.reading.given import (
     Given,
@@ -27,12 +27,12 @@ from strandline.producers.reading.given import (
     sources_of_places,
 )
 from strandline.producers.reading.request import ReadRequest
-from strandline.producers.reading.searching.gather import fact_pieces, matching_facts, message_pieces
+from strandline.producers.reading.searching.gather import fact_piece, matching_facts, message_pieces
 from strandline.producers.reading.snapshot import Snapshot
+from strandline.producers.search.hits import Place
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.search import SessionNames
 from strandline.schemas.queries.conversation.sharing import SharedSessionNames
-from strandline.schemas.values.lanes import FACTS
 
 # By the session's key, as a place has it.
 Names = Mapping[int, str]
@@ -46,15 +46,24 @@ def account_for(
     Of a block that shows a number of pieces and was cut, those count whose lines are left.
     """
     messages = [piece for name in material.hits for piece in _messages(name, material, fitted)]
-    facts = [*fitted.filled.chosen.facts, *(yield from _counted_facts(request, snapshot, material, fitted))]
-    names = yield from _session_names(request, messages, facts)
-    matching = _matching_places(material)
+    facts = [*fitted.filled.chosen.facts, *_counted_facts(request, snapshot, material, fitted)]
+    names = yield from _session_names(request, messages)
+    beside = _places_beside(material)
     return Given(
-        facts=tuple(_given_fact(fact, names) for fact in facts),
+        facts=tuple([_given_fact(fact) for fact in facts]),
         hits=tuple(
-            _given_message(piece, names, is_beside=piece.place not in matching)
-            for piece in messages
-            if piece.session_key.int in names
+            [
+                GivenMessage(
+                    piece.message,
+                    names[piece.place[0]],
+                    piece.score,
+                    piece.similarity,
+                    piece.tokens,
+                    piece.place in beside,
+                )
+                for piece in messages
+                if piece.place[0] in names
+            ]
         ),
         summary=_summary(request, snapshot, fitted),
         sections=tuple(GivenSection(one.block.name, _kind(one.block), one.text) for one in fitted.kept),
@@ -79,37 +88,33 @@ def _messages(name: str, material: Material, fitted: Fitted) -> Sequence[Message
 
 def _counted_facts(
     request: ReadRequest, snapshot: Snapshot, material: Material, fitted: Fitted
-) -> Operation[list[FactPiece]]:
+) -> list[FactPiece]:
     """The facts of blocks that show a number of them, and of searches that were asked for facts."""
     blocks = [
         block.name
         for block in request.blocks
         if isinstance(block, (FactExtractionMemoryBlock, VectorMemoryBlock)) and not block.is_filler
     ]
+    if not blocks:
+        return []
     text = "\n".join(_text_of(name, fitted.kept) for name in blocks)
-    newest = dict(zip(snapshot.fact_ids, ((fact, 0.0) for fact in snapshot.facts), strict=True))
-    matching = {
-        fact_id: one for name in blocks for fact_id, one in matching_facts(material.hits.get(name, ()))
+    facts = {fact.fact_id: (fact, 0.0) for fact in snapshot.facts} | {
+        fact.fact_id: (fact, score)
+        for name in blocks
+        for fact, score in matching_facts(material.hits.get(name, ()))
     }
-    shown = {fact_id: one for fact_id, one in (newest | matching).items() if fact_line(one[0]) in text}
-    pieces = yield from fact_pieces(
-        request.identity.shard_key, snapshot.generation_of(FACTS), shown, request.count_text
-    )
-    return list(pieces.values())
+    return [fact_piece(*one, request.count_text) for one in facts.values() if fact_line(one[0].text) in text]
 
 
 def _text_of(name: str, kept: Sequence[Contribution]) -> str:
     return next((one.text for one in kept if one.block.name == name), "")
 
 
-def _session_names(
-    request: ReadRequest, messages: Sequence[MessagePiece], facts: Sequence[FactPiece]
-) -> Operation[Names]:
-    """Names of the sessions that the pieces come from; one that was deleted meanwhile has none."""
+def _session_names(request: ReadRequest, messages: Sequence[MessagePiece]) -> Operation[Names]:
+    """Names of the sessions that the messages come from; one that was deleted meanwhile has none."""
     identity = request.identity
     own = {identity.session_key.int: identity.session_id}
-    keys = {piece.session_key.int for piece in messages} | {key for fact in facts for key, _ in fact.sources}
-    others = [UUID(int=key) for key in sorted(keys - own.keys())]
+    others = [UUID(int=key) for key in sorted({piece.place[0] for piece in messages} - own.keys())]
     if not others:
         return own
     rows = yield from fetch(SessionNames(shard_key=identity.shard_key, session_keys=others))
@@ -121,31 +126,24 @@ def _session_names(
     return names
 
 
-def _given_fact(fact: FactPiece, names: Names) -> GivenFact:
-    known: list[tuple[str, int]] = [(names[key], seq) for key, seq in fact.sources if key in names]
-    return GivenFact(fact.fact_id, fact.text, fact.said_at, sources_of_places(known), fact.score, fact.tokens)
+def _given_fact(fact: FactPiece) -> GivenFact:
+    places = [(name, seq) for (_, seq), name in fact.sources.items() if name is not None]
+    sources = sources_of_places(places) if places else ()
+    return GivenFact(fact.fact_id, fact.text, fact.said_at, sources, fact.score, fact.tokens)
 
 
-def _matching_places(material: Material) -> frozenset[Place]:
-    """The messages that match themselves, not only one beside them."""
-    return frozenset(
-        place_of(hit.session_key, message.seq)
-        for hits in material.hits.values()
+def _places_beside(material: Material) -> frozenset[Place]:
+    """The messages that only stand beside one that matches."""
+    hits = [hit for of_block in material.hits.values() for hit in of_block if hit.session_key is not None]
+    if not any(hit.beside_seqs for hit in hits):
+        return frozenset()
+    places = [
+        ((hit.session_key.int, message.seq or 0), message.seq in hit.beside_seqs)
         for hit in hits
+        if hit.session_key is not None
         for message in hit.messages
-        if hit.session_key is not None and message.seq not in hit.beside_seqs
-    )
-
-
-def _given_message(piece: MessagePiece, names: Names, *, is_beside: bool) -> GivenMessage:
-    return GivenMessage(
-        piece.message,
-        names[piece.session_key.int],
-        piece.score,
-        piece.similarity,
-        piece.tokens,
-        is_beside,
-    )
+    ]
+    return frozenset(place for place, _ in places) - {place for place, is_beside in places if not is_beside}
 
 
 def _summary(request: ReadRequest, snapshot: Snapshot, fitted: Fitted) -> GivenSummary | None:

@@ -8,21 +8,25 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime
 from functools import partial
 
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
+    InsertMethod,
     Material,
 )
 from strandline.producers.blocks.resolve import pipelines_of
+from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.accounting import account_for
 from strandline.producers.reading.applicable_blocks import latest_alone, readable_blocks, shorter_window
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.fitting import Fitted, fit
 from strandline.producers.reading.context import MemoryContext, Omission
+from strandline.producers.reading.foreign_code import is_foreign
 from strandline.producers.reading.insertion import assemble_messages
 from strandline.producers.reading.rendering import contributions_of, is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
@@ -35,12 +39,19 @@ from strandline.producers.reading.searching.read_search import (
     search_for_read,
 )
 from strandline.producers.reading.snapshot import Snapshot, read_snapshot
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
+from strandline.producers.reading.window_cache import (
+    FACT_BYTES,
+    UNKNOWN,
+    KnownSession,
+    SessionKey,
+    WindowCache,
+)
 from strandline.producers.sessions import check_unowned
-from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch
+from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch, note_unsealed
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.message import is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
@@ -51,12 +62,25 @@ DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
 MAX_PAUSE_SECONDS = 0.2
 
+# Of omissions, those that come again with each read of the same state.
+_REPEATABLE = frozenset(
+    {
+        "window",
+        "tail",
+        "block_dropped",
+        "block_truncated",
+        "not_rendered",
+        "not_fed",
+        "not_shared",
+    }
+)
+
 # Each round takes messages out of the hits that the tail came to show; one is the rule.
 _MAX_ROUNDS = 3
 
 
 def read(request: ReadRequest) -> Operation[MemoryContext]:
-    """Carry out a read: one round trip, and at least one more if vector blocks search.
+    """Carry out a read: one round trip, and one more for what is not kept (docs/architecture/reading.md).
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -65,13 +89,23 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     pipelines = pipelines_of(request.blocks)
     if request.wait_for is not None and pipelines:
         yield from _wait(request, pipelines, request.wait_for)
-    snapshot = yield from _snapshot(request, pipelines)
+    known, snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
-    request, snapshot, omissions = _narrow(request, snapshot)
+    answer: Answer | None = known.answer
+    if answer is not None and answer.fits(request, snapshot):
+        return replace(answer.context, covered_through=dict(answer.context.covered_through))
+    context = yield from _context(request, snapshot, pipelines)
+    if request.windows is not None:
+        _keep(request, known, snapshot, context)
+    return context
+
+
+def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...]) -> Operation[MemoryContext]:
+    request, snapshot, omissions = _narrow(asked, snapshot)
     hits, facts, failed_searches = yield from search_for_read(request, snapshot)
-    material = Material(snapshot.facts, snapshot.states, hits, reading_of(request, snapshot))
-    filling = yield from gather_filling(request, snapshot, material, facts)
+    material = Material(snapshot.fact_texts, snapshot.states, hits, reading_of(request, snapshot))
+    filling = gather_filling(request, snapshot, material, facts)
     fitted, failures = yield from _render_and_fit(request, snapshot, material, filling)
     memory = yield from account_for(request, snapshot, material, fitted)
     covered = snapshot.covered_through(pipelines)
@@ -97,18 +131,81 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     )
 
 
-def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[Snapshot]:
-    """The session as it is now; of its window, only messages that this process has not cached are fetched."""
-    session = (request.identity.shard_key, request.identity.session_key)
-    known = NOTHING_KNOWN if request.windows is None else request.windows.find_window(session)
-    rows = yield from fetch(_statement(request, pipelines, known))
-    snapshot = read_snapshot(rows, known)
-    if request.windows is not None:
-        if snapshot.erasures != request.windows.erasures:
-            yield from _forget_erased(request.windows, snapshot.erasures)
-        if snapshot.known is not known:
-            request.windows.keep(session, snapshot.known, snapshot.erasures)
-    return snapshot
+def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
+    """What is known of the session, and the session as it is now; what is known already is not fetched."""
+    windows = request.windows
+    known = UNKNOWN if windows is None else windows.find(_place(request))
+    most_facts = _newest_facts(request.blocks)
+    rows = yield from fetch(_statement(request, pipelines, known, most_facts))
+    snapshot = read_snapshot(rows, known, most_facts)
+    if not snapshot.header["is_sealing"]:
+        yield from note_unsealed()
+    if windows is not None and snapshot.erasures != windows.erasures:
+        yield from _forget_erased(windows, snapshot.erasures)
+    return known, snapshot
+
+
+def _place(request: ReadRequest) -> SessionKey:
+    return request.identity.shard_key, request.identity.session_key
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What a read gave, for one that asks for the same of a session that has not changed."""
+
+    request: ReadRequest
+    snapshot: Snapshot
+    day: date
+    context: MemoryContext
+
+    def fits(self, request: ReadRequest, snapshot: Snapshot) -> bool:
+        before = self.snapshot
+        return (
+            snapshot.header == before.header
+            and snapshot.known.window is before.known.window
+            and snapshot.pinned == before.pinned
+            and request == self.request
+            and self.day == datetime.now(UTC).date()
+        )
+
+
+def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context: MemoryContext) -> None:
+    """Keep what was found for the next read, and what was given if that read may give it again."""
+    windows, latest = request.windows, snapshot.known
+    if windows is None:
+        return
+    answer, size = None, latest.window.size + FACT_BYTES * len(latest.facts.facts)
+    if _may_be_given_again(request, snapshot, context):
+        answer = Answer(request, snapshot, datetime.now(UTC).date(), context)
+        size += sum(len(section.text) for section in context.memory.sections)
+        size += FACT_BYTES * (len(context.facts) + len(context.hits))
+    elif latest.window is known.window and latest.facts is known.facts:
+        return
+    windows.keep(_place(request), replace(latest, answer=answer, size=size), snapshot.erasures)
+
+
+def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
+    """Whether it follows from the snapshot alone, and whoever gets it can change nothing in it."""
+    # The window's own messages are known; the memory may be in one of them.
+    is_inside = request.insert_method is InsertMethod.USER
+    own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
+    return (
+        # Hardly anybody asks the same question again.
+        request.query is None
+        and not request.messages
+        and not snapshot.standing.is_bounded
+        and not snapshot.tail.messages
+        and all(omission.kind in _REPEATABLE for omission in context.omitted)
+        and not any(is_foreign(block) or _asks_others(block) for block in request.blocks)
+        and snapshot.known.window.is_shareable
+        and all(map(is_unchangeable, own))
+        and all(is_unchangeable(hit.message) for hit in context.hits)
+    )
+
+
+def _asks_others(block: BaseMemoryBlock) -> bool:
+    """Whether what it shows depends on functions of the application, or on other owners."""
+    return isinstance(block, VectorMemoryBlock) and (bool(block.steps) or block.scope == "shared")
 
 
 def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
@@ -125,16 +222,20 @@ def _forget_erased(windows: WindowCache, erasures: int) -> Operation[None]:
         windows.forget_erased(None, erasures)
 
 
-def _statement(request: ReadRequest, pipelines: tuple[str, ...], known: KnownWindow) -> Read:
+def _statement(
+    request: ReadRequest, pipelines: tuple[str, ...], known: KnownSession, most_facts: int
+) -> Read:
+    seqs = known.window.seqs
     return Read(
         **request.identity.keys,
         pipelines=list(pipelines),
-        max_facts=_newest_facts(request.blocks),
+        max_facts=most_facts,
         tail_rows=MAX_TAIL_MESSAGES,
         tail_bytes=MAX_TAIL_BYTES,
-        known_from=known.seqs[0] if known.seqs else None,
-        known_through=known.seqs[-1] if known.seqs else None,
-        known_seal=known.seal,
+        known_from=seqs[0] if seqs else None,
+        known_through=seqs[-1] if seqs else None,
+        known_seal=known.window.seal,
+        known_facts=known.facts.version if known.facts.most == most_facts else None,
     )
 
 

@@ -11,7 +11,9 @@ from uuid import UUID
 
 from strandline.producers.reading.budget.fitting import Tail
 from strandline.producers.reading.history.context_window import with_calls
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow
+from strandline.producers.reading.window_cache import NOTHING_KNOWN, UNKNOWN, KnownFacts, KnownSession
+from strandline.producers.search.hits import HitFact
+from strandline.producers.search.index.indexed_search import Standing
 from strandline.schemas.queries.conversation.read import ReadRow
 from strandline.schemas.values.message import Message, read_rows
 
@@ -31,7 +33,9 @@ class Snapshot:
         pending: pipeline, first and last ``seq`` of each range that is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
         fixed_tokens: tokens of the pinned head and the window.
-        known: the window in the form of the cache, for the next read.
+        standing: by which it is known whether what a process keeps of the owner is what there is.
+        known: the window and the facts in the form of the cache, for the next read.
+        header: what the statement said beside facts and messages.
         erasures: the newest erasure in the database.
     """
 
@@ -45,20 +49,20 @@ class Snapshot:
     shared_key: UUID | None
     serving: Mapping[str, Mapping[str, Any]]
     pending: Sequence[tuple[str, int, int]]
-    facts: tuple[str, ...]
-    fact_ids: tuple[str, ...]
+    facts: tuple[HitFact, ...]
     states: Mapping[str, Any]
     pinned: Sequence[Message]
     window: Sequence[Message]
     tail: Tail
     fixed_tokens: int
-    known: KnownWindow = NOTHING_KNOWN
+    standing: Standing
+    known: KnownSession
+    header: Mapping[str, Any]
     erasures: int = 0
 
-    def generation_of(self, pipeline: str) -> int | None:
-        """The generation of a pipeline that serves; None if none does."""
-        serving = self.serving.get(pipeline)
-        return None if serving is None else int(serving["generation_id"])
+    @property
+    def fact_texts(self) -> list[str]:
+        return [fact.text for fact in self.facts]
 
     def covered_through(self, pipelines: Sequence[str]) -> dict[str, int]:
         """Per pipeline, the last ``seq`` up to which it covers all flushed messages."""
@@ -71,10 +75,10 @@ class Snapshot:
         return min(starts, default=self.flushed_through + 1) - 1
 
 
-def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -> Snapshot:
+def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_facts: int = 0) -> Snapshot:
     """Read the header row, then the tail, the pinned head and the window, which come in this order.
 
-    ``known`` is the cached window that the statement was told of; if it is still current, the rows lack it.
+    ``known`` is what the statement was told of; as far as it is still current, the rows lack it.
     """
     header: dict[str, Any] = json.loads(rows[0].envelope)
     marks: dict[str, Any] = header["session"] or {}
@@ -82,14 +86,18 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
     flushed_through = marks.get("flushed_through", 0)
     part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row.part)
     window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row.seq)
-    window = (known if header.get("known") else NOTHING_KNOWN).move_to(
-        window_from, rows[window_at:], header.get("seal") or ""
+    window = (known.window if header.pop("known") else NOTHING_KNOWN).move_to(
+        window_from, rows[window_at:], header["seal"] or ""
     )
+    facts, version = header.pop("facts"), header["facts_version"]
+    known_facts = known.facts
+    if facts is not None or known_facts.version != version or known_facts.most != most_facts:
+        known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
     pinned = read_rows(rows[part_two:window_at])
-    shown = window.messages()
-    if header.get("is_aging"):
+    shown = window.messages
+    if header["is_aging"]:
         # What is past its age is left out, one message after the other, and with a call its results.
-        shown = list(with_calls(shown))
+        shown = tuple(with_calls(shown))
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -102,19 +110,20 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownWindow = NOTHING_KNOWN) -
         shared_key=UUID(marks["shared_key"]) if marks.get("shared_key") else None,
         serving=header["serving"] or {},
         pending=pending,
-        facts=tuple(fact["text"] for fact in header["facts"] or ()),
-        fact_ids=tuple(fact["fact_id"] for fact in header["facts"] or ()),
+        facts=known_facts.facts,
         states=header["states"] or {},
         pinned=pinned,
         window=shown,
-        known=window,
+        standing=Standing(header["pieces_version"], version, header["is_bounded"], header["is_alone"]),
+        known=KnownSession(window, known_facts),
+        header=header,
         erasures=header["erasures"] or 0,
         tail=Tail(
             messages=read_rows(rows[1:part_two]),
             ranges=_gaps(pending, window_from),
         ),
         fixed_tokens=sum(message.tokens or 0 for message in (*pinned, *shown))
-        if header.get("is_aging")
+        if header["is_aging"]
         else window.tokens + sum(message.tokens or 0 for message in pinned),
     )
 

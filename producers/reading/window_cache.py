@@ -17,20 +17,23 @@ from bisect import bisect_left
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
-from strandline.schemas.values.message import NOTHING, Message, StoredMessage, read_rows
+from strandline.producers.search.hits import HitFact, Place
+from strandline.schemas.values.message import NOTHING, Message, StoredMessage, is_unchangeable, read_rows
 
 SessionKey = tuple[UUID, UUID]
 
 # Of a message in memory, beside its texts.
 _MESSAGE_BYTES = 600
-_SCALARS = (str, int, float, bool, type(None))
+# Of a fact, or a message that was found, about.
+FACT_BYTES = 1_000
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class KnownWindow:
     """The messages of a window in order, as of an earlier read.
 
@@ -48,8 +51,29 @@ class KnownWindow:
     seal: str = ""
     size: int = 0
 
-    def messages(self) -> list[Message]:
-        return [one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries]
+    @cached_property
+    def is_shareable(self) -> bool:
+        """Whether who gets these messages can change nothing in them."""
+        return all(isinstance(one, Message) for one in self.entries)
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The messages; those that can be changed are built again each time."""
+        if self.is_shareable:
+            return self.entries  # type: ignore[return-value]
+        return tuple([one if isinstance(one, Message) else read_rows([one])[0] for one in self.entries])
+
+    @cached_property
+    def texts(self) -> frozenset[str]:
+        """What the messages say."""
+        return frozenset([message.text for message in self.messages])
+
+    def by_place(self, session: int) -> Mapping[Place, Message]:
+        """The messages by their places; made once."""
+        known: dict[Place, Message] | None = self.__dict__.get("places")
+        if known is None:
+            known = self.__dict__["places"] = {(session, one.seq or 0): one for one in self.messages}
+        return known
 
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
         """The window as it is now: from ``window_from`` on, with the new rows at the end.
@@ -73,14 +97,41 @@ class KnownWindow:
 NOTHING_KNOWN = KnownWindow()
 
 
+@dataclass(frozen=True, slots=True)
+class KnownFacts:
+    """The newest facts of a session's owner, at most ``most`` of them, oldest first, as of a version."""
+
+    version: str | None = None
+    most: int = 0
+    facts: tuple[HitFact, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class KnownSession:
+    """What an earlier read of a session found.
+
+    Attributes:
+        answer: what it gave, and what for, in a form that only ``reading.read`` knows.
+        size: approximate memory of all of it, in bytes.
+    """
+
+    window: KnownWindow = NOTHING_KNOWN
+    facts: KnownFacts = KnownFacts()
+    answer: Any = None
+    size: int = 0
+
+
+UNKNOWN = KnownSession()
+
+
 class WindowCache:
-    """The most recently read windows; safe to share between threads.
+    """What the most recent reads found of their sessions; safe to share between threads.
 
     ``erasures`` is the newest erasure (or readmission) that it knows of: each read brings the number of the
     database, and if that is another one, what the process has of erased owners is dropped.
 
     Args:
-        max_bytes: the approximate memory that they may take; 0 keeps none.
+        max_bytes: the approximate memory that it may take; 0 keeps none.
         on_erased: is told of owners that were erased, so that other caches drop them too.
     """
 
@@ -92,62 +143,58 @@ class WindowCache:
         self._on_erased = on_erased
         self._bytes = 0
         self._lock = threading.Lock()
-        self._windows: OrderedDict[SessionKey, KnownWindow] = OrderedDict()
+        self._sessions: OrderedDict[SessionKey, KnownSession] = OrderedDict()
 
-    def find_window(self, session: SessionKey) -> KnownWindow:
-        """The cached window of a session, or ``NOTHING_KNOWN``."""
+    @property
+    def size(self) -> int:
+        """The approximate memory of what is kept, in bytes."""
+        return self._bytes
+
+    def find(self, session: SessionKey) -> KnownSession:
+        """What is known of a session, or ``UNKNOWN``."""
         with self._lock:
-            window = self._windows.get(session)
-            if window is None:
-                return NOTHING_KNOWN
-            self._windows.move_to_end(session)
-            return window
+            known = self._sessions.get(session)
+            if known is None:
+                return UNKNOWN
+            self._sessions.move_to_end(session)
+            return known
 
-    def keep(self, session: SessionKey, window: KnownWindow, erasures: int = 0) -> None:
-        """Keep it for the next read; the least recently read windows make room.
+    def keep(self, session: SessionKey, known: KnownSession, erasures: int = 0) -> None:
+        """Keep it for the next read; the least recently read sessions make room.
 
         ``erasures``: the number that came with it.  If the cache knows of later ones, it is not kept: it may
         be of an owner who was erased since.
         """
         with self._lock:
             self._drop(session)
-            if not window.seqs or window.size > self._max_bytes or erasures < self.erasures:
+            if not known.size or known.size > self._max_bytes or erasures < self.erasures:
                 return
-            self._windows[session] = window
-            self._bytes += window.size
+            self._sessions[session] = known
+            self._bytes += known.size
             while self._bytes > self._max_bytes:
-                _, dropped = self._windows.popitem(last=False)
+                _, dropped = self._sessions.popitem(last=False)
                 self._bytes -= dropped.size
 
     def forget_erased(self, owners: Collection[UUID] | None, erasures: int) -> None:
         """Drop what is of these owners (None: everything), who were erased up to this number."""
         with self._lock:
             self.erasures = erasures
-            for session in [one for one in self._windows if owners is None or one[0] in owners]:
+            for session in [one for one in self._sessions if owners is None or one[0] in owners]:
                 self._drop(session)
         self._on_erased(owners or ())
 
     @property
     def is_empty(self) -> bool:
         with self._lock:
-            return not self._windows
+            return not self._sessions
 
     def _drop(self, session: SessionKey) -> None:
-        self._bytes -= self._windows.pop(session, NOTHING_KNOWN).size
+        self._bytes -= self._sessions.pop(session, UNKNOWN).size
 
 
 def _entry(row: StoredMessage, message: Message) -> Message | StoredMessage:
     """The message itself if its recipient cannot change anything in it, else the row."""
-    return message if _is_unchangeable(message) else row
-
-
-def _is_unchangeable(message: Message) -> bool:
-    if not (message.content is None or isinstance(message.content, str)) or message.tool_calls:
-        return False
-    if message.metadata is NOTHING and message.extra is NOTHING:
-        return True  # as with most
-    values = (*message.metadata.values(), *message.extra.values())
-    return all(isinstance(value, _SCALARS) for value in values)
+    return message if is_unchangeable(message) else row
 
 
 def _tokens(entry: Message | StoredMessage) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
-from typing import Literal, get_args
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from datetime import datetime
+from typing import Any, Literal, get_args
 from uuid import UUID
 
 from strandline.schemas.display.shown_text import quote
@@ -21,12 +22,54 @@ _SCOPES: tuple[SearchScope, ...] = get_args(SearchScope)
 _KINDS: tuple[HitKind, ...] = get_args(HitKind)
 
 
+# Of one message: its session's key, as a number since these are compared sooner, and its own number there.
+Place = tuple[int, int]
+
+
 @dataclass(frozen=True, slots=True)
 class HitFact:
-    """A fact that a search found: its id, for ``memory.facts.get``, and its text."""
+    """A fact that a search found: its id, for ``memory.facts.get``, and its text.
+
+    Attributes:
+        said_at: when it was last said.
+        sources: the messages that it comes from, each with its session's name; empty if a person added it.
+    """
 
     fact_id: UUID
     text: str
+    said_at: datetime
+    sources: Mapping[Place, str] = field(default_factory=dict)
+    # What a read made of it, once.
+    shown: dict[object, Any] = field(default_factory=dict, compare=False, repr=False)
+
+    @classmethod
+    def read(cls, fact_id: UUID, text: str, said_at: datetime, sources: Sequence[Any] | None) -> HitFact:
+        """From the rows of a statement, with ``sources`` as the fragment ``said_in`` gives them."""
+        places = {(UUID(key).int, seq): name for key, name, seqs in sources or () for seq in seqs or ()}
+        return cls(fact_id, text, said_at, places)
+
+    @classmethod
+    def read_json(cls, fact: Mapping[str, Any]) -> HitFact:
+        said_at = datetime.fromisoformat(fact["said_at"])
+        return cls.read(UUID(fact["fact_id"]), fact["text"], said_at, fact["sources"])
+
+
+class Utterance:
+    """A message that searches may find again, with what is made of it only once.
+
+    Attributes:
+        line: as a read shows it, once a read did.
+    """
+
+    __slots__ = ("line", "message", "place", "session_key", "text", "words")
+
+    def __init__(self, session_key: UUID, message: Message) -> None:
+        self.session_key = session_key
+        self.message = message
+        self.place: Place = (session_key.int, message.seq or 0)
+        self.text = message.text
+        self.line: str | None = None
+        self.words: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,6 +86,7 @@ class Hit:
         has_vector: false for a message that no vectors cover yet, so that only its words counted.
         beside_seqs: the ``seq`` of those among ``messages`` that do not match themselves, but stand beside
             one that does: a question with its answer.
+        utterance: its only message in the form in which the process keeps it, if it does.
     """
 
     score: float
@@ -52,6 +96,7 @@ class Hit:
     fact: HitFact | None = None
     has_vector: bool = True
     beside_seqs: frozenset[int] = frozenset()
+    utterance: Utterance | None = None
 
     @property
     def kind(self) -> HitKind:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass
 from datetime import date
 from itertools import groupby, islice
@@ -14,13 +15,21 @@ from uuid import UUID
 from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.facts.listing import FactFilter
 from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, HitKind, SearchScope
-from strandline.producers.search.index.index_cache import IndexCache
-from strandline.producers.search.index.indexed_search import search_index
-from strandline.producers.search.index.scope_index import IndexQuery, Ranks, ScopeKey
+from strandline.producers.search.index.index_cache import Beginning, IndexCache
+from strandline.producers.search.index.indexed_search import (
+    PIECES_AT_ONCE,
+    IndexedSearch,
+    Recalled,
+    Standing,
+    add_part,
+    missing_scope,
+    search_index,
+)
+from strandline.producers.search.index.scope_index import FIRST_KEY, IndexQuery, ScopeKey
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.read import ServingGeneration
-from strandline.schemas.queries.conversation.search import IndexedHitsRow, SearchChunks, SearchChunksRow
+from strandline.schemas.queries.conversation.search import SearchChunks, SearchChunksRow
 from strandline.schemas.queries.conversation.sharing import SearchSharedChunks, SearchSharedChunksRow
 from strandline.schemas.sealed.values import query_words
 from strandline.schemas.sealing.owner_keys import OwnerKeys
@@ -54,15 +63,29 @@ class _Compared(TypedDict):
     dates_fit: list[float]
 
 
+class _Part(TypedDict):
+    """The part of an index that a search brings along, as parameters of statements."""
+
+    part_of: UUID | None
+    through_session: UUID
+    through_seq: int
+    through_piece: int
+    at_once: int
+
+
 @dataclass(frozen=True, slots=True)
 class Vectors:
     """The generation that serves searches, with the config it was made by.
 
     The config has ``embedder`` and ``dimensions``, and ``query_prefix`` if queries have one.
+
+    Attributes:
+        standing: what the statement that found it says of the owner.
     """
 
     generation_id: int
     config: Mapping[str, Any]
+    standing: Standing | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -119,6 +142,14 @@ class Target:
         return self.shared_key
 
 
+@dataclass(frozen=True, slots=True)
+class FactsAlone:
+    """That facts are searched for as well, by themselves: of a generation, so many."""
+
+    generation_id: int
+    limit: int
+
+
 def rank_hits(
     query: SearchQuery,
     vectors: Vectors | None,
@@ -127,57 +158,93 @@ def rank_hits(
     limit: int,
     similarity_cutoff: float,
     indexes: IndexCache | None = None,
+    standing: Standing | None = None,
+    facts: FactsAlone | None = None,
 ) -> Operation[list[Hit]]:
-    """The best hits, best first.
+    """The best hits, best first; then the facts that are searched for by themselves, best first.
+
+    At most one statement: none if the process keeps all of it.
 
     Args:
+        limit: 0 for facts alone.
         indexes: the process's indexes of scopes; None if the search may see uncommitted pieces.
+        standing: what was read of the owner before; it goes with ``indexes``.
 
     Raises:
         ConfigurationError: the scope is shared, and the memory names none.
         StrandlineError: the statement failed.
     """
+    compared = _comparison_params(query, vectors)
+    cutoff = _cutoff(query, similarity_cutoff)
     if target.scope == "shared":
         shared = SearchSharedChunks(
-            **_comparison_params(query, vectors),
+            **compared,
             shard_key=target.shard_key,
             session_key=target.identity.session_key,
-            similarity_cutoff=_cutoff(query, similarity_cutoff),
+            similarity_cutoff=cutoff,
             top_k=limit,
             visible_from=target.visible_from,
             beside=target.beside,
         )
         return read_hits((yield from fetch(shared)))
-    if indexes is not None and vectors is not None and target.kinds == MESSAGES_ALONE:
+    part_of = None
+    making: AbstractContextManager[Beginning | None] = nullcontext()
+    if indexes and standing and vectors and target.kinds == MESSAGES_ALONE:
         keys = yield from find_owner_keys(target.shard_key)
-        asked = _index_query(query, keys, target, limit, _cutoff(query, similarity_cutoff))
-        scope = ScopeKey(target.shard_key, vectors.generation_id, asked.scope_key)
-        indexed = yield from search_index(indexes, scope, asked, target.beside)
-        if indexed is not None:
-            return _indexed_hits(*indexed)
-    of_the_owner = SearchChunks(
-        **_comparison_params(query, vectors),
-        **ALL_FACTS.params,
-        shard_key=target.shard_key,
-        session_key=target.identity.session_key,
-        scope_key=target.identity.session_key if target.scope == "session" else None,
-        similarity_cutoff=_cutoff(query, similarity_cutoff),
-        top_k=limit,
-        visible_from=target.visible_from,
-        messages="message" in target.kinds,
-        facts_generation_id=target.facts_generation_id,
-        facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
-        beside=target.beside,
-    )
-    return read_hits((yield from fetch(of_the_owner)))
+        asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
+        part_of = missing_scope(indexes, standing, asked)
+        if part_of is not None:
+            making = indexes.next_part(part_of, standing.pieces)
+        elif (recall := (yield from search_index(indexes, standing, asked))) is not None:
+            return _recalled_hits(recall)
+    with making as begun:
+        of_the_owner = SearchChunks(
+            **compared,
+            **ALL_FACTS.params,
+            **_next_part(part_of, begun),
+            shard_key=target.shard_key,
+            session_key=target.identity.session_key,
+            scope_key=target.identity.session_key if target.scope == "session" else None,
+            similarity_cutoff=cutoff,
+            top_k=limit,
+            visible_from=target.visible_from,
+            messages="message" in target.kinds,
+            facts_generation_id=target.facts_generation_id,
+            facts_shown=[UUID(fact_id) for fact_id in target.facts_shown],
+            beside=target.beside,
+            facts_alone_id=None if facts is None else facts.generation_id,
+            top_facts=0 if facts is None else facts.limit,
+        )
+        rows = yield from fetch(of_the_owner)
+        if begun and part_of and indexes:
+            yield from add_part(indexes, part_of, begun, rows.pop().part or "{}")
+    return read_hits(rows)
 
 
-def _index_query(
-    query: SearchQuery, keys: OwnerKeys | None, target: Target, limit: int, similarity_cutoff: float
-) -> IndexQuery:
-    """The query as an index compares it, whose words are as they are stored."""
+def _next_part(part_of: ScopeKey | None, begun: Beginning | None) -> _Part:
+    through = FIRST_KEY if begun is None else begun.through
+    return {
+        "part_of": None if part_of is None else part_of.scope_key,
+        "through_session": through.session_key,
+        "through_seq": through.from_seq,
+        "through_piece": through.piece,
+        "at_once": 0 if begun is None else PIECES_AT_ONCE,
+    }
+
+
+def _indexed_search(
+    query: SearchQuery,
+    keys: OwnerKeys | None,
+    target: Target,
+    vectors: Vectors,
+    limit: int,
+    similarity_cutoff: float,
+    facts: FactsAlone | None,
+) -> IndexedSearch:
+    """The search as an index compares it, whose words are as they are stored."""
     session_key = target.identity.session_key
-    return IndexQuery(
+    scope_key = session_key if target.scope == "session" else None
+    compared = IndexQuery(
         vector=query.vector,
         lexemes=query_words(query.lexemes, keys),
         is_own=query.aim.is_own,
@@ -186,7 +253,14 @@ def _index_query(
         visible=(session_key, target.visible_from),
         similarity_cutoff=similarity_cutoff,
         limit=limit,
-        scope_key=session_key if target.scope == "session" else None,
+        scope_key=scope_key,
+    )
+    return IndexedSearch(
+        scope=ScopeKey(target.shard_key, vectors.generation_id, scope_key),
+        query=compared,
+        beside=target.beside,
+        facts_generation_id=None if facts is None else facts.generation_id,
+        top_facts=0 if facts is None else facts.limit,
     )
 
 
@@ -223,6 +297,9 @@ def ranked_facts(
         facts_generation_id=facts_generation_id,
         facts_shown=[],
         beside=0,
+        facts_alone_id=None,
+        top_facts=0,
+        **_next_part(None, None),
     )
     return read_hits((yield from fetch(facts_alone)))
 
@@ -243,7 +320,9 @@ def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared
 def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
     """The generation that searches of these rows read; None until a worker has registered one."""
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=VECTORS))
-    return Vectors(rows[0].generation_id, json.loads(rows[0].config)) if rows else None
+    if not rows:
+        return None
+    return Vectors(rows[0].generation_id, json.loads(rows[0].config), Standing(rows[0].pieces_version))
 
 
 def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:
@@ -264,7 +343,9 @@ def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
     """One hit; its messages are the next ones."""
     first = rows[0]
     if first.fact_id is not None:
-        return Hit(first.score, None, (), first.similarity, HitFact(first.fact_id, first.fact))
+        sources = json.loads(first.sources) if first.sources else ()
+        fact = HitFact.read(first.fact_id, first.fact, first.created_at, sources)
+        return Hit(first.score, None, (), first.similarity, fact)
     of_hit = list(islice(messages, len(rows)))
     return _message_hit(
         first.score, first.similarity, first.session_key, of_hit, first.from_seq, first.through_seq
@@ -287,17 +368,25 @@ def _message_hit(
     return Hit(score, session_key, exchange, similarity, beside_seqs=beside)
 
 
-def _indexed_hits(ranks: Ranks, rows: Sequence[IndexedHitsRow]) -> list[Hit]:
+def _recalled_hits(recall: Recalled) -> list[Hit]:
     """The hits of an index; one whose message was deleted has none."""
-    hits = []
-    messages = iter(read_rows(rows))
-    for place, of_place in groupby(rows, key=attrgetter("place")):
-        at = place - 1
-        of_hit = list(islice(messages, sum(1 for _ in of_place)))
-        session_key = ranks.sessions[ranks.numbers[at] - 1]
-        from_seq, through_seq = ranks.from_seqs[at], ranks.through_seqs[at]
-        scores = ranks.scores[at], ranks.similarities[at]
-        hits.append(_message_hit(*scores, session_key, of_hit, from_seq, through_seq))
+    ranks, hits = recall.ranks, []
+    for place, (number, score, similarity) in enumerate(
+        zip(ranks.numbers, ranks.scores, ranks.similarities, strict=True)
+    ):
+        utterances = recall.messages.get(place)
+        if utterances is None:
+            continue
+        session_key = ranks.sessions[number - 1]
+        if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
+            hits.append(
+                Hit(score, session_key, (utterances[0].message,), similarity, utterance=utterances[0])
+            )
+            continue
+        messages = [one.message for one in utterances]
+        bounds = ranks.from_seqs[place], ranks.through_seqs[place]
+        hits.append(_message_hit(score, similarity, session_key, messages, *bounds))
+    hits += [Hit(fact.score, None, (), fact.similarity, fact.fact) for fact in recall.facts]
     return hits
 
 

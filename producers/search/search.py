@@ -143,7 +143,13 @@ def _ranked_hits(
     hits: list[Hit] = []
     if vectors is not None or target.facts_generation_id is not None:
         hits = yield from rank_hits(
-            query, vectors, target, limit=asked.limit, similarity_cutoff=0.0, indexes=asked.indexes
+            query,
+            vectors,
+            target,
+            limit=asked.limit,
+            similarity_cutoff=0.0,
+            indexes=asked.indexes,
+            standing=None if vectors is None else vectors.standing,
         )
     if not asked.include_window:
         return hits

@@ -115,6 +115,11 @@ def find_owner_keys(shard_key: UUID) -> Operation[OwnerKeys | None]:
     return keys
 
 
+def note_unsealed() -> Operation[None]:
+    """Nothing is sealed in the whole database, as a statement has just said."""
+    yield WithContent(_note_unsealed)
+
+
 def look_up_owner_keys(namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
     """Whether a namespace is sealed, and the keys of an owner if it has any already.
 
@@ -150,6 +155,12 @@ def check_owner_keys(shard_key: UUID, first_number: int) -> Operation[None]:
 
 def _find(shard_key: UUID, codec: ContentCodec) -> Operation[OwnerKeys | None]:
     return codec.find_keys(shard_key)
+
+
+def _note_unsealed(codec: ContentCodec) -> Operation[None]:
+    codec.note_unused()
+    return
+    yield
 
 
 def _look_up(

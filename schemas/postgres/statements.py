@@ -123,6 +123,7 @@ FUNCTIONS = (
     "search_small_v1",
     "search_big_v1",
     "search_v1",
+    "index_part_v1",
     "search_hits_v1",
     "begin_batch_v1",
     "store_answer_v1",

@@ -64,6 +64,9 @@ class SealedContent:
             return Unknown.UNKNOWN
         return keys
 
+    def note_unused(self) -> None:
+        self.cache.note_unused()
+
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
         if not (yield from fetch(FindEncryption(namespace=namespace))):
             self.cache.note_clear(namespace)

@@ -33,6 +33,10 @@ class ContentCodec(Protocol):
         """
         ...
 
+    def note_unused(self) -> None:
+        """Nothing is sealed in the whole database: for a short time nobody has to ask."""
+        ...
+
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
         """Whether a namespace is sealed, and the keys of an owner if it has any.
 
@@ -111,6 +115,9 @@ class WithoutKeys:
 
     def known_keys(self, namespace: str, shard_key: UUID) -> OwnerKeys | Unknown | None:
         return None
+
+    def note_unused(self) -> None:
+        pass
 
     def look_up_keys(self, namespace: str, shard_key: UUID) -> Operation[tuple[bool, OwnerKeys | None]]:
         return False, None

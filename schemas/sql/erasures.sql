@@ -281,7 +281,7 @@ VACUUM (ANALYZE, INDEX_CLEANUP ON, SKIP_LOCKED) strandline.answer, strandline.ba
     strandline.message, strandline.model_call, strandline.policy_change, strandline.receipt, strandline.session,
     strandline.session_owner, strandline.session_run, strandline.shared_message, strandline.shared_session,
     strandline.store_item, strandline.watch, strandline.archived_input, strandline.audit_entry,
-    strandline.audit_subject, strandline.capture_act, strandline.chunk_change, strandline.condensation,
+    strandline.audit_subject, strandline.capture_act, strandline.derived_change, strandline.condensation,
     strandline.data_key, strandline.expired_life, strandline.fact_owner, strandline.given_up_step,
     strandline.kept_response, strandline.popped, strandline.replay, strandline.retention_step,
     strandline.scope_generation, strandline.service_key, strandline.session_retention_act, strandline.superseded

@@ -11,10 +11,11 @@ SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s,
 
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
--- derivations, and so only where all of them have their row.
+-- derivations, and so only where all of them have their row.  What this transaction does to them is noted.
 -- params: shard_key uuid, stage text
 -- row: generation_id integer
 -- repeatable
+WITH @noted_change(%(shard_key)s, 'facts')
 SELECT l.generation_id
 FROM strandline.lane l JOIN strandline.generation g ON g.generation_id = l.generation_id
 WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = %(stage)s

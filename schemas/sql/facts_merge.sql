@@ -1,5 +1,12 @@
 -- Facts as extract, merge and condensing derive them.
 
+-- name: note_facts_change
+-- A merge is about to change facts of an owner.
+-- params: shard_key uuid
+-- row: noted integer
+WITH @noted_change(%(shard_key)s, 'facts')
+SELECT 1 AS noted
+
 -- name: insert_candidates
 -- Insert the candidates that extract found.
 -- params: shard_key uuid, generation_id integer, batch_id uuid, model text, prompt_hash text, candidates json

@@ -344,7 +344,7 @@ WITH lanes AS (
 ), states AS (
     DELETE FROM strandline.block_state WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), change AS (
-    @note_chunk_change(%(shard_key)s)
+    @note_change(%(shard_key)s, 'pieces')
 ), inputs AS (
     DELETE FROM strandline.archived_input WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s
 ), chunks AS (

@@ -4,7 +4,7 @@
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
 -- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
 -- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
---     bigint?, known_from bigint?, known_seal text?, max_facts bigint
+--     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
 -- opens: envelope json message id, metadata json metadata id, envelope within
@@ -56,6 +56,9 @@ WITH retained AS MATERIALIZED (
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
             AND md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
+), versions AS MATERIALIZED (
+    SELECT g.generation_id, g.generation_id || ':' || @version_of(%(shard_key)s, 'facts') AS facts
+    FROM g WHERE g.pipeline = 'facts'
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
@@ -83,11 +86,24 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             -- Only for the search.
             'config', CASE WHEN g.pipeline = 'vectors' THEN g.config END)) FROM g),
         'pending', (SELECT json_agg(json_build_array(p.pipeline, p.from_seq, p.through_seq)) FROM pending p),
-        'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM g CROSS JOIN LATERAL (
+        -- By which a process knows whether what it keeps is what there is; what it knows already is not told.
+        'facts_version', (SELECT v.facts FROM versions v),
+        'pieces_version', @version_of(%(shard_key)s, 'pieces'),
+        -- Whether anything is sealed in this database at all.
+        'is_sealing', EXISTS (SELECT FROM strandline.encryption),
+        -- Whether time alone may take something from what is found, and whether the owner has no other session.
+        'is_bounded', EXISTS (SELECT FROM strandline.retention_act a JOIN s ON s.namespace = a.namespace)
+            OR EXISTS (SELECT FROM strandline.session_retention_act a WHERE a.shard_key = %(shard_key)s)
+            OR EXISTS (SELECT FROM strandline.expired_life l WHERE l.shard_key = %(shard_key)s),
+        'is_alone', NOT EXISTS (SELECT FROM strandline.session o
+            WHERE o.shard_key = %(shard_key)s AND o.session_key <> %(session_key)s),
+        'facts', (SELECT json_agg(f ORDER BY f.said_at, f.fact_id) FROM versions v CROSS JOIN LATERAL (
             -- Per generation, of which there is one: as a join, all facts would be sorted for the newest few.
-            SELECT t.fact_id, t.text, t.said_at FROM strandline.fact t
-            WHERE t.shard_key = %(shard_key)s AND t.generation_id = g.generation_id AND t.live
-            ORDER BY t.said_at DESC LIMIT %(max_facts)s) AS f WHERE g.pipeline = 'facts'),
+            SELECT t.fact_id, t.text, t.said_at, @said_in(%(shard_key)s, t.generation_id, t.fact_id) AS sources
+            FROM strandline.fact t
+            WHERE t.shard_key = %(shard_key)s AND t.generation_id = v.generation_id AND t.live
+            ORDER BY t.said_at DESC LIMIT %(max_facts)s) AS f
+            WHERE v.facts IS DISTINCT FROM %(known_facts)s::text),
         -- By which a process knows that it has to forget what it has cached of others.
         'erasures', (SELECT max(e.number) FROM strandline.erasure e),
         'states', (SELECT json_object_agg(g.pipeline, b.state) FROM g CROSS JOIN LATERAL (
@@ -122,11 +138,11 @@ LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
--- The derivation of a pipeline that serves an owner, and its recipe.
+-- The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's pieces.
 -- params: shard_key uuid, pipeline text
--- row: generation_id integer, config text
+-- row: generation_id integer, config text, pieces_version text
 -- repeatable
-SELECT generation_id, config::text
+SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 
 -- name: fact_sources

@@ -226,7 +226,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- Delete the pieces of a batch, which are written again.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
 WITH change AS (
-    @note_chunk_change(%(shard_key)s)
+    @note_change(%(shard_key)s, 'pieces')
 )
 DELETE FROM strandline.chunk
 WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND batch_id = %(batch_id)s
@@ -282,7 +282,7 @@ WITH voided AS (
         AND r.generation_id = %(generation_id)s AND r.stage = %(stage)s AND r.batch_id = %(batch_id)s
     RETURNING r.event_id
 ), change AS (
-    @note_chunk_change(%(shard_key)s)
+    @note_change(%(shard_key)s, 'pieces')
 ), pieces AS (
     DELETE FROM strandline.chunk c
     WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.batch_id = %(batch_id)s

@@ -97,7 +97,7 @@ ORDER BY c.generation_id, c.session_key, c.from_seq, c.piece LIMIT %(limit)s
 -- row: piece integer
 -- repeatable
 WITH change AS (
-    @note_chunk_change(%(shard_key)s)
+    @note_change(%(shard_key)s, 'pieces')
 )
 UPDATE strandline.chunk c SET lexemes = n.lexemes::tsvector, speaker = n.speaker::text[],
     embedding = CASE WHEN %(has_vectors)s THEN c.embedding END

@@ -6,15 +6,7 @@
 --     integer[], through_seqs bigint[], event_ids uuid[], lengths integer[], lexemes text[], embeddings text?[], roles
 --     text[], speakers text[], tones smallint[], said_on date?[]
 -- seals: lexemes tsvector, speakers array
-WITH change AS (
-    @note_chunk_change(%(shard_key)s)
-), known AS (
-    -- Eight rows tell versions apart as well as all. Rows that another transaction has locked are passed over.
-    DELETE FROM strandline.chunk_change c WHERE c.shard_key = %(shard_key)s AND c.change_id IN (
-        SELECT o.change_id FROM strandline.chunk_change o WHERE o.shard_key = %(shard_key)s
-            AND o.change_id <> pg_current_xact_id()::text::bigint
-        ORDER BY o.change_id DESC OFFSET 8 FOR UPDATE SKIP LOCKED)
-)
+WITH @noted_change(%(shard_key)s, 'pieces')
 INSERT INTO strandline.chunk (shard_key, generation_id, session_key, from_seq, piece, through_seq,
     event_id, batch_id, length, lexemes, embedding, role, speaker, tone, said_on)
 SELECT %(shard_key)s, %(generation_id)s, c.session_key, c.from_seq, c.piece, c.through_seq, c.event_id,
@@ -26,84 +18,53 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 
 -- name: search_chunks
 -- The best messages and facts of a scope for a query, best first; a message with those beside it (search_hits_v1).
+-- Then, of all of the owner's facts, the best by themselves; and a row with the next part of an index (index_part_v1).
 -- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
 --     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, names text[], dates_from date[],
---     dates_through date[], dates_fit float8[], beside integer
+--     dates_through date[], dates_fit float8[], beside integer, facts_alone_id integer?, top_facts integer, part_of uuid?,
+--     through_session uuid, through_seq bigint, through_piece integer, at_once bigint
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
---     text!
+--     text!, sources text?, part text?
 -- opens: envelope json message id, metadata json metadata id, fact text fact
 -- seals: lexemes query, names query, topics name topic
 -- repeatable
-SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s, %(session_key)s,
-    %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, %(messages)s,
-    %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s, %(team_id)s,
-    %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], %(beside)s::integer, false)
-
--- name: chunk_version
--- The version of an owner's pieces.
--- params: shard_key uuid
--- row: version text
--- repeatable
-SELECT @chunk_version(%(shard_key)s) AS version
-
--- name: index_pieces
--- The next pieces of a scope as columns, for an index in memory: in the order of their keys, after one of them.
--- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
---     through_piece integer, at_once bigint
--- row: version text, session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], lengths
---     integer[], roles text[], speakers text[], tones smallint[], said_on date?[], has_vector boolean[], vectors text
--- repeatable
-WITH pieces AS MATERIALIZED (
-    SELECT c.session_key, c.from_seq, c.piece, c.through_seq, c.length, c.role, c.speaker, c.tone,
-        c.said_on, c.embedding
-    @next_pieces()
-)
-SELECT @chunk_version(%(shard_key)s) AS version,
-    coalesce(array_agg(c.session_key), '{}') AS session_keys, coalesce(array_agg(c.from_seq), '{}') AS from_seqs,
-    coalesce(array_agg(c.piece), '{}') AS pieces,
-    coalesce(array_agg(c.through_seq), '{}') AS through_seqs, coalesce(array_agg(c.length), '{}') AS lengths,
-    coalesce(array_agg(c.role), '{}') AS roles,
-    coalesce(array_agg(array_to_string(c.speaker, ' ')), '{}') AS speakers,
-    coalesce(array_agg(c.tone), '{}') AS tones, coalesce(array_agg(c.said_on), '{}') AS said_on,
-    coalesce(array_agg(c.embedding IS NOT NULL), '{}') AS has_vector,
-    coalesce(encode(string_agg(halfvec_send(c.embedding), ''::bytea), 'hex'), '') AS vectors
--- Each array_agg follows the order of the CTE, so the columns agree.
-FROM pieces c
-
--- name: index_words
--- The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each; a row without a
--- word if there is none.
--- params: shard_key uuid, generation_id integer, scope_key uuid?, through_session uuid, through_seq bigint,
---     through_piece integer, at_once bigint
--- row: version text, word text?, pieces bigint[]?, times integer[]?
--- repeatable
-WITH pieces AS MATERIALIZED (
-    SELECT c.session_key, c.from_seq, c.piece, c.lexemes
-    @next_pieces()
-), version AS MATERIALIZED (
-    SELECT @chunk_version(%(shard_key)s) AS version
-)
-SELECT v.version, w.word, w.pieces, w.times FROM version v LEFT JOIN (
-    SELECT u.lexeme AS word, array_agg(c.number - 1) AS pieces, array_agg(cardinality(u.positions)) AS times
-    FROM (
-        SELECT row_number() OVER (ORDER BY p.session_key, p.from_seq, p.piece) AS number, p.lexemes
-        FROM pieces p) AS c
-    CROSS JOIN LATERAL unnest(c.lexemes) AS u
-    GROUP BY u.lexeme) AS w ON true
+SELECT h.*, NULL::text AS part FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, %(scope_key)s,
+    %(session_key)s, %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s,
+    %(messages)s, %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s,
+    %(team_id)s, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
+    %(beside)s::integer, false) AS h WHERE %(top_k)s > 0
+UNION ALL
+SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(shard_key)s, 4611686018427387904,
+    %(embedding)s::halfvec, %(lexemes)s::text[], 0, %(top_facts)s, false, %(facts_alone_id)s::integer, '{}', NULL, NULL,
+    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], 0, false)
+    AS f WHERE %(facts_alone_id)s::integer IS NOT NULL
+UNION ALL
+SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
+    strandline.index_part_v1(%(shard_key)s, %(generation_id)s, %(part_of)s, %(through_session)s, %(through_seq)s,
+        %(through_piece)s, %(at_once)s)
+WHERE %(at_once)s > 0
 
 -- name: indexed_hits
--- Messages that an index in memory has ranked, each with those beside it, and the version of the owner's pieces now.
--- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer
+-- Messages that an index in memory has ranked, each with those beside it, after a row that tells the version of the
+-- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.
+-- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer,
+--     facts_generation_id integer?, max_facts bigint
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
---     text?, version text
--- opens: envelope json message id, metadata json metadata id
+--     text?
+-- opens: envelope json message id, metadata json metadata id, envelope within facts.*.text=text:fact
 -- repeatable
-WITH version AS MATERIALIZED (
-    SELECT @chunk_version(%(shard_key)s) AS version
-)
-SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, v.version
+SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens, 'epoch'::timestamptz AS created_at,
+    json_build_object('version', @version_of(%(shard_key)s, 'pieces'),
+        'facts_version', %(facts_generation_id)s::integer || ':' || @version_of(%(shard_key)s, 'facts'),
+        'facts', (SELECT json_agg(f) FROM (
+            SELECT t.fact_id, t.text, t.said_at, @said_in(%(shard_key)s, t.generation_id, t.fact_id) AS sources, t.lexemes
+            FROM strandline.fact t
+            WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer AND t.live
+            ORDER BY t.fact_id LIMIT %(max_facts)s) AS f))::text AS envelope, NULL::text AS metadata
+UNION ALL
+SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
     AS h (number, from_seq, through_seq, place)
 CROSS JOIN LATERAL (
@@ -113,8 +74,7 @@ CROSS JOIN LATERAL (
         AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
         AND @is_visible(w, %(shard_key)s)
     LIMIT 1000000) AS m
-CROSS JOIN version v
-ORDER BY h.place, m.seq
+ORDER BY place, seq
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not

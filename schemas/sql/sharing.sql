@@ -70,7 +70,8 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 --     text[], similarity_cutoff float8, top_k integer, is_own boolean, names text[], dates_from date[], dates_through date[],
 --     dates_fit float8[], beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
---     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!
+--     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,
+--     sources text?
 -- opens: envelope json message id, metadata json metadata id
 -- seals: lexemes query, names query
 -- repeatable

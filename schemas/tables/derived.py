@@ -222,11 +222,12 @@ chunk = Table(
     comment="A searchable piece of conversation: its messages by range, its lexemes and its vector",
 )
 
-chunk_change = Table(
-    "chunk_change",
+derived_change = Table(
+    "derived_change",
     metadata,
     key("shard_key"),
+    Column("kind", Text, primary_key=True),
     Column("change_id", BigInteger, primary_key=True, autoincrement=False),
     moment("changed_at", default=True),
-    comment="The last transactions that changed an owner's pieces; no index in memory outlives such a change",
+    comment="The last transactions that changed an owner's pieces, or facts; nothing in memory outlives one",
 )

@@ -154,6 +154,16 @@ class Message:
         )
 
 
+def is_unchangeable(message: Message) -> bool:
+    """Whether who gets the message can change nothing in it, so that it may be shared."""
+    if not (message.content is None or isinstance(message.content, str)) or message.tool_calls:
+        return False
+    if message.metadata is NOTHING and message.extra is NOTHING:
+        return True  # as with most
+    values = (*message.metadata.values(), *message.extra.values())
+    return all(isinstance(value, _SCALARS) for value in values)
+
+
 class StoredMessage(Protocol):
     """A row that holds a message: envelope and metadata as JSON, the role as the put checked it."""
 
@@ -242,6 +252,7 @@ def _read_time(path: str, value: object) -> datetime | None:
     raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
 
 
+_SCALARS = (str, int, float, bool, type(None))
 _LEAVES = frozenset({str, int, float, bool, type(None)})
 
 

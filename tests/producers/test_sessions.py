@@ -229,7 +229,7 @@ REMAINS = {
     "lane",
     "model_call",
     "batch",
-    "chunk_change",
+    "derived_change",
     "audit_entry",
     "audit_subject",
 }

@@ -62,6 +62,13 @@ class ScopeSearch(TypedDict):
     dates_through: list[date]
     dates_fit: list[float]
     beside: int
+    facts_alone_id: int | None
+    top_facts: int
+    part_of: UUID | None
+    through_session: UUID
+    through_seq: int
+    through_piece: int
+    at_once: int
 
 
 def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
@@ -96,4 +103,11 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         dates_through=[],
         dates_fit=[],
         beside=0,
+        facts_alone_id=None,
+        top_facts=0,
+        part_of=None,
+        through_session=keys.session_key,
+        through_seq=0,
+        through_piece=0,
+        at_once=0,
     )

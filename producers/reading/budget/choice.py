@@ -2,21 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
-from uuid import UUID
+from operator import attrgetter
 
 from strandline.producers.reading.budget.pieces import (
+    NOTHING_SHOWN,
     Candidates,
     Chosen,
     FactPiece,
     MessagePiece,
-    Place,
 )
+from strandline.producers.search.hits import Place
 from strandline.schemas.values.message import Message
-
-NOTHING_SHOWN: Mapping[Place, Message] = MappingProxyType({})
 
 # Of the room, kept for facts while messages are chosen; what facts leave of it messages get in the end.
 FACTS_SHARE = 0.15
@@ -42,7 +40,7 @@ def choose_pieces(
     candidates: Candidates,
     room: int,
     shown: Mapping[Place, Message] = NOTHING_SHOWN,
-    shown_texts: frozenset[str] | None = None,
+    ranked: Sequence[tuple[str, MessagePiece]] | None = None,
 ) -> Chosen:
     """The best pieces that fit together; each text once, and no fact that messages shown say themselves.
 
@@ -52,37 +50,50 @@ def choose_pieces(
         candidates: best first.
         room: tokens that the lines may have together.
         shown: messages that the read shows anyway.
-        shown_texts: what these say, if that is known.
+        ranked: the messages among the candidates, as ``rank_messages`` gives them.
     """
     left = _Room(max(0, room))
-    if shown_texts is None:
-        shown_texts = frozenset([message.text for message in shown.values()])
+    if ranked is None:
+        ranked = rank_messages(candidates, shown, {message.text for message in shown.values()})
+    has_facts = bool(candidates.facts or candidates.newest_facts)
+    taken: dict[Place, tuple[str, MessagePiece]] = {}
+    facts: dict[int, FactPiece] = {}
+    _take_messages(ranked, left, taken, reserve=int(left.tokens * FACTS_SHARE) if has_facts else 0)
+    is_settled = not has_facts
+    while not is_settled:
+        _take_facts(candidates, left, (shown, _messages(taken)), facts)
+        # What facts leave messages take, and what these show facts need not; each round shows more messages.
+        _take_messages(ranked, left, taken)
+        chosen = _messages(taken)
+        covered = [number for number, fact in facts.items() if fact.is_told_by(shown, chosen)]
+        for number in covered:
+            left.tokens += facts.pop(number).tokens
+        is_settled = not covered
+    return Chosen(
+        facts=tuple(sorted(facts.values(), key=lambda fact: (fact.said_at, fact.fact_id.int))),
+        messages={
+            name: tuple(in_order([piece for of, piece in taken.values() if of == name]))
+            for name in candidates.messages
+        },
+    )
+
+
+def rank_messages(
+    candidates: Candidates, shown: Mapping[Place, Message], shown_texts: Collection[str]
+) -> list[tuple[str, MessagePiece]]:
+    """The messages that may be chosen, best first, each with its block's name; none that is shown anyway."""
     ranked = [
         (name, piece)
         for name, pieces in candidates.messages.items()
         for piece in pieces
-        if piece.place not in shown and piece.text not in shown_texts
+        if piece.text not in shown_texts and piece.place not in shown
     ]
     ranked.sort(key=lambda one: -one[1].rank)
-    facts_room = int(left.tokens * FACTS_SHARE) if candidates.facts or candidates.newest_facts else 0
-    messages: dict[Place, tuple[str, MessagePiece]] = {}
-    facts: dict[UUID, FactPiece] = {}
-    _take_messages(ranked, left, messages, reserve=facts_room)
-    is_settled = False
-    while not is_settled:
-        visible = {**shown, **{place: piece.message for place, (_, piece) in messages.items()}}
-        _take_facts(candidates, left, visible, facts)
-        # What facts leave messages take, and what these show facts need not; each round shows more messages.
-        _take_messages(ranked, left, messages)
-        visible.update((place, piece.message) for place, (_, piece) in messages.items())
-        covered = [fact for fact in facts.values() if fact.is_told_by(visible)]
-        for fact in covered:
-            left.tokens += facts.pop(fact.fact_id).tokens
-        is_settled = not covered
-    return Chosen(
-        facts=tuple(sorted(facts.values(), key=lambda fact: (fact.said_at, fact.fact_id))),
-        messages={name: _in_order(name, messages.values()) for name in candidates.messages},
-    )
+    return ranked
+
+
+def _messages(taken: Mapping[Place, tuple[str, MessagePiece]]) -> dict[Place, Message]:
+    return {place: piece.message for place, (_, piece) in taken.items()}
 
 
 def _take_messages(
@@ -91,16 +102,21 @@ def _take_messages(
     taken: dict[Place, tuple[str, MessagePiece]],
     reserve: int = 0,
 ) -> None:
+    if len(taken) == len(ranked):
+        return
     texts = {piece.text for _, piece in taken.values()}
-    for name, piece in ranked:
-        text = piece.text
-        if text not in texts and room.take(piece.tokens, reserve):
-            taken[piece.place] = name, piece
-            texts.add(text)
+    for one in ranked:
+        piece = one[1]
+        if piece.text not in texts and room.take(piece.tokens, reserve):
+            taken[piece.place] = one
+            texts.add(piece.text)
 
 
 def _take_facts(
-    candidates: Candidates, room: _Room, visible: Mapping[Place, Message], facts: dict[UUID, FactPiece]
+    candidates: Candidates,
+    room: _Room,
+    visible: tuple[Mapping[Place, Message], Mapping[Place, Message]],
+    facts: dict[int, FactPiece],
 ) -> None:
     """A few of the newest, then those that match, then more of the newest."""
     newest_room = int(room.tokens * NEWEST_SHARE)
@@ -111,19 +127,18 @@ def _take_facts(
     )
     for pieces, reserve in turns:
         for piece in pieces:
-            is_new = piece.fact_id not in facts and not piece.is_told_by(visible)
+            number = piece.fact_id.int
+            is_new = number not in facts and not (piece.sources and piece.is_told_by(*visible))
             if is_new and room.take(piece.tokens, reserve):
-                facts[piece.fact_id] = piece
-
-
-def _in_order(name: str, taken: Iterable[tuple[str, MessagePiece]]) -> tuple[MessagePiece, ...]:
-    return tuple(in_order([piece for of, piece in taken if of == name]))
+                facts[number] = piece
 
 
 def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
     """Session by session, each from its beginning; the session that was begun first comes first."""
+    if len({piece.place[0] for piece in pieces}) < 2:
+        return sorted(pieces, key=attrgetter("place"))
     begun: dict[int, str] = {}
     for piece in pieces:
-        session, at = piece.session_key.int, str(piece.message.created_at)
+        session, at = piece.place[0], str(piece.message.created_at)
         begun[session] = min(at, begun.get(session, at))
-    return sorted(pieces, key=lambda one: (begun[one.session_key.int], one.place))
+    return sorted(pieces, key=lambda one: (begun[one.place[0]], one.place))

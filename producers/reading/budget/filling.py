@@ -7,18 +7,17 @@ from dataclasses import dataclass, field, replace
 
 from strandline.producers.blocks.base import BaseMemoryBlock, FactExtractionMemoryBlock, SummaryMemoryBlock
 from strandline.producers.blocks.render import conversation_text
-from strandline.producers.reading.budget.choice import choose_pieces
+from strandline.producers.reading.budget.choice import choose_pieces, rank_messages
 from strandline.producers.reading.budget.contributions import Contribution, Measure
-from strandline.producers.reading.budget.pieces import Candidates, Chosen, Place
+from strandline.producers.reading.budget.pieces import Candidates, Chosen, MessagePiece, words_of
 from strandline.producers.reading.budget.recent_counts import recent_counts
 from strandline.producers.reading.context import Omission
+from strandline.producers.search.hits import Place
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
 # Of the room, for the summary if there is more to show: it says a little of everything.
 SUMMARY_SHARE = 0.15
-# Before a colon: a longer text is no name.
-MAX_SPEAKER_CHARACTERS = 64
 # A shorter part of a message may mean something else there.
 MIN_PART_CHARACTERS = 24
 # Attempts to come within the room: lines are counted one by one, and the memory as a whole. Each attempt
@@ -50,31 +49,33 @@ class Filling:
         candidates: facts and messages.
         summaries: the whole text of each block that shows a summary, escaped, by its name.
         shown: the messages that the read shows anyway.
+        shown_texts: what these say, if that is known.
     """
 
     blocks: tuple[BaseMemoryBlock, ...] = ()
     candidates: Candidates = field(default_factory=Candidates)
     summaries: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[Place, Message] = field(default_factory=dict)
+    shown_texts: frozenset[str] | None = None
 
     @property
     def characters(self) -> int:
         """Of all that may be counted."""
-        pieces = (piece for pieces in self.candidates.messages.values() for piece in pieces)
-        facts = (*self.candidates.facts, *self.candidates.newest_facts)
-        return (
-            sum(len(piece.text) for piece in pieces)
-            + sum(len(fact.text) for fact in facts)
-            + sum(map(len, self.summaries.values()))
-        )
+        texts = [piece.text for pieces in self.candidates.messages.values() for piece in pieces]
+        texts += [fact.text for fact in (*self.candidates.facts, *self.candidates.newest_facts)]
+        return sum(map(len, texts)) + sum(map(len, self.summaries.values()))
 
     def fill(self, kept: Sequence[Contribution], room: int, measure: Measure) -> Filled:
         """The sections that fit beside ``kept``, within ``room`` tokens for the whole memory."""
         if not self.blocks:
             return Filled()
         free = room - measure.cost(kept)
+        texts = self.shown_texts
+        if texts is None:
+            texts = frozenset([message.text for message in self.shown.values()])
+        ranked = rank_messages(self.candidates, self.shown, texts)
         for attempt in range(MAX_ATTEMPTS):
-            filled = self._fill(free, measure)
+            filled = self._fill(free, measure, ranked, texts)
             excess = measure.cost([*kept, *filled.contributions.values()]) - room
             if excess <= 0 or not filled.contributions:
                 return filled
@@ -83,15 +84,20 @@ class Filling:
 
     def without(self, messages: Mapping[Place, Message]) -> Filling:
         """The same where these messages are shown as well."""
-        return replace(self, shown={**self.shown, **messages})
+        return replace(self, shown={**self.shown, **messages}, shown_texts=None)
 
-    def _fill(self, free: int, measure: Measure) -> Filled:
-        free -= sum(_frame(block, measure) for block in self.blocks)
-        texts_shown = frozenset([message.text for message in self.shown.values()])
+    def _fill(
+        self,
+        free: int,
+        measure: Measure,
+        ranked: Sequence[tuple[str, MessagePiece]],
+        texts_shown: frozenset[str],
+    ) -> Filled:
+        free -= sum([_frame(block, measure) for block in self.blocks])
         room = int(free * SUMMARY_SHARE) if self._has_pieces() else free
         cut = {block.name: self._cut_summary(block, room, measure) for block in self._summary_blocks()}
         left = free - _tokens(cut.values(), measure)
-        chosen = choose_pieces(self.candidates, left, self.shown, texts_shown)
+        chosen = choose_pieces(self.candidates, left, self.shown, ranked)
         unused = left - chosen.tokens
         if unused > 0 and cut != self.summaries:
             room += unused
@@ -100,7 +106,7 @@ class Filling:
         if summaries != cut:
             # What the summary need not say leaves room for more, unless a line is then lost from both.
             left = free - _tokens(summaries.values(), measure)
-            more = choose_pieces(self.candidates, left, self.shown, texts_shown)
+            more = choose_pieces(self.candidates, left, self.shown, ranked)
             beside = _without_repeated(cut, more)
             if _tokens(beside.values(), measure) <= _tokens(summaries.values(), measure):
                 chosen, summaries = more, beside
@@ -127,14 +133,13 @@ class Filling:
 
     def _left_out(self, chosen: Chosen, texts_shown: frozenset[str]) -> Iterator[Omission]:
         """The messages and facts that match and had no room."""
-        chosen_messages = {one.place: one.message for pieces in chosen.messages.values() for one in pieces}
-        taken = {**self.shown, **chosen_messages}
+        taken = {one.place: one.message for pieces in chosen.messages.values() for one in pieces}
         texts = texts_shown.union([one.text for pieces in chosen.messages.values() for one in pieces])
         facts = {fact.fact_id for fact in chosen.facts}
         for block in self.blocks:
             name = block.name
             if isinstance(block, FactExtractionMemoryBlock):
-                kept = [f.fact_id in facts or f.is_told_by(taken) for f in self.candidates.facts]
+                kept = [f.fact_id in facts or f.is_told_by(self.shown, taken) for f in self.candidates.facts]
                 yield from _had_no_room(name, "fact", kept)
             else:
                 pieces = self.candidates.messages.get(name, ())
@@ -173,24 +178,18 @@ def _count(text: str, measure: Measure) -> int:
 
 def _without_repeated(summaries: Mapping[str, str], chosen: Chosen) -> dict[str, str]:
     """The summaries without the lines or sentences that the chosen messages say in the same words."""
-    lines = [_words_of(piece.line) for pieces in chosen.messages.values() for piece in pieces]
+    lines = [piece.words for pieces in chosen.messages.values() for piece in pieces]
     return {name: _without_said(text, frozenset(lines), "\n".join(lines)) for name, text in summaries.items()}
 
 
 def _without_said(summary: str, messages: frozenset[str], together: str) -> str:
     pieces, between = SummaryMemoryBlock.pieces_of(summary)
-    return between.join(piece for piece in pieces if not _is_said(_words_of(piece), messages, together))
+    return between.join(piece for piece in pieces if not _is_said(words_of(piece), messages, together))
 
 
 def _is_said(words: str, messages: frozenset[str], together: str) -> bool:
     """Whether a message is these words, or holds them where they are more than a phrase."""
     return words in messages or (len(words) >= MIN_PART_CHARACTERS and words in together)
-
-
-def _words_of(line: str) -> str:
-    """A line without who said it."""
-    speaker, colon, words = line.partition(": ")
-    return words.strip() if colon and len(speaker) <= MAX_SPEAKER_CHARACTERS else line.strip()
 
 
 def _frame(block: BaseMemoryBlock, measure: Measure) -> int:
@@ -206,4 +205,4 @@ def _facts(blocks: Sequence[BaseMemoryBlock], chosen: Chosen) -> Iterator[tuple[
 def _conversations(chosen: Chosen) -> Iterator[tuple[str, str]]:
     for name, pieces in chosen.messages.items():
         if pieces:
-            yield name, conversation_text([(one.session_key, one.message, one.line) for one in pieces])
+            yield name, conversation_text([(one.place[0], one.message, one.line) for one in pieces])

@@ -6,9 +6,11 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
+from types import MappingProxyType
 from uuid import UUID
 
 from strandline.producers.blocks.render import speech_line
+from strandline.producers.search.hits import Place, Utterance
 from strandline.schemas.values.message import Message
 
 # A fact is told by messages that hold so much of its words: a model words it anew.  Only words of so many
@@ -17,23 +19,25 @@ TOLD_SHARE = 0.5
 NAMING_CHARACTERS = 3
 STEM_CHARACTERS = 5
 
+# Before a colon: a longer text is no name.
+MAX_SPEAKER_CHARACTERS = 64
+
 _WORD = re.compile(r"\w+")
 
-# Of one message: its session's key, as a number since these are compared sooner, and its own number there.
-Place = tuple[int, int]
+# Who speaks and the line's end, beside what was counted when the message was put.
+LINE_TOKENS = 4
 
 
-def place_of(session_key: UUID, seq: int | None) -> Place:
-    return session_key.int, seq or 0
+NOTHING_SHOWN: Mapping[Place, Message] = MappingProxyType({})
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class FactPiece:
     """A fact that may be shown.
 
     Attributes:
         line: as it is shown.
-        sources: the messages that it comes from; empty if a person added it.
+        sources: the messages that it comes from, with their sessions' names; empty if a person added it.
         score: how well it matches the query; 0 if it is a candidate because it is new.
         tokens: of its line.
     """
@@ -42,24 +46,26 @@ class FactPiece:
     text: str
     line: str
     said_at: datetime
-    sources: frozenset[Place]
+    sources: Mapping[Place, str]
     score: float
     tokens: int
 
-    def is_told_by(self, shown: Mapping[Place, Message]) -> bool:
-        """Whether all the messages that it comes from are shown, and say it themselves.
+    def is_told_by(
+        self, shown: Mapping[Place, Message], chosen: Mapping[Place, Message] = NOTHING_SHOWN
+    ) -> bool:
+        """Whether all the messages that it comes from are shown, or chosen, and say it themselves.
 
         "Tom took the job" comes from "He said yes", which alone does not say so.
         """
-        if not self.sources or not all(place in shown for place in self.sources):
+        if not self.sources or not all(place in chosen or place in shown for place in self.sources):
             return False
-        messages = [shown[place] for place in self.sources]
+        messages = [chosen[place] if place in chosen else shown[place] for place in self.sources]
         texts = " ".join(f"{message.name or ''} {message.text}" for message in messages).casefold()
         words = [word for word in _WORD.findall(self.text.casefold()) if len(word) >= NAMING_CHARACTERS]
         return sum(word[:STEM_CHARACTERS] in texts for word in words) >= TOLD_SHARE * len(words)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class MessagePiece:
     """A message that may be shown.
 
@@ -67,24 +73,44 @@ class MessagePiece:
         score: how well it matches the query.
         rank: its score, or less if an application's function put it below one of a lower score.
         similarity: the cosine similarity; 0 if only words were compared.
-        tokens: of its line.
         place: its session and number.
-        text: the message's.
+        tokens: of its line.
     """
 
-    message: Message
-    place: Place
-    text: str
-    session_key: UUID
+    utterance: Utterance
     score: float
     rank: float
     similarity: float
+    message: Message
+    place: Place
+    text: str
     tokens: int
+
+    @classmethod
+    def of(cls, utterance: Utterance, score: float, rank: float, similarity: float) -> MessagePiece:
+        message = utterance.message
+        tokens = (message.tokens or 0) + LINE_TOKENS
+        return cls(utterance, score, rank, similarity, message, utterance.place, utterance.text, tokens)
 
     @property
     def line(self) -> str:
         """As it is shown; made only for those that are."""
-        return speech_line(self.message)
+        if self.utterance.line is None:
+            self.utterance.line = speech_line(self.utterance.message)
+        return self.utterance.line
+
+    @property
+    def words(self) -> str:
+        """Its line without who said it."""
+        if self.utterance.words is None:
+            self.utterance.words = words_of(self.line)
+        return self.utterance.words
+
+
+def words_of(line: str) -> str:
+    """A line without who said it."""
+    speaker, colon, words = line.partition(": ")
+    return words.strip() if colon and len(speaker) <= MAX_SPEAKER_CHARACTERS else line.strip()
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,8 +133,8 @@ class Chosen:
     """The pieces that fit.
 
     Attributes:
-        facts: in the order in which they were said.
-        messages: by name of the block, in the order in which they were said.
+        facts: in the order in which they were utterance.
+        messages: by name of the block, in the order in which they were utterance.
     """
 
     facts: tuple[FactPiece, ...] = ()

@@ -11,16 +11,17 @@ from functools import partial
 from uuid import UUID
 
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.budget.pieces import Place
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.searching.gather import hits_for, without_noise
 from strandline.producers.reading.searching.rerank import MAX_CANDIDATES, postprocess_hits
 from strandline.producers.reading.snapshot import Snapshot
-from strandline.producers.search.hits import Hit
+from strandline.producers.search.hits import Hit, HitFact, Place
 from strandline.producers.search.index.index_cache import IndexCache
+from strandline.producers.search.index.indexed_search import Standing
 from strandline.producers.search.query import MAX_QUERY_CHARACTERS
 from strandline.producers.search.ranking import (
     ALL_VISIBLE,
+    FactsAlone,
     SearchQuery,
     Target,
     Vectors,
@@ -55,7 +56,7 @@ class Shown:
     identity: SessionIdentity
     visible_from: int
     seqs: frozenset[int]
-    fact_ids: Sequence[str] = ()
+    facts: Sequence[HitFact] = ()
 
     def holds(self, seq: int) -> bool:
         """Whether the read shows this message of its session."""
@@ -94,19 +95,24 @@ def search_for_block(
     shown: Shown,
     room: int,
     indexes: IndexCache | None,
-) -> Operation[tuple[tuple[Hit, ...], list[Omission]]]:
-    """The best hits for one block, without those that are shown anyway; and the search's omissions.
+    standing: Standing,
+    facts: FactsAlone | None = None,
+) -> Operation[tuple[tuple[Hit, ...], list[Hit], list[Omission]]]:
+    """The best hits for one block, without those that are shown anyway; the facts that were asked for beside
+    them; and the search's omissions.
 
     Args:
         room: tokens that the block's hits may fill, if it has no number of hits.
         indexes: the process's indexes of scopes, if they may be used.
+        standing: the owner's, by which it is known whether these may be used.
+        facts: facts to search for in the same statement.
 
     Raises:
         StrandlineError: the statement failed.
     """
     omissions = [] if query.problem is None else [Omission("search_text_only", block.name, query.problem)]
     if query.is_empty:
-        return (), omissions
+        return (), [], omissions
     target = Target(
         identity=shown.identity,
         scope=block.scope,
@@ -114,7 +120,7 @@ def search_for_block(
         shared_key=sources.shared_key,
         visible_from=ALL_VISIBLE if block.exclude_current else shown.visible_from,
         facts_generation_id=sources.facts_generation_id,
-        facts_shown=shown.fact_ids,
+        facts_shown=[str(fact.fact_id) for fact in shown.facts],
         beside=0 if block.is_filler else MESSAGES_BESIDE,
     )
     top_k = hits_for(room) if block.similarity_top_k is None else block.similarity_top_k
@@ -126,14 +132,20 @@ def search_for_block(
         limit=limit,
         similarity_cutoff=block.similarity_cutoff,
         indexes=indexes,
+        standing=standing,
+        facts=facts,
     )
+    found_facts: list[Hit] = []
+    if facts is not None:
+        found_facts = [hit for hit in ranked_hits if hit.fact is not None]
+        ranked_hits = [hit for hit in ranked_hits if hit.fact is None]
     if block.is_filler:
         ranked_hits = without_noise(ranked_hits, query.aim)
     hits = without_shown(ranked_hits, shown)
     if block.steps and hits:
         hits, failures = yield Run(partial(postprocess_hits, block, query.text, hits))
         omissions += failures
-    return hits[:top_k], omissions
+    return hits[:top_k], found_facts, omissions
 
 
 def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
@@ -142,6 +154,12 @@ def without_shown(hits: Sequence[Hit], shown: Shown) -> tuple[Hit, ...]:
     seen: set[Place] = set()
     remaining = []
     for hit in hits:
+        if hit.utterance is not None:
+            place = hit.utterance.place
+            if place not in seen and not (place[0] == own_session and shown.holds(place[1])):
+                seen.add(place)
+                remaining.append(hit)
+            continue
         if hit.session_key is None:
             remaining.append(hit)
             continue

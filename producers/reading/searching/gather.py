@@ -2,21 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from datetime import datetime
-from uuid import UUID
+from collections.abc import Callable, Iterator, Sequence
 
 from strandline.pipelines.text.aim import NO_AIM, Aim
 from strandline.producers.blocks.render import fact_line
-from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece, Place, place_of
+from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
 from strandline.producers.reading.budget.recent_counts import recent_counts
-from strandline.producers.search.hits import Hit
-from strandline.schemas.postgres.operations import Operation, fetch
-from strandline.schemas.queries.conversation.read import FactSources
-from strandline.schemas.values.message import Message
-
-# Who speaks and the line's end, beside what was counted when the message was put.
-LINE_TOKENS = 4
+from strandline.producers.search.hits import Hit, HitFact, Place, Utterance
 
 # A hit costs the statement and the process as much as a message of the window; more than these seldom fit.
 MIN_HITS = 10
@@ -58,65 +50,22 @@ def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, 
         rank = min(rank, hit.score)
         if hit.session_key is None:
             continue
-        for message in hit.messages:
-            place = place_of(hit.session_key, message.seq)
-            text = message.text
-            if place not in pieces and text.strip() not in ("", query):
-                pieces[place] = MessagePiece(
-                    message=message,
-                    place=place,
-                    text=text,
-                    session_key=hit.session_key,
-                    score=hit.score,
-                    rank=rank,
-                    similarity=hit.similarity,
-                    tokens=_tokens(message),
-                )
+        utterances = (
+            [hit.utterance] if hit.utterance else [Utterance(hit.session_key, one) for one in hit.messages]
+        )
+        for utterance in utterances:
+            if utterance.place not in pieces and utterance.text.strip() not in ("", query):
+                pieces[utterance.place] = MessagePiece.of(utterance, hit.score, rank, hit.similarity)
     return tuple(pieces.values())
 
 
-def _tokens(message: Message) -> int:
-    return (message.tokens or 0) + LINE_TOKENS
-
-
-def fact_pieces(
-    shard_key: UUID,
-    generation_id: int | None,
-    facts: Mapping[str, tuple[str, float]],
-    count_text: Callable[[str], int],
-) -> Operation[dict[str, FactPiece]]:
-    """Facts with the messages that they come from.
-
-    Args:
-        generation_id: of the facts; None where there are none.
-        facts: text and score, by id.
-    """
-    if not facts:
-        return {}
-    rows = yield from fetch(
-        FactSources(shard_key=shard_key, generation_id=generation_id, fact_ids=[UUID(one) for one in facts])
-    )
-    sources: dict[str, set[Place]] = {}
-    times: dict[str, datetime] = {}
-    for row in rows:
-        times[str(row.fact_id)] = row.said_at
-        if row.session_key is not None and row.seqs:
-            sources.setdefault(str(row.fact_id), set()).update(
-                place_of(row.session_key, seq) for seq in row.seqs
-            )
-    return {
-        fact_id: FactPiece(
-            fact_id=UUID(fact_id),
-            text=text,
-            line=(line := fact_line(text)),
-            said_at=times[fact_id],
-            sources=frozenset(sources.get(fact_id, ())),
-            score=score,
-            tokens=tokens_of_line(line, count_text),
-        )
-        for fact_id, (text, score) in facts.items()
-        if fact_id in times
-    }
+def fact_piece(fact: HitFact, score: float, count_text: Callable[[str], int]) -> FactPiece:
+    """A fact that may be shown; its line is made and counted once."""
+    shown = fact.shown.get(count_text)
+    if shown is None:
+        line = fact_line(fact.text)
+        fact.shown[count_text] = shown = line, tokens_of_line(line, count_text)
+    return FactPiece(fact.fact_id, fact.text, shown[0], fact.said_at, fact.sources, score, shown[1])
 
 
 def tokens_of_line(line: str, count_text: Callable[[str], int]) -> int:
@@ -124,8 +73,8 @@ def tokens_of_line(line: str, count_text: Callable[[str], int]) -> int:
     return recent_counts.count(count_text, line) + 1
 
 
-def matching_facts(hits: Sequence[Hit]) -> Iterator[tuple[str, tuple[str, float]]]:
-    """Text and score of the facts among the hits, best first."""
+def matching_facts(hits: Sequence[Hit]) -> Iterator[tuple[HitFact, float]]:
+    """The facts among the hits with their scores, best first."""
     for hit in hits:
         if hit.fact is not None:
-            yield str(hit.fact.fact_id), (hit.fact.text, hit.score)
+            yield hit.fact, hit.score

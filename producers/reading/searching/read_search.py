@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from functools import partial
 
 from strandline.pipelines.custom.contract import BlockReading
@@ -12,12 +13,11 @@ from strandline.producers.blocks.base import (
     Material,
     SummaryMemoryBlock,
 )
-from strandline.producers.blocks.render import fact_line
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.choice import FACTS_SHARE
 from strandline.producers.reading.budget.filling import SUMMARY_SHARE, Filling
 from strandline.producers.reading.budget.fitting import reserved_tail
-from strandline.producers.reading.budget.pieces import Candidates, FactPiece, Place
+from strandline.producers.reading.budget.pieces import Candidates, FactPiece
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.rendering import is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
@@ -30,16 +30,15 @@ from strandline.producers.reading.searching.block_search import (
 from strandline.producers.reading.searching.gather import (
     MAX_MATCHING_FACTS,
     NEWEST_FACTS,
-    fact_pieces,
+    fact_piece,
     matching_facts,
     message_pieces,
-    tokens_of_line,
     without_noise,
 )
 from strandline.producers.reading.snapshot import Snapshot
-from strandline.producers.search.hits import Hit
+from strandline.producers.search.hits import MESSAGES_ALONE, Hit, HitFact, Place
 from strandline.producers.search.query import prepare_query
-from strandline.producers.search.ranking import ALL_FACTS, SearchQuery, Vectors, ranked_facts
+from strandline.producers.search.ranking import FactsAlone, SearchQuery, Target, Vectors, rank_hits
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.lanes import FACTS, VECTORS
@@ -64,10 +63,11 @@ def search_for_read(
         return hits, facts, omissions
     shown = yield from _shown_anyway(request, snapshot)
     prepared: dict[tuple[str, int | None], SearchQuery] = {}
+    own_facts = next((block for block in searching if isinstance(block, FactExtractionMemoryBlock)), None)
+    beside = None if own_facts is None else _searched_beside(searching, request)
     for block in searching:
-        latest = block.retrieval_context_window if isinstance(block, VectorMemoryBlock) else LATEST_MESSAGES
-        text = query_text(request.query, request.messages, snapshot.window, latest)
-        if not text:
+        text = _query_of(block, request, snapshot)
+        if not text or (block is own_facts and beside is not None):
             continue
         try:
             if not isinstance(block, VectorMemoryBlock):
@@ -77,15 +77,46 @@ def search_for_read(
             if sources is None:
                 continue
             query = yield from _prepare(text, sources.vectors, request, prepared)
-            hits[block.name], of_block = yield from search_for_block(
-                block, query, sources, shown, room, request.indexes
+            hits[block.name], found_facts, of_block = yield from search_for_block(
+                block,
+                query,
+                sources,
+                shown,
+                room,
+                request.indexes,
+                snapshot.standing,
+                _facts_alone(snapshot) if block is beside else None,
             )
+            if block is beside:
+                facts = without_noise(found_facts)
         except StrandlineError as error:
             if request.in_callers_transaction:
                 raise
             of_block = [Omission("search_failed", block.name, f"The search failed: {error}")]
+            if block is beside and own_facts is not None:
+                of_block.append(replace(of_block[0], name=own_facts.name))
         omissions += of_block
     return hits, facts, omissions
+
+
+def _query_of(block: BaseMemoryBlock, request: ReadRequest, snapshot: Snapshot) -> str:
+    latest = block.retrieval_context_window if isinstance(block, VectorMemoryBlock) else LATEST_MESSAGES
+    return query_text(request.query, request.messages, snapshot.window, latest)
+
+
+def _searched_beside(searching: Sequence[BaseMemoryBlock], request: ReadRequest) -> VectorMemoryBlock | None:
+    """The first block whose search can look for facts in the same statement: by the same query."""
+    for block in searching:
+        if not isinstance(block, VectorMemoryBlock) or block.scope == "shared":
+            continue
+        is_same = request.query is not None or block.retrieval_context_window == LATEST_MESSAGES
+        if is_same and block.kinds == MESSAGES_ALONE:
+            return block
+    return None
+
+
+def _facts_alone(snapshot: Snapshot) -> FactsAlone:
+    return FactsAlone(snapshot.serving[FACTS]["generation_id"], MAX_MATCHING_FACTS)
 
 
 def _prepare(
@@ -112,10 +143,16 @@ def _matching_facts(
     query = yield from _prepare(text, vectors, request, prepared)
     if query.is_empty:
         return []
-    generation_id = snapshot.serving[FACTS]["generation_id"]
-    shard_key = request.identity.shard_key
-    hits = yield from ranked_facts(
-        query, vectors, shard_key, generation_id, ALL_FACTS, limit=MAX_MATCHING_FACTS
+    target = Target(request.identity, "owner", MESSAGES_ALONE, None)
+    hits = yield from rank_hits(
+        query,
+        vectors,
+        target,
+        limit=0,
+        similarity_cutoff=0.0,
+        indexes=request.indexes,
+        standing=snapshot.standing,
+        facts=_facts_alone(snapshot),
     )
     return without_noise(hits)
 
@@ -126,11 +163,11 @@ def _searches(block: BaseMemoryBlock, snapshot: Snapshot) -> bool:
     return isinstance(block, FactExtractionMemoryBlock) and block.is_filler and bool(snapshot.facts)
 
 
-def _have_room(newest_facts: Sequence[str], room: int, request: ReadRequest) -> bool:
+def _have_room(newest_facts: Sequence[HitFact], room: int, request: ReadRequest) -> bool:
     """Whether the newest facts are all that there are and have room, so that none has to be preferred."""
     if len(newest_facts) >= NEWEST_FACTS:
         return False
-    tokens = sum(tokens_of_line(fact_line(fact), request.count_text) for fact in newest_facts)
+    tokens = sum(fact_piece(fact, 0.0, request.count_text).tokens for fact in newest_facts)
     return tokens <= room * (1 - SUMMARY_SHARE) * FACTS_SHARE
 
 
@@ -141,10 +178,10 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.fact_ids)
+        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
-        always, Material(snapshot.facts, snapshot.states, reading=reading_of(request, snapshot))
+        always, Material(snapshot.fact_texts, snapshot.states, reading=reading_of(request, snapshot))
     )
     reserve = partial(
         reserved_tail,
@@ -162,31 +199,32 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
-    return Shown(request.identity, visible_from, seqs, snapshot.fact_ids)
+    return Shown(request.identity, visible_from, seqs, snapshot.facts)
 
 
 def gather_filling(
     request: ReadRequest, snapshot: Snapshot, material: Material, fact_hits: Sequence[Hit]
-) -> Operation[Filling]:
+) -> Filling:
     """What may fill the room, for the blocks that share it out."""
     query = request.query
     asked = query.text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
-    facts: dict[str, FactPiece] = {}
-    newest: list[str] = []
-    matching = dict(matching_facts(fact_hits))
+    newest: list[FactPiece] = []
+    matching: list[FactPiece] = []
     if any(isinstance(block, FactExtractionMemoryBlock) for block in blocks):
-        known = dict(zip(snapshot.fact_ids, snapshot.facts, strict=True))
-        newest = list(known)[::-1][:NEWEST_FACTS]
-        texts = {fact_id: (known[fact_id], 0.0) for fact_id in newest} | matching
-        facts = yield from fact_pieces(
-            request.identity.shard_key, snapshot.generation_of(FACTS), texts, request.count_text
-        )
+        matching = [fact_piece(fact, score, request.count_text) for fact, score in matching_facts(fact_hits)]
+        known = {piece.fact_id: piece for piece in matching}
+        newest = [
+            known.get(fact.fact_id) or fact_piece(fact, 0.0, request.count_text)
+            for fact in snapshot.facts[: -NEWEST_FACTS - 1 : -1]
+        ]
+    window = snapshot.known.window
+    is_whole = window.messages is snapshot.window
     return Filling(
         blocks=blocks,
         candidates=Candidates(
-            newest_facts=[facts[one] for one in newest if one in facts],
-            facts=[facts[one] for one in matching if one in facts],
+            newest_facts=newest,
+            facts=matching,
             messages={
                 block.name: message_pieces(material.hits.get(block.name, ()), asked)
                 for block in blocks
@@ -198,7 +236,10 @@ def gather_filling(
             for block in blocks
             if isinstance(block, SummaryMemoryBlock) and (text := block.render(material))
         },
-        shown=by_place(request, snapshot.window),
+        shown=window.by_place(request.identity.session_key.int)
+        if is_whole
+        else by_place(request, snapshot.window),
+        shown_texts=window.texts if is_whole else None,
     )
 
 

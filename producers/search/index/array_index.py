@@ -8,14 +8,23 @@ compares the two.  ``schemas/sql/fragments/search.sql`` says what the constants 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 import numpy as np
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, WORDS_BESIDE_VECTOR
-from strandline.producers.search.index.scope_arrays import Flags, Floats, ScopeArrays, ScopeParts, Singles
+from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
+from strandline.producers.search.hits import Place, Utterance
+from strandline.producers.search.index.scope_arrays import (
+    Flags,
+    Floats,
+    Numbers,
+    ScopeArrays,
+    ScopeParts,
+    Singles,
+)
 from strandline.producers.search.index.scope_index import (
+    FactIndex,
     IndexQuery,
+    RankedFact,
     Ranks,
     ScopeIndex,
     StoredPieces,
@@ -32,30 +41,76 @@ _ASSISTANT, _WISH = 0.8, 1.3
 _OTHER_DAY, _SAME_SESSION = 0.5, 0.9
 
 
-@dataclass(frozen=True, slots=True)
-class ArrayIndex:
-    """An index that ranks by arrays."""
+# Of a message that is kept, about, beside its text.
+_SAID_BYTES = 1_200
+# Ranking so many takes about as long as a task that goes to another thread and comes back.
+_QUICK_PIECES = 2_000
 
-    version: str
-    arrays: ScopeArrays
+
+class ArrayIndex:
+    """An index that ranks by arrays; beside these it keeps as many bytes of messages that were found.
+
+    Args:
+        version: of the pieces.
+        arrays: None for a scope without pieces.
+    """
+
+    def __init__(self, version: str, arrays: ScopeArrays | None) -> None:
+        self.version = version
+        self._arrays = arrays
+        self.utterances: dict[Place, Utterance] = {}
+        self._utterance_bytes = 0
+        # Of the last vector: messages and facts are mostly searched for by the same.
+        self._compared: tuple[str | None, tuple[Floats, Floats]] | None = None
+        # Of these facts: the number of each with that of a message that it comes from.
+        self._sources: tuple[FactIndex, tuple[Numbers, Numbers]] | None = None
 
     @property
     def size(self) -> int:
-        return self.arrays.size
+        return 2 * self._arrays.size if self._arrays else 200
+
+    @property
+    def is_quick(self) -> bool:
+        return self._arrays is None or len(self._arrays.trust) <= _QUICK_PIECES
+
+    def keep_utterance(self, utterance: Utterance) -> None:
+        size = _SAID_BYTES + 2 * len(utterance.text)
+        self._utterance_bytes += size
+        self.utterances[utterance.place] = utterance
+        if self._arrays and self._utterance_bytes > self._arrays.size:
+            self.utterances, self._utterance_bytes = {utterance.place: utterance}, size
 
     def rank(self, query: IndexQuery) -> Ranks:
-        return _rank(self.arrays, query)
+        if self._arrays is None:
+            return Ranks([], [], [], [], [], [])
+        return _rank(self._arrays, query, self._compare(query.vector))
 
+    def rank_facts(self, facts: FactIndex, query: IndexQuery, limit: int) -> list[RankedFact]:
+        scores, similarities = _score_facts(self._arrays, facts, query, self._nearest(facts, query))
+        order = np.argsort(-scores, kind="stable")[:limit]
+        ranks = zip(order.tolist(), scores[order].tolist(), similarities[order].tolist(), strict=True)
+        return [
+            RankedFact(facts.facts[n], min(score, 1), similar) for n, score, similar in ranks if score > 0
+        ]
 
-@dataclass(frozen=True, slots=True)
-class EmptyIndex:
-    """The index of a scope without pieces."""
+    def _nearest(self, facts: FactIndex, query: IndexQuery) -> tuple[Floats, Floats]:
+        """Of each fact, the cosine and the contrast of the nearest message that it comes from."""
+        nearest = np.zeros(len(facts.facts)), np.zeros(len(facts.facts))
+        if self._arrays is not None and query.vector is not None:
+            if self._sources is None or self._sources[0] is not facts:
+                self._sources = facts, _sources(self._arrays, facts)
+            of_fact, at = self._sources[1]
+            for scores, compared in zip(nearest, self._compare(query.vector), strict=True):
+                np.maximum.at(scores, of_fact, compared[at])
+        return nearest
 
-    version: str
-    size: int = 200
-
-    def rank(self, query: IndexQuery) -> Ranks:  # nothing is found
-        return Ranks([], [], [], [], [], [])
+    def _compare(self, vector: str | None) -> tuple[Floats, Floats]:
+        """Of each message, the cosine and the contrast."""
+        compared = self._compared
+        if compared is None or compared[0] != vector:
+            scores = _vector_scores(self._arrays, vector) if self._arrays else (np.zeros(0), np.zeros(0))
+            self._compared = compared = vector, scores
+        return compared[1]
 
 
 class ArrayParts:
@@ -76,15 +131,13 @@ class ArrayParts:
         self._parts.add(pieces, words)
 
     def finish(self, version: str) -> ScopeIndex:
-        if not self.pieces:
-            return EmptyIndex(version)
-        return ArrayIndex(version, self._parts.arrange())
+        return ArrayIndex(version, self._parts.arrange() if self.pieces else None)
 
 
-def _rank(index: ScopeArrays, query: IndexQuery) -> Ranks:
+def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]) -> Ranks:
     hidden = _hidden(index, query)
     texts = _text_scores(index, query.lexemes, hidden)
-    similarities, contrasts = _vector_scores(index, query.vector)
+    similarities, contrasts = compared
     most = texts.max(initial=0)
     weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
     scores = _factors(index, query, hidden) * (
@@ -161,6 +214,47 @@ def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floa
     length = np.sqrt(max(1e-6, 1 - 2 * share * along_centre + share * share * centre_square)) * usual
     contrasts = (cosines - share * index.centred + offset) / length * index.trust
     return _best(index, cosines), np.minimum(_best(index, contrasts), 1)
+
+
+def _score_facts(
+    index: ScopeArrays | None, facts: FactIndex, query: IndexQuery, nearest: tuple[Floats, Floats]
+) -> tuple[Floats, Floats]:
+    """By words as rare as they are in messages and facts together, and by what facts come from."""
+    count = len(facts.facts)
+    messages = len(index.session) if index else 0
+    texts = np.zeros(count)
+    usual = 1 / (1 - B + B * np.array(facts.lengths) / USUAL_LENGTH)
+    saturated = usual / (usual + K1)
+    for lexeme in dict.fromkeys(query.lexemes):
+        of_facts = facts.words.get(lexeme)
+        if of_facts is None:
+            continue
+        postings = index.postings.find(lexeme) if index else None
+        in_messages = len(postings[0]) if postings else 0
+        # To the sign as the fragment ``rarity`` computes it from a sum.
+        others = messages + count - in_messages + len(of_facts)
+        weight = np.log(1 + (others + 0.5) / (in_messages + len(of_facts) + 0.5))
+        np.add.at(texts, of_facts, weight * saturated[of_facts])
+    similarities, contrasts = nearest
+    most = texts.max(initial=0)
+    weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
+    scores = (texts / most * weight if most > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
+    return scores, similarities
+
+
+def _sources(index: ScopeArrays, facts: FactIndex) -> tuple[Numbers, Numbers]:
+    numbers = {key.int: number for number, key in enumerate(index.sessions)}
+    keys = (index.session.astype(np.int64) << 40) + index.from_seqs
+    pairs = [
+        (number, (numbers[key] << 40) + seq)
+        for number, fact in enumerate(facts.facts)
+        for key, seq in fact.sources
+        if key in numbers
+    ]
+    of_fact, asked = np.array(pairs, np.int64).reshape(-1, 2).T
+    at = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
+    is_there = keys[at] == asked
+    return of_fact[is_there], at[is_there]
 
 
 def _best(index: ScopeArrays, of_pieces: Singles) -> Floats:

@@ -14,8 +14,8 @@ from uuid import UUID
 from strandline.producers.search.index.scope_index import (
     FIRST_KEY,
     IndexParts,
+    KeptIndex,
     PieceKey,
-    ScopeIndex,
     ScopeKey,
 )
 
@@ -33,7 +33,7 @@ class Beginning:
     """The beginning of an index, through which piece, and the version of the pieces that it is made of."""
 
     version: str
-    parts: IndexParts
+    parts: IndexParts | None = None
     through: PieceKey = FIRST_KEY
 
 
@@ -41,8 +41,8 @@ class IndexCache:
     """The most recently searched indexes; safe to share between threads.
 
     An index costs as much to make as some ten searches, and serves until a piece of its owner changes.
-    So the first search of a scope is noted, the second notes the version of the owner's pieces, and from the
-    third on, if they are the same, each search adds a part to the index until it is whole.
+    So the first search of a scope notes the version of the owner's pieces, and from the second on, if it is
+    the same, each search adds a part to the index until it is whole.
 
     Args:
         max_bytes: the approximate memory of whole indexes; those that are begun take up to twice as much.
@@ -55,65 +55,62 @@ class IndexCache:
         self._max_bytes = max_bytes
         self._bytes = 0
         self._lock = threading.Lock()
-        self._indexes: OrderedDict[ScopeKey, ScopeIndex] = OrderedDict()
+        self._indexes: OrderedDict[ScopeKey, KeptIndex] = OrderedDict()
         self._begun: OrderedDict[ScopeKey, Beginning] = OrderedDict()
-        # The version at the last search; None before one was asked for.
-        self._versions: OrderedDict[ScopeKey, str | None] = OrderedDict()
+        # The version at the last search.
+        self._versions: OrderedDict[ScopeKey, str] = OrderedDict()
         # Until when no index is to be made, and when each was searched last, by the clock that only goes on.
         self._refused: OrderedDict[ScopeKey, float] = OrderedDict()
         self._searched_at: dict[ScopeKey, float] = {}
         self._in_the_making: set[ScopeKey] = set()
 
-    def find_index(self, scope: ScopeKey) -> ScopeIndex | None:
+    @property
+    def size(self) -> int:
+        """The approximate memory of the whole indexes, in bytes."""
+        return self._bytes
+
+    def find_index(self, scope: ScopeKey, version: str | None) -> KeptIndex | None:
+        """The index of this version; one of another version is dropped."""
         with self._lock:
             index = self._indexes.get(scope)
-            if index is not None:
-                self._indexes.move_to_end(scope)
-                self._searched_at[scope] = time.monotonic()
+            if index is None:
+                return None
+            if index.version != version:
+                self._remove(scope)
+                return None
+            self._indexes.move_to_end(scope)
+            self._searched_at[scope] = time.monotonic()
             return index
 
     @contextmanager
-    def make_alone(self, scope: ScopeKey) -> Iterator[bool]:
-        """Whether this search may add a part to the index: False while another thread does."""
+    def next_part(self, scope: ScopeKey, version: str) -> Iterator[Beginning | None]:
+        """What this search may add a part to: nothing the first time, nor while another thread does."""
         with self._lock:
-            is_free = scope not in self._in_the_making
-            self._in_the_making.add(scope)
+            begun = self._take_beginning(scope, version) if scope not in self._in_the_making else None
+            if begun is not None:
+                self._in_the_making.add(scope)
         try:
-            yield is_free
+            yield begun
         finally:
-            if is_free:
+            if begun is not None:
                 with self._lock:
                     self._in_the_making.discard(scope)
 
-    def note_search(self, scope: ScopeKey) -> bool:
-        """Note a search of a scope without an index; whether it was searched before, and may get one."""
-        with self._lock:
-            if self._max_bytes <= 0 or time.monotonic() < self._refused.get(scope, 0):
-                return False
-            if scope in self._versions:
-                return True
-            _note(self._versions, scope, None)
-            return False
-
-    def note_version(self, scope: ScopeKey, version: str) -> bool:
-        """Note the version of the owner's pieces; whether it is that of the search before."""
-        with self._lock:
-            is_settled = self._versions.get(scope) == version
-            _note(self._versions, scope, version)
-            return is_settled
-
-    def take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
-        """What is begun of the index at this version, if it is."""
-        with self._lock:
-            begun = self._begun.pop(scope, None)
-            return begun if begun is not None and begun.version == version else None
+    def _take_beginning(self, scope: ScopeKey, version: str) -> Beginning | None:
+        if self._max_bytes <= 0 or time.monotonic() < self._refused.get(scope, 0):
+            return None
+        begun, is_settled = self._begun.pop(scope, None), self._versions.get(scope) == version
+        _note(self._versions, scope, version)
+        if begun is not None and begun.version == version:
+            return begun
+        return Beginning(version) if is_settled else None
 
     def keep_beginning(self, scope: ScopeKey, beginning: Beginning) -> None:
         """Keep it for the next search to go on with; the least recently searched scopes make room."""
         with self._lock:
             self._begun[scope] = beginning
             self._begun.move_to_end(scope)
-            while sum(one.parts.size for one in self._begun.values()) > self._max_begun_bytes:
+            while sum(one.parts.size for one in self._begun.values() if one.parts) > self._max_begun_bytes:
                 dropped, _ = self._begun.popitem(last=False)
                 if not self._begun:
                     self._refuse(dropped)  # alone it takes all of the room
@@ -123,12 +120,17 @@ class IndexCache:
         # The vectors of large indexes are made smaller only when they are whole.
         return 2 * self._max_bytes
 
+    def is_refused(self, scope: ScopeKey) -> bool:
+        """Whether no index of the scope is to be made now."""
+        with self._lock:
+            return self._max_bytes <= 0 or time.monotonic() < self._refused.get(scope, 0)
+
     def refuse(self, scope: ScopeKey) -> None:
         """Make no index of a scope for some minutes: it is too big, or something failed."""
         with self._lock:
             self._refuse(scope)
 
-    def keep(self, scope: ScopeKey, index: ScopeIndex) -> None:
+    def keep(self, scope: ScopeKey, index: KeptIndex) -> None:
         """Keep it for the next search; indexes that were not searched for some minutes make room.
 
         Where there is too little of it the new one is not kept: otherwise scopes that are searched in turns
@@ -147,7 +149,7 @@ class IndexCache:
             self._searched_at[scope] = time.monotonic()
             self._bytes += index.size
 
-    def drop(self, scope: ScopeKey, index: ScopeIndex) -> None:
+    def drop(self, scope: ScopeKey, index: KeptIndex) -> None:
         """Forget an index of pieces or messages that have changed."""
         with self._lock:
             if self._indexes.get(scope) is index:

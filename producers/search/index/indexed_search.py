@@ -1,22 +1,27 @@
-"""Searching a scope by its index in memory, if this process has one that is still true.
+"""Searching a scope by what this process keeps in memory of it, if that is still true.
 
-The statement that fetches the texts of the hits tells the version of the owner's pieces in its own snapshot.
-Where that is not the index's version, nothing of the index is shown, and the database searches.
+The caller's own statement told the versions of the owner's pieces and facts.  Where an index has another one,
+nothing of it is shown, and the database searches; that search brings the next part of an index along.
 """
 
 from __future__ import annotations
 
+import json
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
-from typing import TypedDict
+from typing import Any, NamedTuple, cast
 from uuid import UUID
 
+from strandline.producers.search.hits import HitFact, Utterance
 from strandline.producers.search.index.index_cache import Beginning, IndexCache
 from strandline.producers.search.index.scope_index import (
-    IndexParts,
+    FactIndex,
     IndexQuery,
     PieceKey,
+    RankedFact,
     Ranks,
     ScopeIndex,
     ScopeKey,
@@ -25,15 +30,8 @@ from strandline.producers.search.index.scope_index import (
 )
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
-from strandline.schemas.queries.conversation.search import (
-    ChunkVersion,
-    IndexedHits,
-    IndexedHitsRow,
-    IndexPieces,
-    IndexPiecesRow,
-    IndexWords,
-    IndexWordsRow,
-)
+from strandline.schemas.queries.conversation.search import IndexedHits
+from strandline.schemas.values.message import is_unchangeable, read_rows
 
 logger = logging.getLogger("strandline.producers")
 
@@ -41,130 +39,190 @@ logger = logging.getLogger("strandline.producers")
 # a scope with more than so many in all is always searched by the database.
 PIECES_AT_ONCE = 2_000
 MAX_PIECES = 200_000
+# The facts of an owner with more of them are always searched by the database.
+MAX_FACTS = 2_000
 
 
-class _Part(TypedDict):
-    """A part of a scope, as parameters of statements."""
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """What the caller's own statement says of an owner.
 
-    shard_key: UUID
-    generation_id: int
-    scope_key: UUID | None
-    through_session: UUID
-    through_seq: int
-    through_piece: int
-    at_once: int
+    Attributes:
+        pieces: the version of its pieces.
+        facts: the version of its facts, if that was asked for.
+        is_bounded: whether time may take messages out of what is found, so that each is asked for again.
+        is_alone: whether it has no other session.
+    """
+
+    pieces: str
+    facts: str | None = None
+    is_bounded: bool = True
+    is_alone: bool = False
 
 
-def search_index(
-    indexes: IndexCache, scope: ScopeKey, query: IndexQuery, beside: int
-) -> Operation[tuple[Ranks, list[IndexedHitsRow]] | None]:
-    """The hits, and their messages by place; None if the database has to search.
+@dataclass(frozen=True, slots=True)
+class IndexedSearch:
+    """A search of what a process keeps.
+
+    Attributes:
+        scope: of the messages.
+        beside: how many messages before and after a hit are returned with it.
+        facts_generation_id: the generation whose facts are searched as well, each by itself; None: none.
+        top_facts: how many of them.
+    """
+
+    scope: ScopeKey
+    query: IndexQuery
+    beside: int = 0
+    facts_generation_id: int | None = None
+    top_facts: int = 0
+
+    @property
+    def owner_scope(self) -> ScopeKey:
+        return self.scope._replace(scope_key=None)
+
+    @property
+    def facts_scope(self) -> ScopeKey | None:
+        number = self.facts_generation_id
+        return None if number is None else ScopeKey(self.scope.shard_key, number, None)
+
+
+class Recalled(NamedTuple):
+    """Ranks of messages, by place (from 0) the messages of each, and facts, best first."""
+
+    ranks: Ranks
+    messages: Mapping[int, Sequence[Utterance]]
+    facts: Sequence[RankedFact]
+
+
+def missing_scope(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> ScopeKey | None:
+    """The scope of which an index has to be there first; None if all are."""
+    scopes = [asked.scope] if asked.query.limit else []
+    if asked.facts_generation_id is not None and not (scopes and standing.is_alone):
+        scopes.append(asked.owner_scope)
+    return next((one for one in scopes if indexes.find_index(one, standing.pieces) is None), None)
+
+
+def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) -> Operation[Recalled | None]:
+    """What is found in memory, with a statement for what is not there; None: the database has to search.
 
     Raises:
-        StrandlineError: a statement failed.
+        StrandlineError: the statement failed.
     """
-    index = indexes.find_index(scope)
-    if index is None:
-        index = yield from _try_to_make_index(indexes, scope)
-        if index is None:
+    scope = asked.scope if asked.query.limit else asked.owner_scope
+    index = cast("ScopeIndex | None", indexes.find_index(scope, standing.pieces))
+    owner, facts, facts_scope = index, None, asked.facts_scope
+    if facts_scope is not None:
+        if not standing.is_alone:
+            owner = cast("ScopeIndex | None", indexes.find_index(asked.owner_scope, standing.pieces))
+        facts = cast("FactIndex | None", indexes.find_index(facts_scope, standing.facts))
+        if facts is None and indexes.is_refused(facts_scope):
             return None
+    if index is None or owner is None:
+        return None
     # Off the event loop: of a large scope this takes some hundredths of a second.
-    ranks: Ranks = yield Run(partial(index.rank, query))
-    rows, version = yield from _fetch_messages(scope, ranks, beside)
-    if version == index.version:
-        return ranks, rows
-    indexes.drop(scope, index)
-    return None
+    rank = partial(index.rank, asked.query)
+    ranks: Ranks = rank() if index.is_quick else (yield Run(rank))
+    messages = {} if standing.is_bounded or asked.beside else dict(_at_hand(index, ranks))
+    missing = [place for place in range(len(ranks.from_seqs)) if place not in messages]
+    if missing or (facts is None and facts_scope is not None):
+        fetched = yield from _fetch(asked, ranks, missing, with_facts=facts is None)
+        if fetched.version != index.version:
+            indexes.drop(scope, index)
+            return None
+        messages.update(fetched.messages)
+        if not (standing.is_bounded or asked.beside):
+            for utterances in fetched.messages.values():
+                if len(utterances) == 1 and is_unchangeable(utterances[0].message):
+                    index.keep_utterance(utterances[0])
+        if facts is None and facts_scope is not None:
+            facts = fetched.facts
+            indexes.keep(facts_scope, facts)
+    if facts is None or facts_scope is None:
+        return Recalled(ranks, messages, ())
+    if not facts.is_whole:
+        return None
+    rank_facts = partial(owner.rank_facts, facts, asked.query, asked.top_facts)
+    ranked: list[RankedFact] = rank_facts() if owner.is_quick else (yield Run(rank_facts))
+    return Recalled(ranks, messages, ranked)
 
 
-def _try_to_make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | None]:
-    """As ``_make_index``; where that fails the database searches, and the next attempt comes later."""
+def _at_hand(index: ScopeIndex, ranks: Ranks) -> Iterator[tuple[int, list[Utterance]]]:
+    keys = [ranks.sessions[number - 1].int for number in ranks.numbers]
+    for place, key in enumerate(zip(keys, ranks.from_seqs, strict=True)):
+        utterance = index.utterances.get(key)
+        if utterance is not None:
+            yield place, [utterance]
+
+
+class _Fetched(NamedTuple):
+    version: str
+    messages: dict[int, list[Utterance]]
+    facts: FactIndex
+
+
+def _fetch(
+    asked: IndexedSearch, ranks: Ranks, missing: Sequence[int], *, with_facts: bool
+) -> Operation[_Fetched]:
+    """The messages at these places, the facts, and the version of the owner's pieces."""
+    rows = yield from fetch(
+        IndexedHits(
+            shard_key=asked.scope.shard_key,
+            sessions=ranks.sessions,
+            numbers=[ranks.numbers[place] for place in missing],
+            from_seqs=[ranks.from_seqs[place] for place in missing],
+            through_seqs=[ranks.through_seqs[place] for place in missing],
+            beside=asked.beside,
+            facts_generation_id=asked.facts_generation_id if with_facts else None,
+            max_facts=MAX_FACTS + 1,
+        )
+    )
+    head: dict[str, Any] = json.loads(rows[0].envelope)
+    messages: dict[int, list[Utterance]] = {}
+    for row, message in zip(rows[1:], read_rows(rows[1:]), strict=True):
+        place = missing[row.place - 1]
+        session_key = ranks.sessions[ranks.numbers[place] - 1]
+        messages.setdefault(place, []).append(Utterance(session_key, message))
+    return _Fetched(head["version"], messages, _fact_index(head["facts_version"] or "", head["facts"] or ()))
+
+
+def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:
+    if len(facts) > MAX_FACTS:
+        return FactIndex(version, (), {}, (), is_whole=False)
+    words: dict[str, list[int]] = {}
+    for number, fact in enumerate(facts):
+        for lexeme in fact["lexemes"]:
+            words.setdefault(lexeme, []).append(number)
+    read = [HitFact.read_json(fact) for fact in facts]
+    return FactIndex(version, read, words, [len(fact["lexemes"]) for fact in facts])
+
+
+def add_part(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> Operation[None]:
+    """Add the next part, as ``index_part_v1`` gives it; where that fails, there is no index for a while."""
     try:
-        with indexes.make_alone(scope) as is_free:
-            return (yield from _make_index(indexes, scope)) if is_free else None
+        yield Run(partial(_add, indexes, scope, begun, part))
     except StrandlineError as error:
         logger.warning("no index was made", extra={"action": "index_failed", "reason": str(error)})
         indexes.refuse(scope)
-        return None
 
 
-def _fetch_messages(
-    scope: ScopeKey, ranks: Ranks, beside: int
-) -> Operation[tuple[list[IndexedHitsRow], str | None]]:
-    """The messages, and the version of the owner's pieces; None if none of the messages is there any more."""
-    if not ranks.from_seqs:
-        ((version,),) = yield from fetch(ChunkVersion(shard_key=scope.shard_key))
-        return [], version
-    rows = yield from fetch(
-        IndexedHits(
-            shard_key=scope.shard_key,
-            sessions=ranks.sessions,
-            numbers=ranks.numbers,
-            from_seqs=ranks.from_seqs,
-            through_seqs=ranks.through_seqs,
-            beside=beside,
-        )
-    )
-    return rows, rows[0].version if rows else None
-
-
-def _make_index(indexes: IndexCache, scope: ScopeKey) -> Operation[ScopeIndex | None]:
-    """Add a part to the index of the scope, if it is worth it; the index, if that was the last part."""
-    if not indexes.note_search(scope):
-        return None
-    ((version,),) = yield from fetch(ChunkVersion(shard_key=scope.shard_key))
-    if not indexes.note_version(scope, version):
-        return None
-    begun = indexes.take_beginning(scope, version)
-    if begun is None:
-        begun = Beginning(version, (yield Run(indexes.begin)))
-    stored, words = yield from _next_part(scope, begun.through)
-    if {stored.version, words[0].version} != {version}:
-        return None
-    parts = begun.parts
-    yield Run(partial(_add, parts, stored, words))
-    if len(stored.session_keys) < PIECES_AT_ONCE:
-        index: ScopeIndex = yield Run(partial(parts.finish, version))
-        indexes.keep(scope, index)
-        return index
-    if parts.pieces < MAX_PIECES:
-        through = PieceKey(stored.session_keys[-1], stored.from_seqs[-1], stored.pieces[-1])
-        indexes.keep_beginning(scope, Beginning(version, parts, through))
+def _add(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> None:
+    stored: dict[str, Any] = json.loads(part)
+    if stored["version"] != begun.version:
+        return
+    parts = begun.parts or indexes.begin()
+    session_keys = [UUID(key) for key in stored["session_keys"] or ()]
+    if session_keys:
+        columns = ("from_seqs", "through_seqs", "lengths", "roles", "speakers", "tones")
+        days = [None if day is None else date.fromisoformat(day) for day in stored["said_on"]]
+        vectors = bytes.fromhex(stored["vectors"] or "")
+        read = (*(stored[column] for column in columns), days, stored["has_vector"], vectors)
+        pieces = StoredPieces(session_keys, *read)
+        parts.add(pieces, [Word(word, *held) for word, held in (stored["words"] or {}).items()])
+    if len(session_keys) < PIECES_AT_ONCE:
+        indexes.keep(scope, parts.finish(begun.version))
+    elif parts.pieces < MAX_PIECES:
+        through = PieceKey(session_keys[-1], stored["from_seqs"][-1], stored["last_piece"])
+        indexes.keep_beginning(scope, replace(begun, parts=parts, through=through))
     else:
         indexes.refuse(scope)
-    return None
-
-
-def _next_part(scope: ScopeKey, through: PieceKey) -> Operation[tuple[IndexPiecesRow, list[IndexWordsRow]]]:
-    """The pieces after ``through``, and their words."""
-    which: _Part = {
-        "shard_key": scope.shard_key,
-        "generation_id": scope.generation_id,
-        "scope_key": scope.scope_key,
-        "through_session": through.session_key,
-        "through_seq": through.from_seq,
-        "through_piece": through.piece,
-        "at_once": PIECES_AT_ONCE,
-    }
-    (stored,) = yield from fetch(IndexPieces(**which))
-    words = yield from fetch(IndexWords(**which))
-    return stored, words
-
-
-def _add(parts: IndexParts, stored: IndexPiecesRow, words: Sequence[IndexWordsRow]) -> None:
-    if not stored.session_keys:
-        return
-    pieces = StoredPieces(
-        session_keys=stored.session_keys,
-        from_seqs=stored.from_seqs,
-        through_seqs=stored.through_seqs,
-        lengths=stored.lengths,
-        roles=stored.roles,
-        speakers=stored.speakers,
-        tones=stored.tones,
-        said_on=stored.said_on,
-        has_vector=stored.has_vector,
-        vectors=bytes.fromhex(stored.vectors),
-    )
-    known = [Word(row.word, row.pieces or (), row.times or ()) for row in words if row.word is not None]
-    parts.add(pieces, known)

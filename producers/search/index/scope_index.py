@@ -5,11 +5,16 @@ Protocols stand for what is made of arrays, so that numpy is imported only with 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import date
 from typing import NamedTuple, Protocol
 from uuid import UUID
+
+from strandline.producers.search.hits import HitFact, Place, Utterance
+
+# In memory, of a fact beside its text and its words.
+_FACT_BYTES = 800
 
 
 class ScopeKey(NamedTuple):
@@ -101,8 +106,8 @@ class Ranks(NamedTuple):
     similarities: list[float]
 
 
-class ScopeIndex(Protocol):
-    """An index; never changed once it is made, so that threads share it."""
+class KeptIndex(Protocol):
+    """An index; what it ranks by is never changed once it is made, so that threads share it."""
 
     @property
     def version(self) -> str:
@@ -114,8 +119,58 @@ class ScopeIndex(Protocol):
         """Its memory, in bytes, about."""
         ...
 
+
+@dataclass(frozen=True, slots=True)
+class FactIndex:
+    """All live facts of an owner, in the order of their ids, with the words of each.
+
+    Attributes:
+        version: of the owner's facts.
+        words: by lexeme, the numbers of the facts that have it.
+        lengths: of each, how many lexemes.
+        is_whole: false for an owner with too many facts, of which none is here.
+    """
+
+    version: str
+    facts: Sequence[HitFact]
+    words: Mapping[str, Sequence[int]]
+    lengths: Sequence[int]
+    is_whole: bool = True
+
+    @property
+    def size(self) -> int:
+        return sum(_FACT_BYTES + len(fact.text) for fact in self.facts) + 100 * sum(self.lengths)
+
+
+class RankedFact(NamedTuple):
+    fact: HitFact
+    score: float
+    similarity: float
+
+
+class ScopeIndex(KeptIndex, Protocol):
+    """An index of pieces."""
+
+    @property
+    def utterances(self) -> dict[Place, Utterance]:
+        """The messages that were shown, as far as they are kept."""
+        ...
+
+    def keep_utterance(self, utterance: Utterance) -> None:
+        """Keep a message for the next search; the oldest makes room."""
+        ...
+
+    @property
+    def is_quick(self) -> bool:
+        """Whether it ranks too quickly to leave the event loop."""
+        ...
+
     def rank(self, query: IndexQuery) -> Ranks:
         """The best messages, as the SQL function ``search_small_v1`` ranks them."""
+        ...
+
+    def rank_facts(self, facts: FactIndex, query: IndexQuery, limit: int) -> list[RankedFact]:
+        """The best facts, as that function ranks them, by an index of all of the owner's pieces."""
         ...
 
 

@@ -237,8 +237,9 @@ def upgrade() -> None:
         "block_state_by_batch", "block_state", ["shard_key", "batch_id"], unique=True, schema=schema
     )
     op.create_table(
-        "chunk_change",
+        "derived_change",
         sa.Column("shard_key", sa.Uuid(), nullable=False),
+        sa.Column("kind", sa.Text(), nullable=False),
         sa.Column("change_id", sa.BigInteger(), autoincrement=False, nullable=False),
         sa.Column(
             "changed_at",
@@ -246,10 +247,10 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
-        sa.PrimaryKeyConstraint("shard_key", "change_id", name=op.f("chunk_change_pkey")),
+        sa.PrimaryKeyConstraint("shard_key", "kind", "change_id", name=op.f("derived_change_pkey")),
         schema=schema,
         comment=(
-            "The last transactions that changed an owner's pieces; no index in memory outlives such a change"
+            "The last transactions that changed an owner's pieces, or facts; nothing in memory outlives one"
         ),
     )
     op.create_table(
@@ -1427,6 +1428,7 @@ def upgrade() -> None:
         "search_small_v1",
         "search_big_v1",
         "search_v1",
+        "index_part_v1",
         "search_hits_v1",
         "begin_batch_v1",
         "store_answer_v1",

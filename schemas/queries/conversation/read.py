@@ -52,6 +52,7 @@ class Read(Query[ReadRow]):
         known_from: int | None,
         known_seal: str | None,
         max_facts: int,
+        known_facts: str | None,
     ) -> None:
         self.values = (
             shard_key,
@@ -63,6 +64,7 @@ class Read(Query[ReadRow]):
             known_from,
             known_seal,
             max_facts,
+            known_facts,
         )
 
 
@@ -87,10 +89,13 @@ class Coverage(Query[CoverageRow]):
 class ServingGenerationRow(NamedTuple):
     generation_id: int
     config: str
+    pieces_version: str
 
 
 class ServingGeneration(Query[ServingGenerationRow]):
-    """The derivation of a pipeline that serves an owner, and its recipe."""
+    """The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's
+    pieces.
+    """
 
     __slots__ = ()
     name = "serving_generation"

@@ -76,11 +76,14 @@ class SearchChunksRow(NamedTuple):
     metadata: str | None
     fact_id: UUID | None
     fact: str
+    sources: str | None
+    part: str | None
 
 
 class SearchChunks(Query[SearchChunksRow]):
     """The best messages and facts of a scope for a query, best first; a message with those beside it
-    (search_hits_v1).
+    (search_hits_v1). Then, of all of the owner's facts, the best by themselves; and a row with the next
+    part of an index (index_part_v1).
     """
 
     __slots__ = ()
@@ -125,6 +128,13 @@ class SearchChunks(Query[SearchChunksRow]):
         dates_through: list[date],
         dates_fit: list[float],
         beside: int,
+        top_facts: int,
+        facts_alone_id: int | None,
+        part_of: UUID | None,
+        through_session: UUID,
+        through_seq: int,
+        through_piece: int,
+        at_once: int,
     ) -> None:
         self.values = (
             shard_key,
@@ -148,104 +158,9 @@ class SearchChunks(Query[SearchChunksRow]):
             dates_through,
             dates_fit,
             beside,
-        )
-
-
-class ChunkVersionRow(NamedTuple):
-    version: str
-
-
-class ChunkVersion(Query[ChunkVersionRow]):
-    """The version of an owner's pieces."""
-
-    __slots__ = ()
-    name = "chunk_version"
-    repeatable = True
-    row = ChunkVersionRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
-
-
-class IndexPiecesRow(NamedTuple):
-    version: str
-    session_keys: list[UUID]
-    from_seqs: list[int]
-    pieces: list[int]
-    through_seqs: list[int]
-    lengths: list[int]
-    roles: list[str]
-    speakers: list[str]
-    tones: list[int]
-    said_on: list[date | None]
-    has_vector: list[bool]
-    vectors: str
-
-
-class IndexPieces(Query[IndexPiecesRow]):
-    """The next pieces of a scope as columns, for an index in memory: in the order of their keys, after one of
-    them.
-    """
-
-    __slots__ = ()
-    name = "index_pieces"
-    repeatable = True
-    row = IndexPiecesRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int,
-        scope_key: UUID | None,
-        through_session: UUID,
-        through_seq: int,
-        through_piece: int,
-        at_once: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            scope_key,
-            through_session,
-            through_seq,
-            through_piece,
-            at_once,
-        )
-
-
-class IndexWordsRow(NamedTuple):
-    version: str
-    word: str | None
-    pieces: list[int] | None
-    times: list[int] | None
-
-
-class IndexWords(Query[IndexWordsRow]):
-    """The words of these pieces: the pieces that each occurs in, numbered from 0, and how often in each; a
-    row without a word if there is none.
-    """
-
-    __slots__ = ()
-    name = "index_words"
-    repeatable = True
-    row = IndexWordsRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int,
-        scope_key: UUID | None,
-        through_session: UUID,
-        through_seq: int,
-        through_piece: int,
-        at_once: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            scope_key,
+            top_facts,
+            facts_alone_id,
+            part_of,
             through_session,
             through_seq,
             through_piece,
@@ -262,12 +177,12 @@ class IndexedHitsRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
-    version: str
 
 
 class IndexedHits(Query[IndexedHitsRow]):
-    """Messages that an index in memory has ranked, each with those beside it, and the version of the owner's
-    pieces now.
+    """Messages that an index in memory has ranked, each with those beside it, after a row that tells the
+    version of the owner's pieces now; and, if they are asked for, all live facts up to a number of them,
+    with their words.
     """
 
     __slots__ = ()
@@ -279,6 +194,7 @@ class IndexedHits(Query[IndexedHitsRow]):
         opens=(
             Mark(6, "json", "message", 2),
             Mark(7, "json", "metadata", 2),
+            Mark(6, "within", "facts.*.text=text:fact"),
         ),
     )
 
@@ -286,13 +202,24 @@ class IndexedHits(Query[IndexedHitsRow]):
         self,
         *,
         shard_key: UUID,
+        facts_generation_id: int | None,
+        max_facts: int,
         numbers: list[int],
         from_seqs: list[int],
         through_seqs: list[int],
         sessions: list[UUID],
         beside: int,
     ) -> None:
-        self.values = (shard_key, numbers, from_seqs, through_seqs, sessions, beside)
+        self.values = (
+            shard_key,
+            facts_generation_id,
+            max_facts,
+            numbers,
+            from_seqs,
+            through_seqs,
+            sessions,
+            beside,
+        )
 
 
 class UnsearchedMessagesRow(NamedTuple):

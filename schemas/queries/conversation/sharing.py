@@ -188,6 +188,7 @@ class SearchSharedChunksRow(NamedTuple):
     metadata: str | None
     fact_id: UUID | None
     fact: str
+    sources: str | None
 
 
 class SearchSharedChunks(Query[SearchSharedChunksRow]):

@@ -36,7 +36,8 @@ class LockFactLanesRow(NamedTuple):
 
 class LockFactLanes(Query[LockFactLanesRow]):
     """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
-    the derivations, and so only where all of them have their row.
+    the derivations, and so only where all of them have their row.  What this transaction does to them is
+    noted.
     """
 
     __slots__ = ()

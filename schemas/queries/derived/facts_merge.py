@@ -10,6 +10,21 @@ from strandline.schemas.postgres.query import Query
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
+class NoteFactsChangeRow(NamedTuple):
+    noted: int
+
+
+class NoteFactsChange(Query[NoteFactsChangeRow]):
+    """A merge is about to change facts of an owner."""
+
+    __slots__ = ()
+    name = "note_facts_change"
+    row = NoteFactsChangeRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
 class InsertCandidates(Query[Never]):
     """Insert the candidates that extract found."""
 

@@ -3,29 +3,39 @@
 -- Most are lists of queries for a WITH, which name what the others there have: docs/architecture/vectors-and-search.md
 -- says which weighs what, and why.  All in float8: by default this would be numeric arithmetic.
 
--- fragment: note_chunk_change(owner)
--- To be done wherever pieces of an owner's own messages are written or deleted: processes keep indexes of them.  A row
--- per transaction, so that nothing is waited for; a set of such rows that was there once never comes back, nor in a
+-- fragment: note_change(owner, kind)
+-- To be done wherever an owner's facts, or pieces of its own messages, are written or deleted: processes keep them.  A
+-- row per transaction, so that nothing is waited for; a set of such rows that was there once never comes back, nor in a
 -- database that was restored, whose transactions may have numbers that were used before.
-INSERT INTO strandline.chunk_change (shard_key, change_id)
-VALUES ({owner}, pg_current_xact_id()::text::bigint)
-ON CONFLICT (shard_key, change_id) DO UPDATE SET changed_at = excluded.changed_at
+INSERT INTO strandline.derived_change (shard_key, kind, change_id)
+VALUES ({owner}, {kind}, pg_current_xact_id()::text::bigint)
+ON CONFLICT (shard_key, kind, change_id) DO UPDATE SET changed_at = excluded.changed_at
 
--- fragment: chunk_version(owner)
--- The version of an owner's pieces.
-(SELECT coalesce(string_agg(change.change_id || '.' || extract(epoch FROM change.changed_at), ','
-        ORDER BY change.change_id), '')
-    FROM strandline.chunk_change change WHERE change.shard_key = {owner})
+-- fragment: noted_change(owner, kind)
+-- The same as queries of a WITH.  Eight rows tell versions apart as well as all; rows that another transaction has
+-- locked are passed over.
+change AS (
+    @note_change({owner}, {kind})
+), earlier_changes AS (
+    DELETE FROM strandline.derived_change c WHERE c.shard_key = {owner} AND c.kind = {kind} AND c.change_id IN (
+        SELECT o.change_id FROM strandline.derived_change o WHERE o.shard_key = {owner} AND o.kind = {kind}
+            AND o.change_id <> pg_current_xact_id()::text::bigint
+        ORDER BY o.change_id DESC OFFSET 8 FOR UPDATE SKIP LOCKED)
+)
 
--- fragment: next_pieces()
--- The pieces of a scope after one of them, which two statements number alike.
-FROM strandline.chunk c
-WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s
-    AND c.session_key BETWEEN coalesce(%(scope_key)s::uuid, '00000000-0000-0000-0000-000000000000')
-        AND coalesce(%(scope_key)s::uuid, 'ffffffff-ffff-ffff-ffff-ffffffffffff')
-    AND (c.session_key, c.from_seq, c.piece)
-        > (%(through_session)s::uuid, %(through_seq)s::bigint, %(through_piece)s::integer)
-ORDER BY c.session_key, c.from_seq, c.piece LIMIT %(at_once)s
+-- fragment: version_of(owner, kind)
+-- The version of an owner's pieces, or facts.
+(SELECT coalesce(string_agg(noted.change_id || '.' || extract(epoch FROM noted.changed_at), ','
+        ORDER BY noted.change_id), '')
+    FROM strandline.derived_change noted WHERE noted.shard_key = {owner} AND noted.kind = {kind})
+
+-- fragment: said_in(owner, generation_id, fact_id)
+-- Where a fact comes from, as JSON: a session, by name as well, and numbers of its messages; NULL for none.
+(SELECT json_agg(json_build_array(said.session_key, named.session_id, said.seqs))
+    FROM strandline.fact_revision said LEFT JOIN strandline.session named
+        ON named.shard_key = {owner} AND named.session_key = said.session_key
+    WHERE said.shard_key = {owner} AND said.generation_id = {generation_id} AND said.fact_id = {fact_id}
+        AND said.operation <> 'invalidate' AND said.session_key IS NOT NULL)
 
 -- fragment: any_word()
 -- Most pieces hold no word of the query, which this says sooner than a look for each.

@@ -29,7 +29,7 @@ BEGIN
     GET DIAGNOSTICS gone = ROW_COUNT;
     IF p_table = 'chunk' AND p_column IS NOT NULL AND gone > 0 THEN
         -- Processes keep indexes of what the owner has beside the session.  Of a whole owner these rows go as well.
-        @note_chunk_change(p_shard_key);
+        @note_change(p_shard_key, 'pieces');
     END IF;
     @count_erased(p_number, p_table, gone);
     RETURN gone;

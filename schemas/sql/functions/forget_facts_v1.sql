@@ -20,6 +20,7 @@ BEGIN
     IF NOT FOUND THEN
         RETURN '{}';
     END IF;
+    @note_change(p_shard_key, 'facts');
     -- Their parts stand again, or ended as they did.
     apart := strandline.find_condensed_quotes_v1(p_shard_key, p_events, they_had.said, they_had.since);
     touched := they_had.fact_ids || strandline.take_apart_v1(p_shard_key, apart, p_events);

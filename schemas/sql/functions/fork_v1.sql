@@ -148,7 +148,7 @@ BEGIN
     LOOP
         state_batch := gen_random_uuid();
         IF derived.pipeline = 'vectors' THEN
-            @note_chunk_change(p_shard_key);
+            @note_change(p_shard_key, 'pieces');
         END IF;
         -- In one statement: what counts as applied and what is copied are of one moment, whatever a replay in place takes
         -- from the source meanwhile.

@@ -91,7 +91,7 @@ BEGIN
     UPDATE strandline.dead_letter d SET dropped_at = moment
         WHERE d.shard_key = p_shard_key AND d.session_key = p_session_key AND d.event_id = ANY (events)
           AND d.dropped_at IS NULL;
-    @note_chunk_change(p_shard_key);
+    @note_change(p_shard_key, 'pieces');
     DELETE FROM strandline.chunk c
         WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key AND c.from_seq = ANY (gone)
           AND c.generation_id = ANY (ARRAY(SELECT g.generation_id FROM strandline.generation g));

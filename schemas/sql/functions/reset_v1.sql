@@ -91,7 +91,7 @@ BEGIN
             WHERE l.shard_key = p_shard_key AND l.session_key = p_session_key;
         DELETE FROM strandline.watch w
             WHERE w.shard_key = p_shard_key AND w.session_key = p_session_key;
-        @note_chunk_change(p_shard_key);
+        @note_change(p_shard_key, 'pieces');
         DELETE FROM strandline.chunk c
             WHERE c.shard_key = p_shard_key AND c.session_key = p_session_key;
         DELETE FROM strandline.block_state b

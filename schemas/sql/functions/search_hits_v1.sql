@@ -1,4 +1,5 @@
--- search_hits_v1: what search_v1 finds, each with its text: a message with those beside it, a fact with its sentence.
+-- search_hits_v1: what search_v1 finds, each with its text: a message with those beside it, a fact with its sentence,
+-- when it was last said (created_at), and where.
 --
 -- p_is_shared: the messages are those of a shared scope.  p_beside: how many to show before and after each.
 -- All of it is from the snapshot of the statement that calls this, as the function is STABLE.
@@ -28,7 +29,8 @@ CREATE FUNCTION strandline.search_hits_v1(
     p_is_shared boolean
 ) RETURNS TABLE (
     score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
-    role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text)
+    role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text,
+    sources text)
 LANGUAGE plpgsql STABLE AS $function$
 #variable_conflict use_column
 DECLARE
@@ -55,7 +57,8 @@ BEGIN
     ), shown AS (
         -- The limits keep these look-ups per hit.
         SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
-            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact
+            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact,
+            NULL::text AS sources
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.* FROM strandline.message w
             WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
@@ -65,7 +68,7 @@ BEGIN
         WHERE h.fact_id IS NULL AND NOT p_is_shared
         UNION ALL
         SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
-            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL, NULL
+            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL, NULL, NULL
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.* FROM strandline.shared_message w
             WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
@@ -73,16 +76,16 @@ BEGIN
             LIMIT 1000000) AS m
         WHERE h.fact_id IS NULL AND p_is_shared
         UNION ALL
-        SELECT h.place, h.score, h.similarity, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
-            t.fact_id, t.text
+        SELECT h.place, h.score, h.similarity, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.said_at, NULL, NULL,
+            t.fact_id, t.text, @said_in(p_shard_key, p_facts_generation_id, h.fact_id)::text
         FROM hits h CROSS JOIN LATERAL (
-            SELECT w.fact_id, w.text FROM strandline.fact w
+            SELECT w.fact_id, w.text, w.said_at FROM strandline.fact w
             WHERE w.shard_key = p_shard_key AND w.generation_id = p_facts_generation_id AND w.fact_id = h.fact_id
             LIMIT 1) AS t
         WHERE h.fact_id IS NOT NULL
     )
     SELECT s.score, s.similarity, s.session_key, s.from_seq, s.through_seq, s.seq, s.id, s.role, s.tokens,
-        s.created_at, s.envelope, s.metadata, s.fact_id, s.fact
+        s.created_at, s.envelope, s.metadata, s.fact_id, s.fact, s.sources
     FROM shown s ORDER BY s.place, s.seq;
 END
 $function$;

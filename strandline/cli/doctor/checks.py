@@ -34,6 +34,8 @@ def check_host(settings: Settings) -> Iterator[CheckReport]:
     yield _embedded_packages(settings)
     yield _vocabularies()
     yield _home(settings.home)
+    kept = f"{settings.window_cache_bytes:,} bytes of sessions, {settings.index_cache_bytes:,} of indexes"
+    yield CheckReport(name="memory", result="ok", found=f"a process keeps at most {kept} that it reads")
     yield from check_key_files(settings)
 
 

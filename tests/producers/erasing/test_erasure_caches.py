@@ -33,7 +33,7 @@ def test_a_process_drops_what_it_has_of_an_erased_user_at_its_next_read(
 
     def cached(user: str) -> tuple[int, ...]:
         session = identify_session("default", names[user], user)
-        return windows.find_window((session.shard_key, session.session_key)).seqs
+        return windows.find((session.shard_key, session.session_key)).window.seqs
 
     assert cached("ann") and cached("bob")
     erase(database_url, "--user", "ann")
@@ -53,10 +53,10 @@ def test_a_read_of_somebody_else_suffices(make_memory: MakeMemory, database_url:
     assert anns.get()
     windows: WindowCache = anns._resources.windows
     session = identify_session("default", "zanzibarq-one", "ann")
-    assert windows.find_window((session.shard_key, session.session_key)).seqs
+    assert windows.find((session.shard_key, session.session_key)).window.seqs
     erase(database_url, "--user", "ann")
     make_memory("bobsword-one", user_id="bob", **LIMITS).get()
-    assert not windows.find_window((session.shard_key, session.session_key)).seqs
+    assert not windows.find((session.shard_key, session.session_key)).window.seqs
 
 
 def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(
@@ -67,12 +67,12 @@ def test_a_read_that_was_overtaken_by_an_erasure_keeps_nothing(
     windows: WindowCache = anns._resources.windows
     session = identify_session("default", "zanzibarq-one", "ann")
     place = (session.shard_key, session.session_key)
-    window = windows.find_window(place)
+    window = windows.find(place)
     windows.forget_erased({session.shard_key}, 7)
     windows.keep(place, window, 6)
-    assert not windows.find_window(place).seqs
+    assert not windows.find(place).window.seqs
     windows.keep(place, window, 7)
-    assert windows.find_window(place).seqs
+    assert windows.find(place).window.seqs
 
 
 def test_indexes_of_erased_owners_are_dropped() -> None:
@@ -81,22 +81,26 @@ def test_indexes_of_erased_owners_are_dropped() -> None:
 
     indexes = IndexCache(1_000, Parts)  # type: ignore[arg-type]
     gone, other = (ScopeKey(uuid4(), 1, None) for _ in range(2))
+
+    def begun(scope: ScopeKey) -> bool:
+        with indexes.next_part(scope, "1") as beginning:
+            return beginning is not None and beginning.parts is not None
+
     for scope in (gone, other):
-        indexes.note_search(scope)
+        assert not begun(scope)
         indexes.keep_beginning(scope, Beginning("1", Parts()))  # type: ignore[arg-type]
     indexes.forget_owners({gone.shard_key})
-    assert indexes.take_beginning(gone, "1") is None
-    assert indexes.take_beginning(other, "1") is not None
-    # As if it had never been searched.
-    assert not indexes.note_search(gone)
-    assert indexes.note_search(other)
+    assert not begun(gone)
+    assert begun(other)
+    with indexes.next_part(gone, "2") as beginning:
+        assert beginning is None, "as if it had never been searched"
 
 
 def test_pieces_that_are_left_of_a_session_go_out_of_indexes_too(database_url: str) -> None:
     """A worker that was sharing may leave some; of a whole owner there is no index any more."""
     keys = identify_session("default", "zanzibarq-two", "ann")
     owner, session = keys.shard_key, keys.session_key
-    noted = "SELECT count(*)::int FROM strandline.chunk_change WHERE shard_key = %s"
+    noted = "SELECT count(*)::int FROM strandline.derived_change WHERE shard_key = %s"
     erased = "SELECT strandline.erase_rows_v1(0, 'chunk', %s, %s, %s, 1)"
     session = rows_of(database_url, "SELECT session_key FROM strandline.chunk WHERE shard_key = %s", owner)[
         0

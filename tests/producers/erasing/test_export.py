@@ -40,7 +40,7 @@ BY_NAME = {"session_owner": "directory", "capture_act": "capture_act", "service_
 NOT_EXPORTED = {"audit_entry", "lane", "replay", "shared_message", "shared_session", "store_item"}
 WITHOUT_LINES = {
     "archived_input", "data_key", "expired_life", "given_up_step", "kept_response",
-    "batch", "chunk", "chunk_change", "condensation", "due", "fact_owner", "popped", "receipt",
+    "batch", "chunk", "derived_change", "condensation", "due", "fact_owner", "popped", "receipt",
     "scope_generation", "superseded", "watch",
 }  # fmt: skip
 

@@ -15,6 +15,7 @@ from strandline.producers.reading.budget.choice import choose_pieces, in_order
 from strandline.producers.reading.budget.contributions import Measure
 from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.pieces import Candidates, Chosen, FactPiece, MessagePiece
+from strandline.producers.search.hits import Utterance
 from strandline.schemas.values.message import Message
 
 HERE, ELSEWHERE = UUID(int=1), UUID(int=2)
@@ -23,11 +24,11 @@ NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 def message(seq: int, score: float = 0.5, tokens: int = 10, session: UUID = HERE) -> MessagePiece:
     said = Message("user", f"m{seq} {session.int}", seq=seq, created_at=NOON + timedelta(minutes=seq))
-    return MessagePiece(said, (session.int, seq), said.text, session, score, score, 0.0, tokens=tokens)
+    return replace(MessagePiece.of(Utterance(session, said), score, score, 0.0), tokens=tokens)
 
 
 def fact(number: int, *sources: int, score: float = 0.5, tokens: int = 10) -> FactPiece:
-    places = frozenset((HERE.int, seq) for seq in sources)
+    places = {(HERE.int, seq): "here" for seq in sources}
     said = str(number)  # which names nothing, so that any message tells it
     return FactPiece(UUID(int=number), said, said, NOON + timedelta(days=number), places, score, tokens)
 
@@ -158,12 +159,12 @@ def test_pieces_fit_and_stand_once_and_nothing_is_left_out_that_has_room(
     ids = [piece.fact_id for piece in chosen.facts]
     assert len(set(ids)) == len(ids)
     visible = {*shown, *places}
-    assert not [piece for piece in chosen.facts if piece.sources and piece.sources <= visible]
+    assert not [piece for piece in chosen.facts if piece.sources and piece.sources.keys() <= visible]
     left = [piece.tokens for piece in said if piece.place not in visible]
     left += [
         piece.tokens
         for piece in (*facts, *newest)
-        if piece.fact_id not in ids and not (piece.sources and piece.sources <= visible)
+        if piece.fact_id not in ids and not (piece.sources and piece.sources.keys() <= visible)
     ]
     assert all(used + tokens > room for tokens in left)
 
@@ -173,7 +174,10 @@ def test_pieces_that_are_larger_than_they_were_counted_leave_room_for_others() -
     measure = Measure(lambda text: len(text.split()), render_memory)
     large = " ".join(["w"] * 200)
     too_large = [
-        replace(message(seq, 1 - seq / 100, tokens=201 - seq), message=Message("user", large, seq=seq))
+        replace(
+            message(seq, 1 - seq / 100, tokens=201 - seq),
+            utterance=Utterance(HERE, Message("user", large, seq=seq)),
+        )
         for seq in range(1, 50)
     ]
     offered = candidates(*too_large, message(50, 0.01, tokens=1))

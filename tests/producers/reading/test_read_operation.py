@@ -24,10 +24,11 @@ from strandline.producers.reading.read import MAX_PAUSE_SECONDS, read
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
-from strandline.schemas.postgres.operations import Operation, Pause, Run, Step
+from strandline.schemas.postgres.operations import Operation, Pause, Run, Step, WithContent
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.messages import HistoryRow
 from strandline.schemas.queries.conversation.read import ReadRow
+from strandline.schemas.sealing.codec import WithoutKeys
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
@@ -77,6 +78,8 @@ class Postgres:
         if isinstance(step, Pause):
             self.pauses.append(step.seconds)
             return None
+        if isinstance(step, WithContent):
+            return self.run(step.make(WithoutKeys()))
         assert isinstance(step, Run)
         self.runs += 1
         return step.call()
@@ -110,10 +113,23 @@ def snapshot_rows(
         or None,
         "pending": [list(one) for one in pending] or None,
         "facts": [
-            {"fact_id": str(UUID(int=at)), "text": text, "said_at": str(NOON)}
+            {
+                "fact_id": str(UUID(int=at)),
+                "text": text,
+                "said_at": str(NOON),
+                "sources": [[str(SESSION.session_key), "s", [1 + at]]],
+            }
             for at, text in enumerate(facts)
         ]
         or None,
+        "facts_version": "0:1",
+        "pieces_version": "1",
+        "is_bounded": False,
+        "is_alone": True,
+        "is_aging": False,
+        "is_sealing": False,
+        "known": False,
+        "seal": None,
         "states": states,
     }
     first = ReadRow(0, 0, "", "", 0, NOON, json.dumps(header), None)
@@ -125,11 +141,8 @@ def request(*blocks: BaseMemoryBlock, **given: Any) -> ReadRequest:
     return ReadRequest(identity=SESSION, blocks=blocks, **{**arguments, **given})
 
 
-# Where facts come from, and names of sessions, for as many statements as a read may need.
-SOURCES: dict[str, Any] = {
-    "fact_sources": [[(UUID(int=at), NOON, SESSION.session_key, [1 + at]) for at in range(9)]] * 2,
-    "session_names": [[(STRANGER, "another")]],
-}
+# Names of sessions, for as many statements as a read may need.
+SOURCES: dict[str, Any] = {"session_names": [[(STRANGER, "another")]]}
 
 
 def read_one(rows: list[ReadRow], asked: ReadRequest, **answers: Any) -> tuple[MemoryContext, Postgres]:
@@ -166,7 +179,7 @@ def test_head_tail_and_window_in_order_with_the_memory_in_the_head() -> None:
     assert not context.caught_up
     assert (context.omitted, context.over_budget) == ((), False)
     assert context.tokens == 4 + 3 + 6
-    assert postgres.names == ["read", "fact_sources"]
+    assert postgres.names == ["read"]
     assert postgres.params("read")["pipelines"] == ["facts"]
     assert postgres.params("read")["max_facts"] == 50
 
@@ -193,7 +206,7 @@ def test_a_session_that_does_not_exist_shows_what_is_known_of_its_owner() -> Non
     assert "Be kind." in context[0].text
     assert "<fact>Maren sails.</fact>" in context[0].text
     assert (len(context), context.covered_through, context.caught_up) == (1, {"facts": 0}, True)
-    assert postgres.names == ["read", "find_owner", "fact_sources"]
+    assert postgres.names == ["read", "find_owner"]
 
 
 @pytest.mark.parametrize("owner", [[], [("maren", SESSION.shard_key)]])
@@ -283,7 +296,7 @@ def hit_row(
     score: float, seq: int, text: str, session: UUID = SESSION.session_key, first: int | None = None
 ) -> tuple[Any, ...]:
     begins = seq if first is None else first
-    return (score, 0.5, session, begins, begins, *message_row(seq, text=text), None, None)
+    return (score, 0.5, session, begins, begins, *message_row(seq, text=text), *[None] * 4)
 
 
 FLUSHED: dict[str, Any] = {

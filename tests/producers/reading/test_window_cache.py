@@ -8,7 +8,7 @@ import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing, contextmanager, suppress
-from dataclasses import fields
+from dataclasses import fields, replace
 from datetime import UTC, datetime
 from typing import Any, TypeVar
 from uuid import UUID, uuid4
@@ -19,7 +19,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from strandline import DeliveredError, Memory
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, KnownWindow, WindowCache
+from strandline.producers.reading.window_cache import (
+    NOTHING_KNOWN,
+    UNKNOWN,
+    KnownSession,
+    KnownWindow,
+    WindowCache,
+)
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.conversation.messages import HistoryRow
@@ -222,17 +228,19 @@ def row(seq: int, size: int = 0) -> HistoryRow:
 def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     sessions = [(UUID(int=0), UUID(int=number)) for number in range(5)]
     window = NOTHING_KNOWN.move_to(1, [row(1, 1_000)], "seal")
-    cache = WindowCache(3 * window.size)
+    known = KnownSession(window, size=window.size)
+    cache = WindowCache(3 * known.size)
     for session in sessions[:3]:
-        cache.keep(session, window)
-    cache.find_window(sessions[0])
-    cache.keep(sessions[3], window)
-    assert [cache.find_window(session) is window for session in sessions] == [True, False, True, True, False]
-    too_large = NOTHING_KNOWN.move_to(1, [row(seq, 1_000) for seq in range(1, 9)], "seal")
-    cache.keep(sessions[0], too_large)
-    assert cache.find_window(sessions[0]) is NOTHING_KNOWN
-    cache.keep(sessions[2], NOTHING_KNOWN)
-    assert cache.find_window(sessions[2]) is NOTHING_KNOWN
+        cache.keep(session, known)
+    assert cache.size == 3 * known.size
+    cache.find(sessions[0])
+    cache.keep(sessions[3], known)
+    assert [cache.find(session) is known for session in sessions] == [True, False, True, True, False]
+    cache.keep(sessions[0], replace(known, size=4 * known.size))
+    assert cache.find(sessions[0]) is UNKNOWN
+    cache.keep(sessions[2], UNKNOWN)
+    assert cache.find(sessions[2]) is UNKNOWN
+    assert cache.size == known.size
 
 
 def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> HistoryRow:

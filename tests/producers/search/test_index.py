@@ -55,6 +55,9 @@ SELECT session_key, from_seq, through_seq, score, similarity FROM strandline.sea
     %s, %s, %s, %s, %s, %s::halfvec, %s, %s, %s, true, NULL, '{}', NULL, NULL, NULL, %s, %s, %s, %s, %s)
 """
 
+PART = "SELECT strandline.index_part_v1(%s, %s, %s, %s, %s, %s, %s)"
+VERSION = str(statements("strandline")["serving_generation"])
+
 
 @dataclass(frozen=True, slots=True)
 class Pieces:
@@ -114,10 +117,18 @@ def _index(filled: Pieces, scope_key: UUID | None, database: Database, at_once: 
     cache = IndexCache(10**9, ArrayParts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexed_search, "PIECES_AT_ONCE", at_once)
+        ((*_, version),) = filled.connection.execute(
+            VERSION.encode(), {"shard_key": filled.shard_key, "pipeline": "vectors"}
+        ).fetchall()
         for _ in range(400):
-            index = database.run(indexed_search._make_index(cache, scope))
+            with cache.next_part(scope, version) as begun:
+                if begun is not None:
+                    part = filled.connection.execute(PART, (*scope, *begun.through, at_once)).fetchone()
+                    assert part is not None
+                    database.run(indexed_search.add_part(cache, scope, begun, part[0]))
+            index = cache.find_index(scope, version)
             if index is not None:
-                return index
+                return index  # type: ignore[return-value]
     raise AssertionError("no index was made")
 
 
@@ -201,15 +212,21 @@ def test_the_least_recently_searched_index_makes_room(monkeypatch: pytest.Monkey
     cache = IndexCache(100, ArrayParts)
     scopes = [ScopeKey(uuid4(), 1, None) for _ in range(3)]
     first, second, third = scopes
-    cache.keep(first, Sized())  # type: ignore[arg-type]
-    cache.keep(second, Sized())  # type: ignore[arg-type]
-    assert cache.find_index(first) is not None
-    cache.keep(third, Sized())  # type: ignore[arg-type]
-    assert [cache.find_index(scope) is not None for scope in scopes] == [True, True, False], "both are in use"
+    cache.keep(first, Sized())
+    cache.keep(second, Sized())
+    assert cache.find_index(first, "1") is not None
+    cache.keep(third, Sized())
+    kept = [cache.find_index(scope, "1") is not None for scope in scopes]
+    assert kept == [True, True, False], "both are in use"
     monkeypatch.setattr(index_cache, "QUIET_SECONDS", -1)
-    cache.find_index(first)
-    cache.keep(third, Sized())  # type: ignore[arg-type]
-    assert [cache.find_index(scope) is not None for scope in scopes] == [True, False, True]
+    cache.find_index(first, "1")
+    cache.keep(third, Sized())
+    assert [cache.find_index(scope, "1") is not None for scope in scopes] == [True, False, True]
+
+
+def part(cache: IndexCache, scope: ScopeKey, version: str = "1") -> Beginning | None:
+    with cache.next_part(scope, version) as begun:
+        return begun
 
 
 def test_a_scope_that_is_too_big_gets_no_index() -> None:
@@ -217,20 +234,32 @@ def test_a_scope_that_is_too_big_gets_no_index() -> None:
         version, size = "1", 101
 
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
-    assert not cache.note_search(scope) and cache.note_search(scope)
-    cache.keep(scope, Large())  # type: ignore[arg-type]
-    assert cache.find_index(scope) is None
-    assert not cache.note_search(scope)
+    assert part(cache, scope) is None and part(cache, scope) is not None
+    cache.keep(scope, Large())
+    assert cache.find_index(scope, "1") is None
+    assert cache.is_refused(scope)
+    assert part(cache, scope) is None
 
 
 def test_an_index_is_begun_only_where_the_pieces_are_those_of_the_search_before() -> None:
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
-    assert not cache.note_search(scope)
-    assert cache.note_search(scope)
-    assert not cache.note_version(scope, "1")
-    assert not cache.note_version(scope, "2")
-    assert cache.note_version(scope, "2")
-    assert IndexCache(0, ArrayParts).note_search(scope) is False
+    assert part(cache, scope, "1") is None
+    assert part(cache, scope, "2") is None
+    assert part(cache, scope, "2") == Beginning("2")
+    none = IndexCache(0, ArrayParts)
+    assert [part(none, scope) for _ in range(3)] == [None] * 3
+
+
+def test_an_index_of_another_version_is_dropped() -> None:
+    class Old:
+        version, size = "1", 10
+
+    cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
+    cache.keep(scope, Old())
+    assert cache.size == 10
+    assert cache.find_index(scope, "2") is None
+    assert cache.size == 0
+    assert cache.find_index(scope, "1") is None
 
 
 def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory() -> None:
@@ -244,31 +273,32 @@ def test_what_is_begun_goes_on_at_the_same_version_alone_and_within_the_memory()
     cache = IndexCache(100, ArrayParts)
     scope, other = ScopeKey(uuid4(), 1, None), ScopeKey(uuid4(), 1, None)
     cache.keep_beginning(scope, begun("1", 10))
-    taken = cache.take_beginning(scope, "1")
-    assert taken is not None and taken.parts.pieces == 10
-    assert cache.take_beginning(scope, "1") is None, "it was taken"
+    taken = part(cache, scope, "1")
+    assert taken is not None and taken.parts is not None and taken.parts.pieces == 10
+    assert part(cache, scope, "1") == Beginning("1"), "it was taken"
     cache.keep_beginning(scope, begun("1", 10))
-    assert cache.take_beginning(scope, "2") is None
+    assert part(cache, scope, "2") is None
     cache.keep_beginning(scope, begun("1", 10, size=150))
     cache.keep_beginning(other, begun("1", 10, size=150))
-    assert cache.take_beginning(scope, "1") is None, "the least recent one makes room"
+    assert part(cache, scope, "1") is None, "the least recent one makes room"
     cache.keep_beginning(other, begun("1", 20, size=201))
-    assert cache.take_beginning(other, "1") is None
-    assert not cache.note_search(other), "alone it was too big"
+    assert part(cache, other, "1") is None, "alone it was too big"
+    assert cache.is_refused(other)
 
 
 def test_one_search_at_a_time_adds_to_an_index() -> None:
     cache, scope = IndexCache(100, ArrayParts), ScopeKey(uuid4(), 1, None)
     other = ScopeKey(uuid4(), 1, None)
-    with cache.make_alone(scope) as first:
-        with cache.make_alone(scope) as second, cache.make_alone(other) as elsewhere:
-            assert (first, second, elsewhere) == (True, False, True)
-        with cache.make_alone(scope) as third:
-            assert not third, "the first one still makes it"
-    with pytest.raises(KeyError), cache.make_alone(scope) as fourth:
+    assert part(cache, scope) is part(cache, other) is None
+    with cache.next_part(scope, "1") as first:
+        with cache.next_part(scope, "1") as second, cache.next_part(other, "1") as elsewhere:
+            assert (first, second, elsewhere) == (Beginning("1"), None, Beginning("1"))
+        with cache.next_part(scope, "1") as third:
+            assert third is None, "the first one still makes it"
+    with pytest.raises(KeyError), cache.next_part(scope, "1") as fourth:
         raise KeyError(fourth)
-    with cache.make_alone(scope) as fifth:
-        assert fifth
+    with cache.next_part(scope, "1") as fifth:
+        assert fifth == Beginning("1")
 
 
 def test_an_index_that_cannot_be_made_fails_no_search(
@@ -425,6 +455,6 @@ def test_every_statement_that_changes_pieces_says_so() -> None:
     changes = re.compile(r"(INSERT INTO|DELETE FROM|UPDATE) strandline\.chunk\b")
     texts = dict(statements("strandline")) | {name: function_source(name, "strandline") for name in FUNCTIONS}
     writing = {name for name, text in texts.items() if changes.search(str(text))}
-    silent = {name for name in writing if "INSERT INTO strandline.chunk_change" not in str(texts[name])}
+    silent = {name for name in writing if "INSERT INTO strandline.derived_change" not in str(texts[name])}
     assert {"insert_chunks", "reset_v1", "fork_v1", "derive_again_v1", "delete_chunks"} <= writing
     assert silent == {"share_chunks", "clear_shared_v1", "forget_shared_v1", "erase_shared_v1"}

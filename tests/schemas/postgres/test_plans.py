@@ -186,7 +186,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             facts = session_lane(connection, "facts")
             return facts | {"lexemes": ["fact"], "fingerprints": [b"x"], "limit": 60}
         case "read":
-            known = {"known_from": 1, "known_through": 41, "known_seal": "x"}
+            known = {"known_from": 1, "known_through": 41, "known_seal": "x", "known_facts": None}
             blocks = {"pipelines": ["facts", "summary", "vectors"], "tail_rows": 100, "tail_bytes": 10**6}
             blocks |= {"max_facts": 50}
             return lane | blocks | known
@@ -210,6 +210,8 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             bounds = {"similarity_cutoff": 0.0, "visible_from": 41, "top_k": 5, "beside": 1}
             facts = session_lane(connection, "facts")["generation_id"]
             kinds = {"messages": True, "facts_generation_id": facts, "facts_shown": []}
+            kinds |= {"facts_alone_id": facts, "top_facts": 5, "part_of": None, "at_once": 100}
+            kinds |= {"through_session": UUID(int=0), "through_seq": 0, "through_piece": 0}
             wanted = {"topics": None, "agent_id": None, "team_id": None}
             aim = {"is_own": False, "names": [], "dates_from": [], "dates_through": [], "dates_fit": []}
             return vectors | query | bounds | kinds | wanted | aim

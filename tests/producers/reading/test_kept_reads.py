@@ -1,0 +1,278 @@
+"""What a process keeps for its reads: how many statements they take, and that nothing outlives a change."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Iterator
+from contextlib import closing, contextmanager
+from functools import partial
+from typing import Any, TypeVar
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from strandline import Memory, MemoryContext, Retention
+from strandline.producers.reading.budget.recent_counts import RecentCounts
+from strandline.producers.tokens import count_default
+from strandline.schemas.postgres.async_database import AsyncDatabase
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.statements import FUNCTIONS, function_source, statements
+from strandline.schemas.settings import load_settings
+from strandline.wiring.process_resources import ProcessResources
+from tests.conftest import MakeMemory
+from tests.support.workers.draining import drain_everything
+
+R = TypeVar("R")
+
+LIMITS: dict[str, Any] = {"token_limit": 2_000, "token_flush_size": 500}
+SAID = [
+    f"On day {day} the lighthouse at Bergen had {day % 7} guests and {day % 3} boats." for day in range(40)
+]
+QUESTIONS = ["Who came to the lighthouse?", "How many boats on day 7?", "Tell me of Bergen and of day 9"]
+
+
+def derive(database: Database, database_url: str) -> None:
+    drain_everything(
+        database,
+        database_url,
+        load_settings(database_url=database_url, embedding_backend="local", text_backend="local"),
+    )
+
+
+@pytest.fixture
+def talked(make_memory: MakeMemory, database: Database, database_url: str) -> Memory:
+    """A session with all that a read shows: facts, more than are new, a summary, messages and a window."""
+    memory = make_memory("s", user_id="ann", **LIMITS)
+    memory.put_messages([{"role": "user", "content": text} for text in SAID])
+    memory.flush(all=True)
+    derive(database, database_url)
+    for number in range(25):
+        memory.facts.add(f"Ann's boat {number} lies at pier {number % 5}.")
+    memory.put_messages([{"role": "user", "content": f"And word {number}."} for number in range(6)])
+    return memory
+
+
+@contextmanager
+def another_process(url: str, **options: Any) -> Iterator[Memory]:
+    """The same session in a process that has read nothing."""
+    with closing(Memory.from_defaults("s", user_id="ann", database_url=url, **LIMITS, **options)) as memory:
+        yield memory
+
+
+@pytest.fixture
+def asked(monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """The names of the statements that were sent."""
+    names: list[str] = []
+    fetch, afetch = Database.fetch, AsyncDatabase.fetch
+
+    def counted(self: Database, query: Query[R]) -> list[R]:
+        names.append(query.name)
+        return fetch(self, query)
+
+    async def acounted(self: AsyncDatabase, query: Query[R]) -> list[R]:
+        names.append(query.name)
+        return await afetch(self, query)
+
+    monkeypatch.setattr(Database, "fetch", counted)
+    monkeypatch.setattr(AsyncDatabase, "fetch", acounted)
+    return names
+
+
+def sent(asked: list[str], read: Callable[[], object]) -> list[str]:
+    asked.clear()
+    read()
+    return list(asked)
+
+
+def test_a_read_takes_at_most_two_statements_and_one_if_nothing_changed(
+    talked: Memory, database_url: str, asked: list[str]
+) -> None:
+    with another_process(database_url) as memory:
+        memory.history(limit=1)  # its level of recording, and its pool
+        assert sent(asked, memory.get) == ["read", "search_chunks"], "never read before"
+        for question in QUESTIONS:
+            assert len(sent(asked, partial(memory.get, question))) <= 2
+        memory.get()
+        assert sent(asked, memory.get) == ["read"]
+        assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read"]
+        memory.put({"role": "user", "content": "One more."})
+        assert sent(asked, memory.get) in (["read"], ["read", "indexed_hits"])
+        memory.put({"role": "user", "content": "And one more."})
+        assert sent(asked, lambda: memory.get(QUESTIONS[1])) in (["read"], ["read", "indexed_hits"])
+        memory.facts.add("Ann sold boat 3.")
+        assert sent(asked, memory.get) == ["read", "indexed_hits"], "facts changed, pieces did not"
+        assert sent(asked, memory.get) == ["read"]
+
+
+def test_a_read_by_words_alone_takes_one_statement(
+    talked: Memory, database_url: str, asked: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ProcessResources, "embed_query", lambda *_: None)
+    with another_process(database_url) as memory:
+        for _ in range(4):
+            context = memory.get(QUESTIONS[0])
+        assert {omission.kind for omission in context.omitted} == {"search_text_only"}
+        assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read"]
+
+
+def test_async_reads_take_as_many(talked: Memory, database_url: str, asked: list[str]) -> None:
+    async def names() -> list[list[str]]:
+        with another_process(database_url) as memory:
+            seen = []
+            for question in (None, *QUESTIONS, None, None):
+                asked.clear()
+                await memory.aget(question)
+                seen.append([name for name in asked if name != "level_of_namespace"])
+            await memory.aclose()
+            return seen
+
+    seen = asyncio.run(names())
+    assert max(map(len, seen)) <= 2
+    assert seen[-1] == ["read"]
+
+
+def told(context: MemoryContext) -> tuple[object, ...]:
+    """All that a read gives; scores as far as single precision has them."""
+    return (
+        [(message.role, message.text) for message in context],
+        [(fact.text, round(fact.score, 4), fact.sources, fact.tokens) for fact in context.facts],
+        [(hit.message.seq, hit.session_id, round(hit.score, 4), hit.tokens) for hit in context.hits],
+        context.summary,
+        context.tokens,
+        context.omitted,
+        context.covered_through,
+    )
+
+
+def keep_less(memory: Memory) -> None:
+    """Until all that was said is past its time."""
+    memory.set_retention(Retention(max_age_seconds=1))
+    while memory.get().window:
+        pass
+
+
+CHANGES: dict[str, Callable[[Memory], object]] = {
+    "nothing": lambda memory: None,
+    "put": lambda memory: memory.put({"role": "user", "content": "How were the guests on day 12?"}),
+    "add a fact": lambda memory: memory.facts.add("Ann keeps a lighthouse log."),
+    "delete a fact": lambda memory: memory.facts.delete(memory.facts.list(limit=1)[0].fact_id),
+    "replace a fact": lambda memory: memory.facts.replace(
+        memory.facts.list(limit=1)[0].fact_id, "Ann sails to Skagen."
+    ),
+    "clear the facts": lambda memory: memory.facts.clear(),
+    "replace a message": lambda memory: memory.replace(8, "On day 7 the mill burned."),
+    "rewind": lambda memory: memory.rewind(30),
+    "pop": lambda memory: memory.pop(),
+    "flush": lambda memory: memory.flush(all=True),
+    "reset": lambda memory: memory.reset(),
+    "forget": lambda memory: memory.reset(derived=True),
+    "fork": lambda memory: memory.fork("copy"),
+    "keep less": keep_less,
+}
+
+
+@pytest.mark.parametrize("change", CHANGES)
+def test_a_process_that_keeps_what_it_read_gives_what_another_does(
+    talked: Memory, database: Database, database_url: str, change: str
+) -> None:
+    with another_process(database_url) as knowing, another_process(database_url) as other:
+        for _ in range(3):
+            for question in (*QUESTIONS, None):
+                knowing.get(question)
+        CHANGES[change](other)
+        for _ in range(2):
+            for question in (None, *QUESTIONS):
+                with another_process(database_url) as afresh:
+                    assert told(knowing.get(question)) == told(afresh.get(question))
+            derive(database, database_url)
+
+
+def test_what_a_reader_changes_in_its_context_is_in_no_other(talked: Memory) -> None:
+    talked.get()
+    context = talked.get()
+    dict.update(context.covered_through, facts=0)
+    assert talked.get().covered_through != {**context.covered_through}
+
+
+def test_what_is_kept_is_counted_and_bounded(talked: Memory) -> None:
+    windows, indexes = talked._resources.windows, talked._resources.indexes
+    for question in (None, None, *QUESTIONS, None):
+        talked.get(question)
+    assert 0 < windows.size <= talked._resources.settings.window_cache_bytes
+    assert 0 < indexes.size <= talked._resources.settings.index_cache_bytes
+
+
+def test_every_statement_that_changes_facts_is_under_a_note() -> None:
+    """A statement or function notes it itself, or is run only in a transaction that has."""
+    changes = re.compile(r"(INSERT INTO|DELETE FROM|UPDATE) strandline\.fact(_revision)?\b")
+    texts = dict(statements("strandline")) | {name: function_source(name, "strandline") for name in FUNCTIONS}
+    writing = {name for name, text in texts.items() if changes.search(str(text))}
+    by_merge = {
+        "add_fact",
+        "update_fact",
+        "confirm_fact",
+        "invalidate_fact",
+        "insert_revision",
+        "end_condensed",
+        "add_condensed",
+    }
+    by_edit = {
+        "write_fact",
+        "reword_fact",
+        "repeat_fact",
+        "revise_by_person",
+        "set_feedback",
+        "remove_facts_v1",
+        "uncondense_v1",
+        "reseal_facts",
+        "reseal_revisions",
+    }
+    by_forgetting = {
+        "take_apart_v1",
+        "restate_facts_v1",
+        "revive_facts_v1",
+        "stand_alone_v1",
+        "drop_unsourced_v1",
+        "refresh_facts_v1",
+        "replace_quotes_v1",
+    }
+    of_no_reader = {
+        "carry_facts_v1": "into a generation that does not serve yet",
+        "part_removed_v1": "only which batch a revision names",
+        "forget_ended_facts": "facts that ended",
+        "prune_owner": "a generation that does not serve any more",
+    }
+    assert writing == by_merge | by_edit | by_forgetting | of_no_reader.keys()
+    assert all(
+        "'facts', pg_current_xact_id()" in str(texts[name])
+        for name in ("note_facts_change", "lock_fact_lanes", "forget_facts_v1")
+    )
+
+
+ODD = [
+    "",
+    " ",
+    "a",
+    "Tom's boat.",
+    "x = {};",
+    "/etc/",
+    "//",
+    "\t",
+    "\r",
+    "é ",
+    "你好",
+    "1234567",
+    "!?",
+    "\u2028",
+]
+LINES = st.lists(st.sampled_from(ODD) | st.text(max_size=12), max_size=12)
+
+
+@given(LINES)
+def test_a_text_has_as_many_tokens_as_its_lines(lines: list[str]) -> None:
+    """The default tokenizer begins anew at each line, so lines that were counted need not be again."""
+    text = "\n".join(lines)
+    assert RecentCounts().count(count_default, text) == count_default(text)
