@@ -86,7 +86,7 @@ def service(ground: Ground) -> Iterator[ServiceProcess]:
     """Start ``strandline serve`` on a free port, and make keys for it."""
     settings = load_settings(database_url=ground.url)
     database = Database.connect(ConnectionOptions.from_settings(ground.url, settings, pool_size=1))
-    spec = KeySpec.check("default", ["read", "write", "facts"])
+    spec = KeySpec("default", ["read", "write", "facts"])
     keys = [database.run(create_key(spec)).key for _ in range(2)]
     database.close()
     given = {"STRANDLINE_DATABASE_URL": ground.url, "STRANDLINE_BROKER_URL": ground.broker_url}

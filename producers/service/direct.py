@@ -20,12 +20,7 @@ from starlette.responses import Response
 from strandline.producers.service.gate.bodies import check_keys
 from strandline.producers.service.gate.heads import check_media_type
 from strandline.producers.service.gate.places import NAME_EXPECTED
-from strandline.producers.service.gate.problems import (
-    MALFORMED,
-    ProblemError,
-    invalid,
-    of_validation,
-)
+from strandline.producers.service.gate.problems import MALFORMED, ProblemError, invalid, of_validation
 from strandline.producers.service.gate.turns import RequestAside
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import check_name
@@ -56,10 +51,8 @@ def direct_of(route: APIRoute, *, names_alone: bool) -> Direct:
         values = {field.name: read_part(field, params[field.name]) for field in fields}
         if not body and default is not Parameter.empty:
             value = default
-        elif aside.is_large:
-            value = await aside.run(partial(_read, kind, request, body))
         else:
-            value = _read(kind, request, body)
+            value = await aside.run(partial(_read, kind, request, body))
         answer = await endpoint(request, body=value, **values)
         if isinstance(answer, Response):
             return answer

@@ -21,7 +21,6 @@ from uuid import UUID
 
 from strandline.producers.execution import Resources
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.queries.application.service import Happenings, HappeningsRow, Settled, SettledRow
 from strandline.schemas.wire.operations import EventOut
 
@@ -257,7 +256,7 @@ class EventHub:
         turn: AbstractAsyncContextManager[None] | None = None,
     ) -> AsyncIterator[list[HappeningsRow]]:
         """What happened since a time and until another, page by page; ``turn``: what each page waits for."""
-        database = await self._database()
+        database = await self._resources.async_database()
         place = since, _LAST_UUID, _LAST_GENERATION
         while place < (until, _LAST_UUID, _LAST_GENERATION):
             end = min(place[0] + SPAN, until)
@@ -278,11 +277,8 @@ class EventHub:
             if len(rows) == ROWS_PER_PAGE:
                 place = rows[-1].at, rows[-1].event_id, rows[-1].generation_id
 
-    async def _database(self) -> AsyncDatabase:
-        return await self._resources.async_database()
-
     async def _clock(self) -> SettledRow:
-        database = await self._database()
+        database = await self._resources.async_database()
         (clock,) = await database.fetch(Settled(late_seconds=LATE_SECONDS, latest_seconds=LATEST_SECONDS))
         return clock
 

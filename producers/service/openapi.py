@@ -240,10 +240,9 @@ def _text_header(name: str, description: str) -> dict[str, Any]:
 _LONG_WORK = ("erase_user", "erase_session", "post_replay")
 
 _FRESHNESS = {
-    COVERED_HEADER: {
-        "description": "By pipeline, the last number up to which memory covers all: `facts=12, summary=8`.",
-        "schema": {"type": "string"},
-    },
+    **_text_header(
+        COVERED_HEADER, "By pipeline, the last number up to which memory covers all: `facts=12, summary=8`."
+    ),
     CAUGHT_UP_HEADER: {
         "description": "`true`: no flushed message is still on its way.",
         "schema": {"type": "string", "enum": ["true", "false"]},
@@ -261,13 +260,7 @@ def _headers(rule: Access, route: APIRoute, responses: Mapping[str, Any]) -> lis
             text += f"; `{NO_USER}`: only what has no user"
         headers.append(_header(USER_HEADER, f"{text}.", MAX_NAME_BYTES, example="ana"))
     if rule.is_known_by_key:
-        headers.append(
-            _header(
-                IDEMPOTENCY_HEADER,
-                _OF_A_KEY[rule.idempotent],
-                MAX_KEY_BYTES,
-            )
-        )
+        headers.append(_header(IDEMPOTENCY_HEADER, _OF_A_KEY[rule.idempotent], MAX_KEY_BYTES))
     if rule.matches:
         headers.append(
             _header("If-Match", "The ETag that the fact must still have.", 200, example='"1-62d1f3"')

@@ -14,7 +14,13 @@ from uuid import UUID
 
 from strandline.pipelines.custom.loading import load_blocks
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
-from strandline.producers.blocks.resolve import BlockSource, declare_blocks, default_blocks, stored_blocks
+from strandline.producers.blocks.resolve import (
+    BlockSource,
+    declare_blocks,
+    default_blocks,
+    pipelines_of,
+    stored_blocks,
+)
 from strandline.producers.execution import Resources
 from strandline.producers.memory import SessionMemory
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
@@ -110,13 +116,16 @@ class SessionRecords:
         for identity in [one for one in self._records if one.shard_key == owner_key]:
             del self._records[identity]
 
-    def declare(self, names: list[str] | None) -> tuple[BaseMemoryBlock, ...]:
-        """Memory blocks by the names of their pipelines; None: the default ones.
+    def declare(self, names: list[str] | None, max_facts: int | None) -> tuple[BaseMemoryBlock, ...]:
+        """Memory blocks by the names of their pipelines (None: the default ones), with so many facts.
 
         Raises:
             ConfigurationError: two have the same name.
         """
-        return declare_blocks(names, partial(load_blocks, self._resources.settings.blocks))
+        blocks = declare_blocks(names, partial(load_blocks, self._resources.settings.blocks))
+        if max_facts is None:
+            return blocks
+        return self.declare_stored(stored_blocks(pipelines_of(blocks), max_facts))
 
     def declare_stored(self, sources: list[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
         """Memory blocks as ``stored_blocks`` names them."""

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable
-from contextlib import AbstractAsyncContextManager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, TypeVar
@@ -23,11 +22,7 @@ from starlette.types import ASGIApp, Receive, Scope, Send
 from strandline.pipelines.audit.appending import Act, append_act
 from strandline.producers.service.access import Access, access_of, body_of, needs_user
 from strandline.producers.service.direct import direct_of, takes_body_alone
-from strandline.producers.service.gate.authentication import (
-    Caller,
-    caller_of,
-    check_scope,
-)
+from strandline.producers.service.gate.authentication import Caller, caller_of, check_scope
 from strandline.producers.service.gate.bodies import (
     LARGE_BYTES,
     ClientGone,
@@ -175,14 +170,10 @@ class ServiceRoute(APIRoute):
         access_rule = access_of(self)
         self._body = body_of(self)
         self._needs_user = needs_user(self)
-        self._is_hot = access_rule is not None and access_rule.is_direct
-        self._direct = direct_of(self, names_alone=self._is_hot) if takes_body_alone(self) else None
-        self._lists = {field.alias for field in fields if _is_list(field.field_info.annotation)}
-
-    @property
-    def is_direct(self) -> bool:
-        """Whether it is found before the framework's steps as well: a POST of names and a body."""
-        return self._is_hot
+        # Found before the framework's steps as well: a POST of names and a body.
+        self.is_direct = access_rule is not None and access_rule.is_direct
+        self._direct = direct_of(self, names_alone=self.is_direct) if takes_body_alone(self) else None
+        self._lists = {field.alias for field in fields if "list" in str(field.field_info.annotation)}
 
     async def handle(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request; every way out of it is a response, or a client that is gone."""
@@ -193,7 +184,7 @@ class ServiceRoute(APIRoute):
         sending = Sending(
             send,
             seconds=service.settings.service_body_seconds,
-            closes=service.state.is_stopping or is_long(scope),
+            closes=service.is_stopping or is_long(scope),
             private=access_rule is not None,
         )
         try:
@@ -212,9 +203,7 @@ class ServiceRoute(APIRoute):
     ) -> None:
         headers = headers_of(scope)
         row = await service.keys.find(bearer_in(headers.get(b"authorization")))
-        user = None
-        if access_rule.takes_user:
-            user = user_in(headers.get(_USER))
+        user = user_in(headers.get(_USER)) if access_rule.takes_user else None
         client = scope.get("client")
         caller = caller_of(row, user, address_in(client[0]) if client else None)
         check_scope(caller, access_rule.scope, access_rule.holder)
@@ -222,23 +211,21 @@ class ServiceRoute(APIRoute):
             raise invalid(f"/header/{USER_HEADER}", USER_MISSING)
         if access_rule.idempotent == "refused":
             refuse_key(headers)
-        if service.state.is_stopping and access_rule.queue == "streams":
+        if service.is_stopping and access_rule.queue == "streams":
             raise ProblemError(STOPPING)
         check_query(scope, self._queries, self._lists)
         settings, asker = service.settings, Asker(row.namespace, row.key_id)
-        max_bytes = (
-            settings.service_max_body_bytes
-            if self._direct
-            else min(MAX_OTHER_BYTES, settings.service_max_body_bytes)
-        )
+        max_bytes = settings.service_max_body_bytes
+        if self._direct is None:
+            max_bytes = min(MAX_OTHER_BYTES, max_bytes)
         size = announced_bytes(headers, max_bytes)
-        async with service.admission(access_rule.queue).permit(asker, size if size > LARGE_BYTES else 0):
+        async with service.admissions[access_rule.queue].permit(asker, size if size > LARGE_BYTES else 0):
             body = await read_body(receive, max_bytes=max_bytes, seconds=settings.service_body_seconds)
             aside = RequestAside(service.aside, asker, is_large(body))
             ASIDE.set(aside if aside.is_large or access_rule.queue == "reads" else None)
             if aside.is_large:
                 await aside.run(partial(check_values, body))
-            send.closes = service.state.is_stopping
+            send.closes = service.is_stopping
             preferred = preferred_seconds(headers.get(b"prefer"))
             if preferred is not None:
                 preferred = min(preferred, longest_wait(settings.service_request_seconds))
@@ -255,10 +242,11 @@ class ServiceRoute(APIRoute):
             await call.check_key()  # its body may have taken long
             is_user = caller.is_bound and not caller.operates
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True, is_user=is_user):
-                async with self._deadline(access_rule, settings.service_request_seconds):
-                    if access_rule.queue == "streams":
-                        await super().handle(scope, given_again(body, receive), send)
-                        return
+                if access_rule.queue == "streams":
+                    await super().handle(scope, given_again(body, receive), send)
+                    return
+                detail = READ_ENDED if access_rule.scope == "read" else None
+                async with Deadline(settings.service_request_seconds, detail):
                     work = self._work(scope, body, receive, aside)
                     if access_rule.queue == "reads" and not access_rule.own_turns:
                         work = service.turns.take(work)
@@ -285,11 +273,6 @@ class ServiceRoute(APIRoute):
             log_defect(error, self.path_format, problem.instance)
         if not send.has_begun:
             await problem.response()(scope, receive, send)
-
-    def _deadline(self, access_rule: Access, seconds: float) -> AbstractAsyncContextManager[Any]:
-        if access_rule.queue == "streams":
-            return nullcontext()
-        return Deadline(seconds, READ_ENDED if access_rule.scope == "read" else None)
 
 
 def _check_json(scope: Scope, body: bytes) -> None:
@@ -332,7 +315,3 @@ def _methods_at(scope: Scope) -> list[str]:
         if isinstance(route, APIRoute) and route.path_regex.match(scope["path"])
     )
     return sorted(set().union(*at_path))
-
-
-def _is_list(annotation: Any) -> bool:
-    return "list" in str(annotation)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
-from dataclasses import dataclass
 from time import monotonic
 from typing import Any, Literal
 
@@ -60,10 +59,11 @@ class Service:
         self.copies = Admission(COPIES)
         self.keys = KeyRing(self._look_up)
         self.records = SessionRecords(resources)
-        self.state = ServiceState()
+        self.is_stopping = False  # from the signal on
         self.readiness = Readiness()
-        self._admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
-        writes = self._admissions["writes"]
+        # The permits of each class of routes.
+        self.admissions = {queue: Admission(limits) for queue, limits in _limits(self.settings).items()}
+        writes = self.admissions["writes"]
         # Reads never have so many of the pool's connections that a put waits for them.
         self.turns = Turns(max(1, self.settings.pool_max_size // 2), lambda: writes.at_work)
         self.mcp = McpEndpoint(make_tools)
@@ -74,10 +74,6 @@ class Service:
     @property
     def settings(self) -> Settings:
         return self.resources.settings
-
-    def admission(self, queue: Queue) -> Admission:
-        """The permits of a class of routes."""
-        return self._admissions[queue]
 
     async def _look_up(self, query: FindServiceKeys) -> list[FindServiceKeysRow]:
         database = await self.resources.async_database()
@@ -100,13 +96,6 @@ class Readiness:
 
     def _note_end(self, _done: object) -> None:
         self._ends_at = monotonic() + READY_FOR_SECONDS
-
-
-@dataclass(slots=True)
-class ServiceState:
-    """How a process stands: ``is_stopping`` from the signal on."""
-
-    is_stopping: bool = False
 
 
 def _limits(settings: Settings) -> dict[Queue, ClassLimits]:

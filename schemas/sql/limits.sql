@@ -99,22 +99,24 @@ RETURNING d.shard_key
 -- The limits of namespaces, their use today, and their work under way and waiting.
 -- params: dead_after_seconds numeric, namespace text?
 -- row: namespace text, max_lanes integer?, max_lanes_per_worker integer?, calls_per_day bigint?, tokens_per_day
---     bigint?, usd_per_day float8?, agents_read_only boolean?, max_sessions bigint?, max_bytes bigint?, sessions bigint?,
---     bytes bigint?, calls bigint, tokens bigint, usd float8, lanes bigint, due bigint, until timestamptz?, budgets text!
+--     bigint?, usd_per_day float8?, agents_read_only boolean, max_sessions bigint?, max_bytes bigint?, sessions_stored
+--     bigint?, bytes_stored bigint?, calls_today bigint, tokens_today bigint, usd_today float8, lanes_at_work bigint,
+--     due bigint, waits_until timestamptz?, waits_for text!
 -- repeatable
 SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.tokens_per_day, l.usd_per_day,
-    l.agents_read_only, l.max_sessions, l.max_bytes, stored.sessions, stored.bytes, used.calls, used.tokens, used.usd, (
+    coalesce(l.agents_read_only, false) AS agents_read_only, l.max_sessions, l.max_bytes,
+    stored.sessions AS sessions_stored, stored.bytes AS bytes_stored, used.calls_today, used.tokens_today, used.usd_today, (
         SELECT count(*) FROM strandline.lane n JOIN strandline.worker w ON w.worker_id = n.holder
         WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > statement_timestamp()
-            AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes,
-    (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.until, waits.budgets
+            AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes_at_work,
+    (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.waits_until, waits.waits_for
 FROM strandline.namespace_limit l LEFT JOIN strandline.namespace_use stored USING (namespace)
 LEFT JOIN LATERAL (
-    SELECT l.waits_until AS until, l.waits_for AS budgets
-    WHERE @waits(l, statement_timestamp())) AS waits ON true
+    SELECT l.waits_until, l.waits_for WHERE @waits(l, statement_timestamp())) AS waits ON true
 CROSS JOIN LATERAL (
-    SELECT coalesce(sum(b.calls_used), 0)::bigint AS calls, coalesce(sum(b.tokens_used), 0)::bigint AS tokens,
-        coalesce(sum(b.usd_used), 0)::double precision AS usd
+    SELECT coalesce(sum(b.calls_used), 0)::bigint AS calls_today,
+        coalesce(sum(b.tokens_used), 0)::bigint AS tokens_today,
+        coalesce(sum(b.usd_used), 0)::double precision AS usd_today
     FROM strandline.budget_slice b
     WHERE b.namespace = l.namespace AND b.day = (statement_timestamp() AT TIME ZONE 'UTC')::date) AS used
 WHERE %(namespace)s::text IS NULL OR l.namespace = %(namespace)s

@@ -184,11 +184,9 @@ def check_name(field: str, value: object) -> str:
     value = plain_text(value)
     if not value:
         raise InvalidMessageError(field, "is empty; give a name that never changes for the same thing")
-    if not value.isascii() or not value.isprintable():
+    if not (value.isascii() and value.isprintable()) or value.strip() != value:
         check_text(field, value)
         _check_characters(field, value)
-    elif value[0] == " " or value[-1] == " ":
-        raise InvalidMessageError(field, _BLANK_EDGE)
     if len(value.encode()) > MAX_NAME_BYTES:
         raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
     return value

@@ -10,6 +10,7 @@ from pydantic import ConfigDict, Field
 
 from strandline.schemas.values.acts.kinds import LEVELS, AuditLevel
 from strandline.schemas.wire.base import Answer, Json, Moment, Name, Request, UserName, example, one_of
+from strandline.schemas.wire.facts import Text, Topics
 from strandline.schemas.wire.messages import MessageIn
 
 Amount = Annotated[int, Field(ge=0, le=10**15)]
@@ -138,10 +139,8 @@ class ImportedFactIn(Request):
     """A fact of another system, with its times there."""
 
     id: Name
-    text: Annotated[str, Field(min_length=1, max_length=1_000)]
-    topics: Annotated[list[Annotated[str, Field(min_length=1, max_length=200)]], Field(max_length=20)] = (
-        Field(default_factory=list)
-    )
+    text: Text
+    topics: Topics = Field(default_factory=list)
     created_at: Moment | None = None
     updated_at: Moment | None = None
     input: Annotated[str, Field(max_length=8_000)] | None = None

@@ -9,7 +9,7 @@ from uuid import UUID
 import click
 
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.numbers import FiniteRange
 from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.audit.appending import Act, append_query
@@ -69,10 +69,18 @@ def command() -> None:
 @command.command("set", short_help="Set the limits of a namespace.")
 @click.argument("namespace")
 @click.option(
-    "--lanes", type=click.IntRange(1, _MAX_LANES), metavar="N", help="Lanes at work at the same time."
+    "--lanes",
+    "max_lanes",
+    type=click.IntRange(1, _MAX_LANES),
+    metavar="N",
+    help="Lanes at work at the same time.",
 )
 @click.option(
-    "--lanes-per-worker", type=click.IntRange(1, _MAX_LANES), metavar="N", help="The same for one worker."
+    "--lanes-per-worker",
+    "max_lanes_per_worker",
+    type=click.IntRange(1, _MAX_LANES),
+    metavar="N",
+    help="The same for one worker.",
 )
 @click.option(
     "--calls-per-day", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Model calls per day (UTC)."
@@ -95,27 +103,28 @@ def command() -> None:
     help="Agents may read memories by their tools (`Memory.tools`, `strandline mcp`), and not change them.",
 )
 @click.option(
-    "--sessions", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Sessions that are stored."
+    "--sessions",
+    "max_sessions",
+    type=click.IntRange(0, _MAX_PER_DAY),
+    metavar="N",
+    help="Sessions that are stored.",
 )
 @click.option(
-    "--bytes", type=click.IntRange(0, _MAX_PER_DAY), metavar="N", help="Bytes of messages that are stored."
+    "--bytes",
+    "max_bytes",
+    type=click.IntRange(0, _MAX_PER_DAY),
+    metavar="N",
+    help="Bytes of messages that are stored.",
 )
 @as_json
 @target_options
 def set_limits(
     namespace: str,
-    lanes: int | None,
-    lanes_per_worker: int | None,
-    calls_per_day: int | None,
-    tokens_per_day: int | None,
-    usd_per_day: float | None,
-    agents_read_only: bool,
-    sessions: int | None,
-    bytes: int | None,
     as_json: bool,
     database_url: str | None,
     broker_url: str | None,
     schema: str | None,
+    **limits: Any,
 ) -> int:
     """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
@@ -123,32 +132,16 @@ def set_limits(
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
     use on the same day is not counted.
     """
-    limits = (lanes, lanes_per_worker, calls_per_day, tokens_per_day, usd_per_day, sessions, bytes)
-    if not agents_read_only and all(limit is None for limit in limits):
+    given = LimitsIn(**limits)
+    if given == LimitsIn():
         raise click.UsageError(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
         )
     settings = settings_from(database_url, broker_url, schema)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
-        write_limits(
-            database,
-            namespace,
-            LimitsIn(
-                max_lanes=lanes,
-                max_lanes_per_worker=lanes_per_worker,
-                calls_per_day=calls_per_day,
-                tokens_per_day=tokens_per_day,
-                usd_per_day=usd_per_day,
-                agents_read_only=agents_read_only,
-                max_sessions=sessions,
-                max_bytes=bytes,
-            ),
-        )
-        for note in _notes(database, settings, namespace, usd_per_day):
+    with opened_database(settings) as database:
+        write_limits(database, namespace, given)
+        for note in _notes(database, settings, namespace, given.usd_per_day):
             say(note, err=True)
         _show(read_limits(database, settings, namespace), as_json=as_json)
     return 0
@@ -167,10 +160,7 @@ def list_limits(
 ) -> int:
     """Show the limits of NAMESPACE, or of all with limits, with today's use and waiting work."""
     settings = settings_from(database_url, broker_url, schema)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
+    with opened_database(settings) as database:
         _show(read_limits(database, settings, namespace), as_json=as_json)
     return 0
 
@@ -188,10 +178,7 @@ def clear(
     """
     settings = settings_from(database_url, broker_url, schema)
     check_name("namespace", namespace)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
+    with opened_database(settings) as database:
         named = [column for column in _OPTIONS if flags[column]]
         _check_set(read_limits(database, settings, namespace), namespace, named)
         with database.transaction() as tx:
@@ -287,29 +274,7 @@ def read_limits(
     rows = database.fetch(
         ListLimits(namespace=namespace, dead_after_seconds=settings.worker_dead_after_seconds)
     )
-    return [
-        NamespaceLimitsReport(
-            namespace=row.namespace,
-            max_lanes=row.max_lanes,
-            max_lanes_per_worker=row.max_lanes_per_worker,
-            calls_per_day=row.calls_per_day,
-            tokens_per_day=row.tokens_per_day,
-            usd_per_day=row.usd_per_day,
-            agents_read_only=bool(row.agents_read_only),
-            max_sessions=row.max_sessions,
-            max_bytes=row.max_bytes,
-            sessions_stored=row.sessions,
-            bytes_stored=row.bytes,
-            calls_today=row.calls,
-            tokens_today=row.tokens,
-            usd_today=row.usd,
-            lanes_at_work=row.lanes,
-            due=row.due,
-            waits_until=row.until,
-            waits_for=row.budgets,
-        )
-        for row in rows
-    ]
+    return [NamespaceLimitsReport(**row._asdict()) for row in rows]
 
 
 def waiting_line(limits: NamespaceLimitsReport) -> str:

@@ -58,8 +58,7 @@ def create_key(admin: Face, request: KeyRequest) -> Operation[NewKey]:
 
 def keys(admin: Face, cursor: str | None) -> Operation[PageOf[KeyInfo]]:
     """The keys of the namespace, ended ones too; an operator of the installation sees those of all."""
-    page = (yield _get("admin", "keys", query=_page(cursor))).read(Page[KeyInfo])
-    return PageOf(page.items, page.next_cursor)
+    return (yield _get("admin", "keys", query=_page(cursor))).page(Page[KeyInfo])
 
 
 def rotate_key(
@@ -105,8 +104,7 @@ def dead_letters(
 ) -> Operation[PageOf[DeadLetterOut]]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     query = {**_page(cursor), "pipeline": pipeline, "dropped": "true" if dropped else None}
-    page = (yield _get("admin", "dead-letters", query=query)).read(Page[DeadLetterOut])
-    return PageOf(page.items, page.next_cursor)
+    return (yield _get("admin", "dead-letters", query=query)).page(Page[DeadLetterOut])
 
 
 def retry_dead_letter(
@@ -138,8 +136,7 @@ def estimate_replay(admin: Face, replay: ReplayIn) -> Operation[EstimatesReport]
 
 def operations(admin: Face, cursor: str | None) -> Operation[PageOf[OperationOut]]:
     """Replays, newest first."""
-    page = (yield _get("admin", "operations", query=_page(cursor))).read(Page[OperationOut])
-    return PageOf(page.items, page.next_cursor)
+    return (yield _get("admin", "operations", query=_page(cursor))).page(Page[OperationOut])
 
 
 def operation(admin: Face, operation_id: int) -> Operation[OperationOut]:
@@ -204,8 +201,7 @@ def acts(
         "since": None if since is None else since.isoformat(),
         "until": None if until is None else until.isoformat(),
     }
-    page = (yield _get("admin", "audit", query=query)).read(Page[ActOut])
-    return PageOf(page.items, page.next_cursor)
+    return (yield _get("admin", "audit", query=query)).page(Page[ActOut])
 
 
 def act(admin: Face, entry_id: UUID | str, *, namespace: str | None = None) -> Operation[ActOut]:
@@ -233,15 +229,13 @@ def set_audit_level(admin: Face, level: str, *, namespace: str | None = None) ->
 
 def users(admin: Face, cursor: str | None) -> Operation[PageOf[UserOut]]:
     """The users of the namespace, with their figures; for a key that is not one user's."""
-    page = (yield _get("users", query=_page(cursor))).read(Page[UserOut])
-    return PageOf(page.items, page.next_cursor)
+    return (yield _get("users", query=_page(cursor))).page(Page[UserOut])
 
 
 def sessions(admin: Face, cursor: str | None, *, user_id: str | None = None) -> Operation[PageOf[SessionOut]]:
     """The sessions by name: of a user, or of the whole namespace."""
     call = Call("GET", path("sessions"), query=_page(cursor), user_id=user_id)
-    page = (yield call).read(Page[SessionOut])
-    return PageOf(page.items, page.next_cursor)
+    return (yield call).page(Page[SessionOut])
 
 
 def session(admin: Face, session_id: str, *, user_id: str | None = None) -> Operation[SessionPictureOut]:

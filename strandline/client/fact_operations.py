@@ -32,11 +32,7 @@ from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import MAX_PAGE
-from strandline.schemas.wire.explanations import (
-    AnyFactExplanation,
-    FactExplanation,
-    RemovedFactExplanation,
-)
+from strandline.schemas.wire.explanations import AnyFactExplanation, FactExplanation, RemovedFactExplanation
 from strandline.schemas.wire.facts import (
     CaptureOut,
     CaptureSet,

@@ -21,7 +21,7 @@ from strandline.client.problems import unreadable
 from strandline.client.retrying import Repeat
 from strandline.schemas.errors import ConfigurationError, ServiceError
 from strandline.schemas.values.identity import NO_USER, check_user_id
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
+from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, Page
 
 T = TypeVar("T")
 A = TypeVar("A", bound=BaseModel)
@@ -83,6 +83,11 @@ class Reply:
             return kind.model_validate_json(self.content, extra="ignore")
         except ValidationError as error:
             raise unreadable(error) from None
+
+    def page(self, kind: type[Page[T]]) -> PageOf[T]:
+        """The body as a page of a list."""
+        page = self.read(kind)
+        return PageOf(page.items, page.next_cursor)
 
     def text(self) -> str:
         """The body as it was sent; raises ServiceError if it is not UTF-8."""
@@ -254,9 +259,9 @@ def check_user(user_id: str) -> str:
     return user_id if isinstance(user_id, _WithoutUser) else check_user_id(user_id)
 
 
-def once() -> dict[str, str]:
-    """The header that has the service carry a request out once, however often it is sent."""
-    return {IDEMPOTENCY_HEADER: uuid4().hex}
+def once(idempotency_key: str | None = None) -> dict[str, str]:
+    """The header that has the service carry a request out once, however often it is sent; None: a new key."""
+    return {IDEMPOTENCY_HEADER: uuid4().hex if idempotency_key is None else idempotency_key}
 
 
 def set_fields(**fields: Any) -> dict[str, Any]:

@@ -15,7 +15,6 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.message import Content, Message, plain
 from strandline.schemas.values.policy import Deliver, Policy, Unchanged, stored_policy
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER
 from strandline.schemas.wire.messages import CorrectionOut, FlushEvents
 from strandline.schemas.wire.sessions import ForkOut, PolicyOut, PopOut, RetentionOut, RetentionSet
 
@@ -51,7 +50,7 @@ def rewind(
 ) -> Operation[Correction]:
     """Take back every message from ``from_seq`` on, with what was derived from them."""
     body = set_fields(from_seq=from_seq, actor=actor)
-    reply = yield session_call(memory, "POST", "rewind", body=body, headers=_key_header(idempotency_key))
+    reply = yield session_call(memory, "POST", "rewind", body=body, headers=once(idempotency_key))
     return correction_from(reply.read(CorrectionOut))
 
 
@@ -69,7 +68,7 @@ def replace(
     except TypeError as error:
         raise InvalidMessageError("content", str(error)) from None
     reply = yield session_call(
-        memory, "PUT", "messages", seq, "content", body=body, headers=_key_header(idempotency_key)
+        memory, "PUT", "messages", seq, "content", body=body, headers=once(idempotency_key)
     )
     return correction_from(reply.read(CorrectionOut))
 
@@ -139,7 +138,3 @@ def set_retention(memory: SessionFace, retention: Retention, *, actor: str | Non
     body = set_fields(**{name: getattr(retention, name) for name in fields}, actor=actor)
     reply = yield session_call(memory, "PUT", "retention", body=body)
     return reply.read(RetentionSet).number
-
-
-def _key_header(idempotency_key: str | None) -> dict[str, str]:
-    return once() if idempotency_key is None else {IDEMPOTENCY_HEADER: idempotency_key}

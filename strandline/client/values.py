@@ -6,9 +6,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, cast
 
+from pydantic import BaseModel
+
 from strandline.producers.arguments import listed_messages
 from strandline.producers.facts.listing import Fact, FactRevision
-from strandline.producers.reading.context import MemoryContext, Omission, OmissionKind
+from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.given import Given, GivenFact, GivenMessage, GivenSummary, Source
 from strandline.producers.reading.summary import Summary
 from strandline.producers.runs.latest_summary import LatestSummary
@@ -16,10 +18,9 @@ from strandline.producers.runs.run import SessionRun
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.search import FoundMessage, SearchResult
 from strandline.producers.writing.correcting.correct import Correction
-from strandline.producers.writing.correcting.correct import Kind as CorrectionKind
 from strandline.producers.writing.sources import FactChanges
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, Role, RunStatus, plain
+from strandline.schemas.values.message import NOTHING, Message, ReadOnlyDict, Role, plain
 from strandline.schemas.wire.contexts import ContextOut, HitOut, LatestSummaryText, SummaryText
 from strandline.schemas.wire.facts import FactChangesOut, FactOut, RevisionOut
 from strandline.schemas.wire.messages import CorrectionOut, MessageOut, RunOut
@@ -91,85 +92,43 @@ def messages_from(outs: Iterable[MessageOut]) -> list[Message]:
     return [message_from(out) for out in outs]
 
 
+def _fields(out: BaseModel, *without: str) -> dict[str, Any]:
+    """The fields of a body by name, for a value that has the same; lists as tuples."""
+    return {
+        name: tuple(value) if isinstance(value, list) else value for name, value in out if name not in without
+    }
+
+
 def context_from(out: ContextOut) -> MemoryContext:
     """A read."""
-    return MemoryContext(
-        messages=tuple(messages_from(out.messages)),
-        covered_through=out.covered_through,
-        caught_up=out.caught_up,
-        omitted=tuple(
-            Omission(cast("OmissionKind", one.kind), one.name, one.reason, one.from_seq, one.through_seq)
-            for one in out.omitted
-        ),
-        tokens=out.tokens,
-        over_budget=out.over_budget,
-        session_id=out.session_id,
-        memory=_memory_parts(out),
-        token_limit=out.token_limit,
-        window_from=out.window_from,
-        pinned_through=out.pinned_through,
-    )
+    changed = {
+        "messages": tuple(messages_from(out.messages)),
+        "omitted": tuple(Omission(**_fields(one)) for one in out.omitted),
+    }
+    return MemoryContext(**_fields(out, "facts", "hits", "summary") | changed, memory=_memory_parts(out))
 
 
 def _memory_parts(out: ContextOut) -> Given:
-    facts = tuple(
-        GivenFact(
-            fact.fact_id,
-            fact.text,
-            fact.said_at,
-            tuple(Source(source.session_id, tuple(source.seqs)) for source in fact.sources),
-            fact.score,
-            fact.tokens,
-        )
-        for fact in out.facts
-    )
-    hits = tuple(
-        GivenMessage(
-            message_from(hit.message), hit.session_id, hit.score, hit.similarity, hit.tokens, hit.is_beside
-        )
-        for hit in out.hits
-    )
-    summary = out.summary
+    sources = [tuple(Source(**_fields(source)) for source in fact.sources) for fact in out.facts]
     return Given(
-        facts=facts,
-        hits=hits,
-        summary=None
-        if summary is None
-        else GivenSummary(summary.text, summary.through_seq, summary.is_cut, summary.tokens),
+        facts=tuple(
+            GivenFact(**_fields(fact, "sources"), sources=of_fact)
+            for fact, of_fact in zip(out.facts, sources, strict=True)
+        ),
+        hits=tuple(
+            GivenMessage(**_fields(hit, "message"), message=message_from(hit.message)) for hit in out.hits
+        ),
+        summary=None if out.summary is None else GivenSummary(**_fields(out.summary)),
     )
 
 
 def fact_from(out: FactOut, namespace: str, revisions: Sequence[RevisionOut] = ()) -> Fact:
     """A fact, with the revisions that came with it."""
-    fields = {name: getattr(out, name) for name in _FACT_FIELDS}
     return RemoteFact(
-        **fields,
-        topics=tuple(out.topics),
+        **_fields(out, "is_live", "version"),
         namespace=namespace,
-        revisions=tuple(_revision(one) for one in revisions),
+        revisions=tuple(FactRevision(**_fields(one)) for one in revisions),
         stored_version=out.version,
-    )
-
-
-_FACT_FIELDS = (
-    "fact_id", "text", "said_by", "about_date", "said_at", "valid_from", "valid_until", "invalidated_at",
-    "invalidated_by", "condensed_into", "input", "agent_id", "team_id", "feedback", "created_at",
-    "updated_at", "user_id",
-)  # fmt: skip
-
-
-def _revision(out: RevisionOut) -> FactRevision:
-    return FactRevision(
-        operation=out.operation,
-        text=out.text,
-        event_id=out.event_id,
-        message_ids=tuple(out.message_ids),
-        seqs=tuple(out.seqs),
-        model=out.model,
-        prompt_hash=out.prompt_hash,
-        fact_event=out.fact_event,
-        actor=out.actor,
-        created_at=out.created_at,
     )
 
 
@@ -183,61 +142,29 @@ def hit_from(out: HitOut, namespace: str) -> SearchResult:
 
 def correction_from(out: CorrectionOut) -> Correction:
     """A correction of a log."""
-    kind = cast("CorrectionKind", out.kind)
-    return Correction(out.number, kind, out.from_seq, out.through_seq, tuple(out.seqs), out.created_at)
+    return Correction(**_fields(out))
 
 
 def run_from(out: RunOut) -> SessionRun:
     """A run as it is stored."""
-    return SessionRun(
-        out.run_id,
-        cast("RunStatus", out.status),
-        tuple(out.seqs),
-        out.agent_id,
-        out.team_id,
-        tuple(correction_from(one) for one in out.corrections),
-    )
+    corrections = tuple(map(correction_from, out.corrections))
+    return SessionRun(**_fields(out, "corrections"), corrections=corrections)
 
 
 def summary_from(out: SummaryText | None) -> Summary | None:
     """The summary of a session; the service does not tell by which prompt it was made."""
-    if out is None:
-        return None
-    return Summary(
-        text=out.text,
-        topics=tuple(out.topics),
-        through_seq=out.through_seq,
-        is_complete=out.is_complete,
-        model=out.model,
-        prompt_hash="",
-        created_at=out.created_at,
-    )
+    return None if out is None else Summary(**_fields(out), prompt_hash="")
 
 
 def latest_summary_from(out: LatestSummaryText | None) -> LatestSummary | None:
     """A summary that was made on call; the service does not tell by which prompt."""
-    if out is None:
-        return None
-    return LatestSummary(
-        text=out.text,
-        topics=tuple(out.topics),
-        from_seq=out.from_seq,
-        through_seq=out.through_seq,
-        messages=out.messages,
-        model=out.model,
-        prompt_hash="",
-        input_tokens=out.input_tokens,
-        output_tokens=out.output_tokens,
-    )
+    return None if out is None else LatestSummary(**_fields(out), prompt_hash="")
 
 
 def changes_from(out: FactChangesOut, namespace: str) -> FactChanges:
     """What came of messages or an instruction."""
-    return FactChanges(
-        source_id=out.source_id,
-        is_complete=out.is_complete,
-        added=tuple(fact_from(fact, namespace) for fact in out.added),
-        updated=tuple(fact_from(fact, namespace) for fact in out.updated),
-        deleted=tuple(out.deleted),
-        failure=out.failure,
-    )
+    changed = {
+        name: tuple(fact_from(fact, namespace) for fact in facts)
+        for name, facts in (("added", out.added), ("updated", out.updated))
+    }
+    return FactChanges(**_fields(out) | changed)

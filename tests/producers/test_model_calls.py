@@ -82,7 +82,7 @@ def limit(database: Database, memory: Memory, **limits: Any) -> None:
 
 def used(database: Database, memory: Memory) -> tuple[int, int, float]:
     (row,) = database.fetch(ListLimits(dead_after_seconds=30, namespace=memory.namespace))
-    return row.calls, row.tokens, row.usd
+    return row.calls_today, row.tokens_today, row.usd_today
 
 
 def test_a_call_is_in_the_ledger_whether_there_is_a_budget_or_not(memory: Memory, url: str) -> None:

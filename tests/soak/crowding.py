@@ -94,7 +94,7 @@ def _fill(process: ServiceProcess, key: str) -> None:
 
 
 def _make_key(ground: Ground, namespace: str) -> str:
-    return ground.database().run(create_key(KeySpec.check(namespace, ("read", "write")))).key
+    return ground.database().run(create_key(KeySpec(namespace, ("read", "write")))).key
 
 
 def _probe(process: ServiceProcess, key: str) -> dict[str, float]:

@@ -39,28 +39,17 @@ async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> byte
         ProblemError: it is too large as it comes, or does not arrive in time.
         ClientGone: the client closed the connection.
     """
+    parts = bytearray()
     try:
         async with asyncio.timeout(seconds):
-            return await _read(receive, max_bytes)
+            while (message := await receive())["type"] == "http.request":
+                parts += message.get("body", b"")
+                if len(parts) > max_bytes:
+                    raise _too_large(max_bytes)
+                if not message.get("more_body"):
+                    return bytes(parts)
     except TimeoutError:
         raise ProblemError(SLOW_BODY, headers=CLOSE) from None
-
-
-async def _read(receive: Receive, max_bytes: int) -> bytes:
-    message = await receive()
-    if message["type"] == "http.request" and not message.get("more_body"):
-        body: bytes = message.get("body", b"")  # as most come
-        if len(body) > max_bytes:
-            raise _too_large(max_bytes)
-        return body
-    parts = bytearray()
-    while message["type"] == "http.request":
-        parts += message.get("body", b"")
-        if len(parts) > max_bytes:
-            raise _too_large(max_bytes)
-        if not message.get("more_body"):
-            return bytes(parts)
-        message = await receive()
     raise ClientGone
 
 
@@ -119,12 +108,9 @@ def _without_texts(json: bytes) -> bytes:
 
 def is_long(scope: Scope) -> bool:
     """Whether a request has a body that costs more to read away than a new connection."""
-    for name, value in scope["headers"]:
-        if name == b"transfer-encoding":
-            return True
-        if name == b"content-length":
-            return len(value) > MAX_DISCARDED_DIGITS
-    return False
+    headers = dict(scope["headers"])
+    is_chunked = b"transfer-encoding" in headers
+    return is_chunked or len(headers.get(b"content-length", b"")) > MAX_DISCARDED_DIGITS
 
 
 def given_again(body: bytes, receive: Receive) -> Receive:

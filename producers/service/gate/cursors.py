@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from base64 import urlsafe_b64decode, urlsafe_b64encode
+from collections.abc import Callable
 from json import dumps, loads
+from typing import TypeVar
 
 from strandline.producers.service.gate.problems import ProblemError, invalid
 
 MAX_CURSOR_CHARACTERS = 4_096
+
+Place = TypeVar("Place")
 
 
 def cursor_of(list_name: str, place: int | str) -> str:
@@ -21,6 +25,15 @@ def read_text_cursor(list_name: str, cursor: str | None) -> str:
     if not isinstance(place, str) or "\0" in place:
         raise unknown_cursor()
     return place
+
+
+def read_place_cursor(list_name: str, cursor: str | None, read: Callable[[str], Place]) -> Place | None:
+    """The place of a cursor of this list, of whose text ``read`` makes it, None without one."""
+    text = read_text_cursor(list_name, cursor)
+    try:
+        return read(text) if text else None
+    except (ValueError, OverflowError):
+        raise unknown_cursor() from None
 
 
 def read_number_cursor(list_name: str, cursor: str | None) -> int:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import re
 import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import KW_ONLY, dataclass, replace
 from functools import partial
 from hashlib import sha256
 from typing import Any
@@ -31,7 +31,7 @@ from strandline.schemas.queries.application.service import (
 )
 from strandline.schemas.values.identity import ALL_NAMESPACES, check_name, check_tenant, check_user_id
 from strandline.schemas.values.stored_text import check_text
-from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, RevokedKey, Scope
+from strandline.schemas.wire.keys import DEFAULT_OVERLAP_SECONDS, SCOPES, KeyInfo, NewKey, RevokedKey
 
 _KEY = re.compile(r"sl_([0-9a-f]{16})_([0-9a-f]{64})")
 MAX_KEY_CHARACTERS = 100
@@ -39,9 +39,9 @@ MAX_LABEL_CHARACTERS = 200
 MAKER_ENDED = "The key of this request has ended, so it makes no other."
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class KeySpec:
-    """A key that is to be made.
+    """A key that is to be made, checked.
 
     Attributes:
         namespace: what it opens; None: nothing, but the routes of operators, of all namespaces.
@@ -50,60 +50,47 @@ class KeySpec:
         shared_scopes: the scopes in which a key of one user may begin sessions; a key of all users names any.
         label: for people.
         expires_in_seconds: None: it has no end.
+
+    Raises:
+        ConfigurationError: a scope is unknown, or does not go with the rest.
+        InvalidMessageError: a name cannot be used.
     """
 
     namespace: str | None
-    scopes: tuple[Scope, ...]
+    scopes: Sequence[str]
+    _: KW_ONLY
     user_id: str | None = None
     label: str = ""
     expires_in_seconds: float | None = None
-    shared_scopes: tuple[str, ...] = ()
+    shared_scopes: Sequence[str] = ()
 
-    @classmethod
-    def check(
-        cls,
-        namespace: str | None,
-        scopes: Sequence[str],
-        *,
-        user_id: str | None = None,
-        label: str = "",
-        expires_in_seconds: float | None = None,
-        shared_scopes: Sequence[str] = (),
-    ) -> KeySpec:
-        """Check the arguments of a caller.
-
-        Raises:
-            ConfigurationError: a scope is unknown, or does not go with the rest.
-            InvalidMessageError: a name cannot be used.
-        """
-        if unknown := [scope for scope in scopes if scope not in SCOPES]:
+    def __post_init__(self) -> None:
+        if unknown := [scope for scope in self.scopes if scope not in SCOPES]:
             raise ConfigurationError(
                 f"{quote(unknown[0])} is not a scope; the scopes are {', '.join(SCOPES)}."
             )
-        chosen = tuple(scope for scope in SCOPES if scope in scopes)
-        if not chosen:
+        self.scopes = [scope for scope in SCOPES if scope in self.scopes]
+        if not self.scopes:
             raise ConfigurationError(f"Give a key at least one scope: {', '.join(SCOPES)}.")
-        if namespace is None and (user_id is not None or chosen != ("operate",)):
+        if self.namespace is None and (self.user_id is not None or self.scopes != ["operate"]):
             sentence = (
                 "A key of all namespaces opens no memory: its only scope is operate, and it has no user."
             )
             raise ConfigurationError(sentence, for_clients=f"{sentence} For any other, give `namespace`.")
-        if shared_scopes and user_id is None:
+        if self.shared_scopes and self.user_id is None:
             raise ConfigurationError(
                 "Shared scopes are named for the key of one user; a key of all users may use any."
                 " Name the user, or leave the shared scopes out."
             )
-        check_text("label", label)
-        if len(label) > MAX_LABEL_CHARACTERS:
+        check_text("label", self.label)
+        if len(self.label) > MAX_LABEL_CHARACTERS:
             raise InvalidMessageError("label", f"is longer than {MAX_LABEL_CHARACTERS} characters")
-        return cls(
-            None if namespace is None else check_tenant(namespace),
-            chosen,
-            None if user_id is None else check_user_id(user_id),
-            label,
-            expires_in_seconds,
-            tuple(dict.fromkeys(check_name("shared_scopes", scope) for scope in shared_scopes)),
-        )
+        if self.namespace is not None:
+            self.namespace = check_tenant(self.namespace)
+        if self.user_id is not None:
+            self.user_id = check_user_id(self.user_id)
+        names = [check_name("shared_scopes", scope) for scope in self.shared_scopes]
+        self.shared_scopes = list(dict.fromkeys(names))
 
 
 def parse_key(text: str) -> tuple[str, bytes] | None:
@@ -157,8 +144,8 @@ def _create(spec: KeySpec, rotated_from: str | None, maker: KeyMaker, act: Act) 
             secret_digest=digest_of(secret),
             namespace=spec.namespace,
             user_id=spec.user_id,
-            scopes=list(spec.scopes),
-            shared_scopes=list(spec.shared_scopes),
+            scopes=[*spec.scopes],
+            shared_scopes=[*spec.shared_scopes],
             label=spec.label,
             rotated_from=rotated_from,
             made_by=maker.made_by,
@@ -271,7 +258,7 @@ def _rotate(
             f"Key {quote(key_id)} has ended; make a new one with `strandline keys create`.",
             for_clients="This key has ended, so it cannot be rotated; make a new one.",
         )
-    spec = KeySpec.check(
+    spec = KeySpec(
         old.namespace,
         old.scopes,
         user_id=old.user_id,

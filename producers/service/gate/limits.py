@@ -169,10 +169,8 @@ class Admission:
         return turn
 
     def _leave(self, asker: Asker, turn: asyncio.Future[None]) -> None:
-        queues = self._queues.get(asker.namespace)
-        queue = None if queues is None else queues.get(asker)
-        waiting = None if queue is None else next((one for one in queue if one[0] is turn), None)
-        if queue is not None and waiting is not None:
+        queue = self._queues.get(asker.namespace, OrderedDict()).get(asker, deque())
+        for waiting in [one for one in queue if one[0] is turn]:
             queue.remove(waiting)
             self._waiting.change(asker, -1)
             self._drop_if_empty(asker)

@@ -141,8 +141,9 @@ class RequestAside:
     def takes(self, result: object) -> bool:
         """Whether the step of an operation that gets this result is taken beside the loop."""
         if not self.is_large and isinstance(result, list) and result:
-            has_messages = hasattr(result[0], "envelope")
-            size = sum([len(row.envelope) + len(row.metadata or "") for row in result]) if has_messages else 0
+            has_messages = hasattr(result[0], "envelope")  # None of a hit that is a fact
+            texts = [one for row in result for one in (row.envelope, row.metadata)] if has_messages else []
+            size = sum(map(len, filter(None, texts)))
             self.is_large = size > LARGE_ROWS_BYTES or len(result) > LARGE_ROWS
         return self.is_large
 

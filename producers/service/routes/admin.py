@@ -7,6 +7,7 @@ operator of the whole installation.
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Annotated, TypeVar
 from uuid import UUID
 
@@ -21,13 +22,9 @@ from strandline.pipelines.engine.dead_letters import (
     retry_dead_letter,
 )
 from strandline.producers.service.access import Access
-from strandline.producers.service.gate.cursors import (
-    cursor_of,
-    read_number_cursor,
-    read_text_cursor,
-    unknown_cursor,
-)
+from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor, read_place_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError
+from strandline.producers.service.operators import Operators
 from strandline.producers.service.params import Cursor, PageSize, decoded, make_router
 from strandline.producers.service.route import Call, call_of
 from strandline.producers.service.service import Service
@@ -71,16 +68,14 @@ Stage = Annotated[str | None, Query(min_length=1, max_length=512, description="O
 @Access("operate", "others", (), holder="installation")
 async def get_status(request: Request) -> StatusReport:
     """What is due, held, dead and done, and who is there to do it."""
-    service = call_of(request).service
-    return await _block(service, service.operators.status)
+    return await _operate(request, lambda operators, database: operators.status(database))
 
 
 @router.get("/v1/admin/workers", tags=["operations"])
 @Access("operate", "others", (), holder="installation")
 async def get_workers(request: Request) -> Page[WorkerReport]:
     """The workers with a heartbeat."""
-    service = call_of(request).service
-    status = await _block(service, service.operators.status)
+    status = await _operate(request, lambda operators, database: operators.status(database))
     return Page[WorkerReport](items=status.workers)
 
 
@@ -88,11 +83,8 @@ async def get_workers(request: Request) -> Page[WorkerReport]:
 @Access("operate", "others", (), holder="namespace")
 async def get_namespaces(request: Request) -> LimitsReport:
     """The limits of namespaces that have some, with their use today and what waits."""
-    call = call_of(request)
-    service = call.service
-    limits = await _block(
-        service, lambda database: service.operators.limits(database, call.caller.managed_namespace)
-    )
+    managed = call_of(request).caller.managed_namespace
+    limits = await _operate(request, lambda operators, database: operators.limits(database, managed))
     return LimitsReport(namespaces=limits)
 
 
@@ -100,21 +92,24 @@ async def get_namespaces(request: Request) -> LimitsReport:
 @Access("operate", "others", (), holder="namespace")
 async def get_limits(request: Request, namespace: Namespace) -> NamespaceLimitsReport:
     """The limits of a namespace; 404 if it has none."""
-    service = _manage(request, namespace).service
-    return await _limits(service, namespace)
+    if call_of(request).caller.managed_namespace not in (None, namespace):
+        raise ProblemError(NOT_FOUND)
+    reports = await _operate(request, lambda operators, database: operators.limits(database, namespace))
+    if not reports:
+        raise ProblemError(NOT_FOUND)
+    return reports[0]
 
 
 @router.put("/v1/admin/namespaces/{namespace}/limits", tags=["operations"])
 @Access("operate", "others", (), holder="installation", idempotent="same")
 async def put_limits(request: Request, namespace: Namespace, body: LimitsIn) -> NamespaceLimitsReport:
     """Set all limits of a namespace; null removes one."""
-    service = call_of(request).service
 
-    def set_and_read(database: Database) -> list[NamespaceLimitsReport]:
-        service.operators.set_limits(database, namespace, body)
-        return service.operators.limits(database, namespace)
+    def set_and_read(operators: Operators, database: Database) -> list[NamespaceLimitsReport]:
+        operators.set_limits(database, namespace, body)
+        return operators.limits(database, namespace)
 
-    reports = await _block(service, set_and_read)
+    reports = await _operate(request, set_and_read)
     return reports[0] if reports else _no_limits(namespace)
 
 
@@ -129,9 +124,8 @@ async def get_letters(
 ) -> Page[DeadLetterOut]:
     """Events that a pipeline gave up on, oldest first, each with its reason."""
     call = call_of(request)
-    after = _letter_place(cursor)
-    letters = await _block(
-        call.service,
+    after = read_place_cursor(_LETTERS, cursor, LetterPlace.read)
+    letters = await call.block(
         lambda database: list_dead_letters(
             database,
             namespace=call.caller.managed_namespace,
@@ -163,7 +157,7 @@ async def retry_letter(request: Request, event_id: EventId, stage: Stage = None)
             actions.append(LetterAction(stage=letter.stage, outcome=done.outcome, refolded=done.refolded))
         return LetterActions(items=actions)
 
-    return await _block(call.service, retry)
+    return await call.block(retry)
 
 
 @router.post("/v1/admin/dead-letters/{event_id}/drop", tags=["operations"])
@@ -173,16 +167,13 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
     call = call_of(request)
 
     def drop(database: Database) -> LetterActions:
-        letters = _letters(call, database, event_id, stage)
-        outcomes = [(letter, drop_dead_letter(database, letter)) for letter in letters]
-        return LetterActions(
-            items=[
-                LetterAction(stage=letter.stage, outcome="dropped" if dropped else "gone")
-                for letter, dropped in outcomes
-            ]
-        )
+        actions = []
+        for letter in _letters(call, database, event_id, stage):
+            outcome = "dropped" if drop_dead_letter(database, letter) else "gone"
+            actions.append(LetterAction(stage=letter.stage, outcome=outcome))
+        return LetterActions(items=actions)
 
-    return await _block(call.service, drop)
+    return await call.block(drop)
 
 
 @router.post("/v1/admin/replays", status_code=202, tags=["operations"])
@@ -190,7 +181,7 @@ async def drop_letter(request: Request, event_id: EventId, stage: Stage = None) 
 async def post_replay(request: Request, body: ReplayIn, response: Response) -> OperationOut:
     """Derive memory again from the log, in place or as a new generation; the operation says how far it is."""
     service = call_of(request).service
-    begun = await _block(service, lambda database: service.operators.begin_replay(database, body))
+    begun = await _operate(request, lambda operators, database: operators.begin_replay(database, body))
     service.replays.carry_on(service.resources.database(), begun.replay_id)
     response.headers["Location"] = f"/v1/admin/operations/{begun.replay_id}"
     return _operation(service, begun)
@@ -200,8 +191,7 @@ async def post_replay(request: Request, body: ReplayIn, response: Response) -> O
 @Access("operate", "others", (), holder="installation")
 async def estimate_replay(request: Request, body: ReplayIn) -> EstimatesReport:
     """How much work a replay would be, and what it would cost; nothing is done."""
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.estimate(database, body))
+    return await _operate(request, lambda operators, database: operators.estimate(database, body))
 
 
 @router.get("/v1/admin/operations", tags=["operations"])
@@ -212,7 +202,9 @@ async def get_operations(
     """Replays, newest first."""
     service = call_of(request).service
     before = read_number_cursor(_OPERATIONS, cursor) or None
-    reports = await _block(service, lambda database: service.operators.replays(database, before, limit + 1))
+    reports = await _operate(
+        request, lambda operators, database: operators.replays(database, before, limit + 1)
+    )
     items = [_operation(service, replay) for replay in reports[:limit]]
     following = cursor_of(_OPERATIONS, items[-1].operation_id) if len(reports) > limit else None
     return Page[OperationOut](items=items, next_cursor=following)
@@ -223,9 +215,8 @@ async def get_operations(
 async def get_operation(request: Request, operation_id: ReplayId) -> OperationOut:
     """How a replay stands."""
     service = call_of(request).service
-    return _operation(
-        service, await _block(service, lambda database: service.operators.replay(database, operation_id))
-    )
+    replay = await _operate(request, lambda operators, database: operators.replay(database, operation_id))
+    return _operation(service, replay)
 
 
 @router.post("/v1/admin/operations/{operation_id}/stop", tags=["operations"])
@@ -236,7 +227,9 @@ async def stop_operation(request: Request, operation_id: ReplayId) -> OperationO
     `is_running` is false once it has; one that is not running stays as it is.
     """
     service = call_of(request).service
-    replay = await _block(service, lambda database: service.operators.stop_replay(database, operation_id))
+    replay = await _operate(
+        request, lambda operators, database: operators.stop_replay(database, operation_id)
+    )
     service.replays.stop(operation_id)  # at once, if it is here
     return _operation(service, replay)
 
@@ -248,8 +241,7 @@ async def get_generations(
     pipeline: Annotated[str | None, Query(max_length=512, description="Only of this pipeline.")] = None,
 ) -> GenerationsReport:
     """The generations of each pipeline, and replays that are not finished."""
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.generations(database, pipeline))
+    return await _operate(request, lambda operators, database: operators.generations(database, pipeline))
 
 
 @router.get("/v1/admin/generations/{generation}/diff", tags=["operations"])
@@ -263,83 +255,43 @@ async def diff_generation(
 
     Only counts: `strandline generations diff` shows what differs, to who may open the database.
     """
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.compare(database, generation, against))
+    return await _operate(
+        request, lambda operators, database: operators.compare(database, generation, against)
+    )
 
 
 @router.post("/v1/admin/generations/{generation}/promote", tags=["operations"])
 @Access("operate", "others", (), holder="installation", idempotent="refused")
 async def promote_generation(request: Request, generation: GenerationId, body: Promotion) -> SwitchReport:
     """Let a generation serve all owners that it covers, or one."""
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.promote(database, generation, body))
+    return await _operate(request, lambda operators, database: operators.promote(database, generation, body))
 
 
 @router.delete("/v1/admin/generations/{generation}", tags=["operations"])
 @Access("operate", "others", (), holder="installation", idempotent="same")
 async def prune_generation(request: Request, generation: GenerationId) -> SwitchReport:
     """Delete a generation that does not serve."""
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.prune(database, generation))
+    return await _operate(request, lambda operators, database: operators.prune(database, generation))
 
 
 @router.post("/v1/admin/pipelines/{pipeline}/rollback", tags=["operations"])
 @Access("operate", "others", (), holder="installation", idempotent="refused")
 async def roll_pipeline_back(request: Request, pipeline: Pipeline) -> SwitchReport:
     """Let the generation serve again that served before, for all owners."""
-    service = call_of(request).service
-    return await _block(service, lambda database: service.operators.roll_back(database, pipeline))
+    return await _operate(request, lambda operators, database: operators.roll_back(database, pipeline))
 
 
-def _letter_place(cursor: str | None) -> LetterPlace | None:
-    text = read_text_cursor(_LETTERS, cursor)
-    try:
-        return LetterPlace.read(text) if text else None
-    except (ValueError, OverflowError):
-        raise unknown_cursor() from None
-
-
-def _manage(request: Request, namespace: str) -> Call:
-    """The request of an operator of this namespace; to others it does not exist."""
+async def _operate(request: Request, act: Callable[[Operators, Database], T]) -> T:
+    """What an operators' act gives, which blocks; it ends with the request."""
     call = call_of(request)
-    if call.caller.managed_namespace not in (None, namespace):
-        raise ProblemError(NOT_FOUND)
-    return call
-
-
-async def _block(service: Service, work: Callable[[Database], T]) -> T:
-    """Run what blocks in a thread, on the pool for threads; it ends with the request."""
-    return await service.threads.run(service.resources.database(), work)
-
-
-async def _limits(service: Service, namespace: str) -> NamespaceLimitsReport:
-    reports = await _block(service, lambda database: service.operators.limits(database, namespace))
-    if not reports:
-        raise ProblemError(NOT_FOUND)
-    return reports[0]
+    return await call.block(partial(act, call.service.operators))
 
 
 def _no_limits(namespace: str) -> NamespaceLimitsReport:
-    return NamespaceLimitsReport(
-        namespace=namespace,
-        max_lanes=None,
-        max_lanes_per_worker=None,
-        calls_per_day=None,
-        tokens_per_day=None,
-        usd_per_day=None,
-        agents_read_only=False,
-        max_sessions=None,
-        max_bytes=None,
-        sessions_stored=None,
-        bytes_stored=None,
-        calls_today=0,
-        tokens_today=0,
-        usd_today=0.0,
-        lanes_at_work=0,
-        due=0,
-        waits_until=None,
-        waits_for=None,
-    )
+    unset = dict.fromkeys(NamespaceLimitsReport.model_fields)
+    unused = dict.fromkeys(("calls_today", "tokens_today", "usd_today", "lanes_at_work", "due"), 0)
+    known = {"namespace": namespace, "agents_read_only": False}
+    return NamespaceLimitsReport.model_validate(unset | unused | known)
 
 
 def _letters(call: Call, database: Database, event_id: UUID, stage: str | None) -> list[DeadLetter]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Annotated, Any
+from typing import Annotated
 
 from fastapi import Query, Request
 from starlette.responses import Response
@@ -85,14 +85,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
     """Search messages, and facts if asked for, best first."""
     call = call_of(request)
     memory = await _open(call, session_id, begun_only=body.begun_only)
-    hits = await memory.asearch(
-        body.query,
-        limit=body.limit,
-        scope=body.scope,
-        exclude_current=body.exclude_current,
-        include_window=body.include_window,
-        kinds=body.kinds,
-    )
+    hits = await memory.asearch(**body.model_dump(exclude={"begun_only"}))
     return json_response({"items": [hit_form(hit) for hit in hits]})
 
 
@@ -118,7 +111,7 @@ async def summarize_last(
     """Have a model summarize the last messages or runs; this process calls it, and the ledger counts it."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
-    summary = await memory.asummarize_last(body.messages, runs=body.runs, instructions=body.instructions)
+    summary = await memory.asummarize_last(**body.model_dump())
     return LatestSummaryOut(summary=None if summary is None else LatestSummaryText.model_validate(summary))
 
 
@@ -132,7 +125,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
     )
     messages = None if body.messages is None else [message.openai_form() for message in body.messages]
     context = await memory.aget(
-        _input(body),
+        body.input.openai_form() if isinstance(body.input, MessageIn) else body.input,
         messages=messages,
         initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
         wait_for=body.wait_for,
@@ -201,7 +194,3 @@ async def _open(
 def _withheld(memory: SessionMemory, token_limit: int | None) -> int:
     """What a read within fewer tokens than the session's own leaves of these: the window is cut to fit."""
     return 0 if token_limit is None else max(0, memory.token_limit - token_limit)
-
-
-def _input(body: ContextRequest) -> Any:
-    return body.input.openai_form() if isinstance(body.input, MessageIn) else body.input

@@ -82,7 +82,7 @@ async def _events_of(call: Call, listener: Listener) -> AsyncIterator[bytes]:
     yield format_sse_event(data_str=None, retry=RETRY_MILLISECONDS, comment="listening")
     async with aclosing(call.service.events.listen(listener)) as events:
         async for item in events:
-            if call.service.state.is_stopping or not await call.goes_on():
+            if call.service.is_stopping or not await call.goes_on():
                 return
             if item is not None:
                 event_id, event = item

@@ -16,16 +16,9 @@ from strandline.producers.facts.listing import list_facts as facts_of
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.access import Access
 from strandline.producers.service.forms import etag_of, fact_form, json_response
-from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor, unknown_cursor
+from strandline.producers.service.gate.cursors import cursor_of, read_place_cursor
 from strandline.producers.service.gate.problems import NOT_FOUND, ProblemError, invalid
-from strandline.producers.service.params import (
-    Cursor,
-    FactId,
-    PageSize,
-    SourceId,
-    UserId,
-    make_router,
-)
+from strandline.producers.service.params import Cursor, FactId, PageSize, SourceId, UserId, make_router
 from strandline.producers.service.route import call_of
 from strandline.producers.writing.sources import FactChanges, named_source
 from strandline.schemas.wire.facts import (
@@ -84,7 +77,7 @@ async def list_facts(
     """
     call = call_of(request)
     owner = call.caller.owner(user)
-    after = read_fact_cursor(f"{_LIST}/{sort}", cursor)
+    after = read_place_cursor(f"{_LIST}/{sort}", cursor, FactPlace.read)
     page_request = replace(PageRequest.check(limit, 0, sort, contains), limit=limit + 1, after=after)
     filters = FactFilter.check(topic, agent_id, team_id, with_invalidated)
     recorder = Recorder(owner, call.service.resources.compliance, call.service.resources.audit_levels)
@@ -106,15 +99,7 @@ async def list_facts(
 @Access("facts", "writes", ("facts", "names"), idempotent="same")
 async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
     """Add a fact by hand; a live fact in the same words is given instead."""
-    fact = await _facts(request, user).aadd(
-        body.text,
-        topics=body.topics,
-        about_date=body.about_date,
-        input=body.input,
-        agent_id=body.agent_id,
-        team_id=body.team_id,
-        actor=body.actor,
-    )
+    fact = await owner_facts(request, user).aadd(**body.model_dump())
     return _fact_response(fact, status=201)
 
 
@@ -122,7 +107,7 @@ async def add_fact(request: Request, user: UserId, body: FactIn) -> Response:
 @Access("facts", "writes", (), idempotent="refused")
 async def clear_facts(request: Request, user: UserId) -> Cleared:
     """Delete all facts of the user for good; nothing said earlier comes back as a fact."""
-    return Cleared(facts=await _facts(request, user).aclear())
+    return Cleared(facts=await owner_facts(request, user).aclear())
 
 
 @router.get(
@@ -131,7 +116,7 @@ async def clear_facts(request: Request, user: UserId) -> Cleared:
 @Access("read", "reads", ("facts", "names"))
 async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """One fact, even if it ended; its ETag names it as it is."""
-    fact = await _facts(request, user).aget(fact_id)
+    fact = await owner_facts(request, user).aget(fact_id)
     if fact is not None and _is_known(request, etag_of(fact)["ETag"]):
         return Response(status_code=304, headers=etag_of(fact))
     return _fact_response(fact)
@@ -141,13 +126,8 @@ async def get_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
 @Access("facts", "writes", ("facts", "names"), matches=True, idempotent="refused")
 async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: FactPatch) -> Response:
     """Give a live fact other words; with `If-Match` only if it is still as that ETag says."""
-    fact = await _facts(request, user).areplace(
-        fact_id,
-        body.text,
-        topics=body.topics,
-        about_date=body.about_date,
-        actor=body.actor,
-        if_version=_if_match(request),
+    fact = await owner_facts(request, user).areplace(
+        fact_id, **body.model_dump(), if_version=_if_match(request)
     )
     return _fact_response(fact)
 
@@ -156,7 +136,7 @@ async def replace_fact(request: Request, user: UserId, fact_id: FactId, body: Fa
 @Access("facts", "writes", (), matches=True, idempotent="same")
 async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Response:
     """Delete a fact and its history for good; it does not come back from earlier messages."""
-    facts = _facts(request, user)
+    facts = owner_facts(request, user)
     if not await facts.adelete(fact_id, if_version=_if_match(request)):
         raise ProblemError(NOT_FOUND)
     return Response(status_code=204)
@@ -166,8 +146,8 @@ async def delete_fact(request: Request, user: UserId, fact_id: FactId) -> Respon
 @Access("facts", "writes", ("facts", "names"), matches=True, idempotent="same")
 async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: FactFeedback) -> Response:
     """Record people's opinion of a fact; null removes it."""
-    fact = await _facts(request, user).afeedback(
-        fact_id, body.feedback, actor=body.actor, if_version=_if_match(request)
+    fact = await owner_facts(request, user).afeedback(
+        fact_id, **body.model_dump(), if_version=_if_match(request)
     )
     return _fact_response(fact)
 
@@ -176,7 +156,7 @@ async def judge_fact(request: Request, user: UserId, fact_id: FactId, body: Fact
 @Access("read", "reads", ("facts", "names", "operators"))
 async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Response:
     """A fact with its revisions, each with the messages, flush and model, or the person, that made it."""
-    fact = await _facts(request, user).aget(fact_id)
+    fact = await owner_facts(request, user).aget(fact_id)
     if fact is None:
         raise ProblemError(NOT_FOUND)
     return json_response({"fact": fact_form(fact), "revisions": fact.revisions}, headers=etag_of(fact))
@@ -186,9 +166,7 @@ async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Respo
 @Access("read", "reads", ("facts", "names"))
 async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
     """The live facts that match best, best first."""
-    matches = await _facts(request, user).asearch(
-        body.query, limit=body.limit, topics=body.topics, agent_id=body.agent_id, team_id=body.team_id
-    )
+    matches = await owner_facts(request, user).asearch(**body.model_dump())
     items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
     return json_response({"items": items})
 
@@ -197,9 +175,7 @@ async def search_facts(request: Request, user: UserId, body: FactSearch) -> Resp
 @Access("read", "others", ("facts", "names"))
 async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Response:
     """Let a model choose the facts that help with a question; the ledger counts its call."""
-    chosen = await _facts(request, user).achoose(
-        body.question, limit=body.limit, among=body.among, topics=body.topics
-    )
+    chosen = await owner_facts(request, user).achoose(**body.model_dump())
     return json_response(
         {
             "items": [*map(fact_form, chosen)],
@@ -216,7 +192,7 @@ async def choose_facts(request: Request, user: UserId, body: FactChoice) -> Resp
 async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -> Response:
     """Have facts made of messages that are in no chat; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
-    changes = await _facts(request, user).acreate_from(
+    changes = await owner_facts(request, user).acreate_from(
         [message.openai_form() for message in body.messages],
         key=body.key or call.idempotency_key,
         wait=call.wait_seconds,
@@ -230,7 +206,7 @@ async def facts_from_messages(request: Request, user: UserId, body: FactsFrom) -
 async def instruct_facts(request: Request, user: UserId, body: FactInstruction) -> Response:
     """Have the facts changed as the user asks for; `Prefer: wait=5` waits for the workers so long."""
     call = call_of(request)
-    changes = await _facts(request, user).ainstruct(
+    changes = await owner_facts(request, user).ainstruct(
         body.task, key=body.key or call.idempotency_key, wait=call.wait_seconds
     )
     await call.check_key()
@@ -244,7 +220,7 @@ async def optimize_facts(request: Request, user: UserId, body: OptimizeIn) -> Op
 
     What people worded or judged stays as it is. A fact that was changed meanwhile is a conflict.
     """
-    facts = _facts(request, user)
+    facts = owner_facts(request, user)
     proposal = await facts.aoptimize()
     if body.apply:
         await facts.aapply_optimization(proposal)
@@ -265,24 +241,14 @@ async def forget_source(request: Request, user: UserId, source: SourceId) -> Res
     """Delete the messages of a source, and the facts that only it supports."""
     call = call_of(request)
     await call.service.records.find(named_source(call.caller.owner(user), source))
-    await _facts(request, user).aforget_source(source)
+    await owner_facts(request, user).aforget_source(source)
     return Response(status_code=204)
 
 
-def _facts(request: Request, user: str) -> OwnerFacts:
+def owner_facts(request: Request, user: str) -> OwnerFacts:
+    """The facts of a user of the caller's."""
     call = call_of(request)
     return OwnerFacts(call.service.resources, call.caller.owner(user))
-
-
-def read_fact_cursor(list_name: str, cursor: str | None) -> FactPlace | None:
-    """The place that a cursor of this list names; None: the beginning."""
-    text = read_text_cursor(list_name, cursor)
-    if not text:
-        return None
-    try:
-        return FactPlace.read(text)
-    except (ValueError, OverflowError):
-        raise unknown_cursor() from None
 
 
 def _if_match(request: Request) -> str | None:

@@ -31,13 +31,9 @@ async def live() -> HealthOut:
 async def ready(request: Request) -> Response:
     """The process may be sent requests: Postgres answers it, its tables are there, and it is not stopping."""
     service: Service = request.app.state.service
-    reason = "stopping" if service.state.is_stopping else await _trouble(service)
+    reason = "stopping" if service.is_stopping else await service.readiness.tell(lambda: _look(service))
     health = HealthOut(status="ok" if reason is None else "unavailable", reason=reason)
     return json_response(health.model_dump(exclude_none=True), 200 if reason is None else 503)
-
-
-async def _trouble(service: Service) -> str | None:
-    return await service.readiness.tell(lambda: _look(service))
 
 
 async def _look(service: Service) -> str | None:

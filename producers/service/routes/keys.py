@@ -71,7 +71,7 @@ async def post_key(request: Request, body: KeyRequest) -> NewKey:
         raise ProblemError(
             FORBIDDEN, detail="A key of this namespace makes keys for it alone; leave `namespace` out."
         )
-    spec = KeySpec.check(
+    spec = KeySpec(
         body.namespace if namespace is None else namespace,
         body.scopes,
         user_id=body.user_id,

@@ -11,8 +11,7 @@ from starlette.responses import Response
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder
 from strandline.producers.blocks.base import BaseMemoryBlock
-from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
-from strandline.producers.runs.run import SessionRun
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
@@ -28,7 +27,6 @@ from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, make_policy
 from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
 from strandline.schemas.wire.messages import (
-    CorrectionOut,
     HistoryRequest,
     MessageOut,
     MessagePlace,
@@ -107,10 +105,7 @@ async def history(request: Request, session_id: SessionId, body: HistoryRequest)
     """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
-    messages = await memory.ahistory(
-        body.limit, body.offset, body.roles, body.metadata, body.since, body.until
-    )
-    return await _respond(call, messages)
+    return await _respond(call, await memory.ahistory(**body.model_dump()))
 
 
 @router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
@@ -123,8 +118,7 @@ async def context_window(
     """The newest messages that fit, in order, without derived memory; calls and results are together."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
-    messages = await memory.acontext_window(max_tokens)
-    return await _respond(call, messages)
+    return await _respond(call, await memory.acontext_window(max_tokens))
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
@@ -133,14 +127,9 @@ async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: 
     """Put the messages of an agent's run; the same id again replaces the run."""
     call = call_of(request)
     memory = call.service.records.begin(call.caller.session(session_id))
-    run = await memory.aadd_run(
-        run_id,
-        [message.openai_form() for message in body.messages],
-        status=body.status,
-        agent_id=body.agent_id,
-        team_id=body.team_id,
-    )
-    return _run_out(run)
+    messages = [message.openai_form() for message in body.messages]
+    run = await memory.aadd_run(run_id, messages, **body.model_dump(exclude={"messages"}))
+    return RunOut.model_validate(run)
 
 
 @router.post("/v1/sessions/{session_id}/run-history", tags=["runs"], response_model=Page[MessageOut])
@@ -149,14 +138,7 @@ async def run_history(request: Request, session_id: SessionId, body: RunHistoryQ
     """The messages of the last runs, in the order of the runs."""
     call = call_of(request)
     memory = await call.service.records.open(call.caller.session(session_id))
-    messages = await memory.arun_history(
-        body.last_n,
-        skip_roles=body.skip_roles,
-        skip_statuses=body.skip_statuses,
-        agent_id=body.agent_id,
-        team_id=body.team_id,
-    )
-    return await _respond(call, messages)
+    return await _respond(call, await memory.arun_history(**body.model_dump()))
 
 
 async def _respond(call: Call, messages: list[Message], next_cursor: str | None = None) -> Response:
@@ -188,32 +170,11 @@ def _policy(
     """The policy and blocks of a put that may begin a session; None: the default ones."""
     if policy_in is None:
         return None, None
-    blocks = records.declare(policy_in.blocks)
-    if policy_in.max_facts is not None:
-        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), policy_in.max_facts))
+    blocks = records.declare(policy_in.blocks, policy_in.max_facts)
     policy = make_policy(
-        token_limit=policy_in.token_limit,
-        chat_history_token_ratio=policy_in.chat_history_token_ratio,
-        token_flush_size=policy_in.token_flush_size,
-        idle_seconds=policy_in.idle_seconds,
+        **policy_in.model_dump(exclude={"blocks", "max_facts"}),
         tokenizer=DEFAULT_ENCODING,
         pipelines=pipelines_of(blocks),
         max_facts=max_facts_of(blocks),
-        shared_scope=policy_in.shared_scope,
-        max_window_messages=policy_in.max_window_messages,
-        max_window_bytes=policy_in.max_window_bytes,
-        message_flush_size=policy_in.message_flush_size,
-        deliver=policy_in.deliver,
     )
     return policy, blocks
-
-
-def _run_out(run: SessionRun) -> RunOut:
-    return RunOut(
-        run_id=run.run_id,
-        status=run.status,
-        seqs=list(run.seqs),
-        agent_id=run.agent_id,
-        team_id=run.team_id,
-        corrections=[CorrectionOut.model_validate(one) for one in run.corrections],
-    )

@@ -11,7 +11,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.inspect.sessions import list_sessions, show_session
 from strandline.pipelines.upkeep.policies import RetentionLevel, record_retention
 from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.blocks.resolve import max_facts_of, pipelines_of, stored_blocks
+from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
 from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.gate.problems import FORBIDDEN, ProblemError, invalid
@@ -23,7 +23,7 @@ from strandline.producers.writing.set_policy import set_policy
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import scope_session_id
-from strandline.schemas.values.policy import Policy, PolicyChange, Unchanged, changed_policy
+from strandline.schemas.values.policy import Policy, PolicyChange, changed_policy
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.messages import FlushEvents
 from strandline.schemas.wire.sessions import (
@@ -242,19 +242,8 @@ def _check_tightens(present: Policy, change: PolicyChange) -> None:
 
 
 def _policy_change(records: SessionRecords, body: PolicyChangeIn) -> PolicyChange:
-    blocks = None if body.blocks is None else records.declare(body.blocks)
-    if blocks is not None and body.max_facts is not None:
-        blocks = records.declare_stored(stored_blocks(pipelines_of(blocks), body.max_facts))
-    keeps_idle = "idle_seconds" not in body.model_fields_set
-    return PolicyChange(
-        token_limit=body.token_limit,
-        chat_history_token_ratio=body.chat_history_token_ratio,
-        token_flush_size=body.token_flush_size,
-        idle_seconds=Unchanged.UNCHANGED if keeps_idle else body.idle_seconds,
-        pipelines=None if blocks is None else pipelines_of(blocks),
-        max_facts=None if blocks is None else max_facts_of(blocks),
-        max_window_messages=body.max_window_messages,
-        max_window_bytes=body.max_window_bytes,
-        message_flush_size=body.message_flush_size,
-        deliver=body.deliver,
-    )
+    changed = body.model_dump(exclude_unset=True, exclude={"blocks", "max_facts", "actor"})
+    if body.blocks is not None:
+        blocks = records.declare(body.blocks, body.max_facts)
+        changed |= {"pipelines": pipelines_of(blocks), "max_facts": max_facts_of(blocks)}
+    return PolicyChange(**changed)

@@ -7,11 +7,11 @@ from typing import Annotated
 from fastapi import Query, Request
 
 from strandline.producers.namespace_facts import NamespaceFacts
-from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.service.access import Access
 from strandline.producers.service.gate.cursors import cursor_of, read_text_cursor
 from strandline.producers.service.params import Cursor, UserId, make_router
 from strandline.producers.service.route import call_of
+from strandline.producers.service.routes.facts import owner_facts
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.facts import (
@@ -49,7 +49,7 @@ async def list_users(
 @Access("read", "reads", ())
 async def user_figures(request: Request, user: UserId) -> FiguresOut:
     """How many facts, sessions, messages and tokens there are of a user."""
-    return FiguresOut.model_validate(await _facts(request, user).afigures())
+    return FiguresOut.model_validate(await owner_facts(request, user).afigures())
 
 
 @router.get("/v1/users/{user}/topics", tags=["users"])
@@ -60,7 +60,7 @@ async def user_topics(
     limit: Annotated[int, Query(ge=1, le=1_000, description="How many at most.")] = 100,
 ) -> TopicsOut:
     """The topics of the user's live facts, the most frequent first."""
-    topics = await _facts(request, user).atopics(limit=limit)
+    topics = await owner_facts(request, user).atopics(limit=limit)
     return TopicsOut(items=[TopicOut.model_validate(topic) for topic in topics])
 
 
@@ -68,7 +68,7 @@ async def user_topics(
 @Access("read", "reads", ("operators",))
 async def get_capture(request: Request, user: UserId) -> CaptureOut:
     """What is captured as facts of this user now."""
-    return CaptureOut.model_validate(await _facts(request, user).aget_capture())
+    return CaptureOut.model_validate(await owner_facts(request, user).aget_capture())
 
 
 @router.put("/v1/users/{user}/capture", tags=["users"])
@@ -77,9 +77,4 @@ async def set_capture(request: Request, user: UserId, body: CaptureIn) -> Captur
     """Set what is captured as facts of this user, from the next flush on."""
     capture = Capture(**body.model_dump(exclude={"actor"}))
     actor = body.actor
-    return CaptureSet(number=await _facts(request, user).aset_capture(capture, actor=actor))
-
-
-def _facts(request: Request, user: str) -> OwnerFacts:
-    call = call_of(request)
-    return OwnerFacts(call.service.resources, call.caller.owner(user))
+    return CaptureSet(number=await owner_facts(request, user).aset_capture(capture, actor=actor))

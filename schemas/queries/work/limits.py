@@ -149,18 +149,18 @@ class ListLimitsRow(NamedTuple):
     calls_per_day: int | None
     tokens_per_day: int | None
     usd_per_day: float | None
-    agents_read_only: bool | None
+    agents_read_only: bool
     max_sessions: int | None
     max_bytes: int | None
-    sessions: int | None
-    bytes: int | None
-    calls: int
-    tokens: int
-    usd: float
-    lanes: int
+    sessions_stored: int | None
+    bytes_stored: int | None
+    calls_today: int
+    tokens_today: int
+    usd_today: float
+    lanes_at_work: int
     due: int
-    until: datetime | None
-    budgets: str
+    waits_until: datetime | None
+    waits_for: str
 
 
 class ListLimits(Query[ListLimitsRow]):

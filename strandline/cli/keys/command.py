@@ -86,7 +86,7 @@ def create_command(
         return 0
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
-    spec = KeySpec.check(
+    spec = KeySpec(
         None if all_namespaces else DEFAULT_NAMESPACE if namespace is None else namespace,
         scopes or (("operate",) if all_namespaces else ("read", "write", "facts")),
         user_id=user,

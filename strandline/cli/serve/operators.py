@@ -4,12 +4,7 @@ from __future__ import annotations
 
 import threading
 
-from strandline.cli.generations.command import (
-    delete_generation,
-    generations_report,
-    promote,
-    serve_earlier,
-)
+from strandline.cli.generations.command import delete_generation, generations_report, promote, serve_earlier
 from strandline.cli.limits import read_limits, write_limits
 from strandline.cli.replay import check_pipelines, default_pipelines, estimates_report, report_of
 from strandline.cli.status import read_status

@@ -92,7 +92,7 @@ def make_server(app: FastAPI, settings: Settings) -> DrainingServer:
     """A server for the application."""
 
     def begin_stopping() -> None:
-        app.state.service.state.is_stopping = True
+        app.state.service.is_stopping = True
 
     proxies = settings.service_trusted_proxies
     config = uvicorn.Config(

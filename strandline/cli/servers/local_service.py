@@ -73,7 +73,7 @@ def local_service(
     if not _is_installed():
         yield None
         return
-    spec = KeySpec.check(
+    spec = KeySpec(
         DEFAULT_NAMESPACE,
         ["read", "write", "facts"],
         label="made by strandline up",

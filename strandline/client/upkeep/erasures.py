@@ -7,7 +7,7 @@ from typing import Any
 
 from strandline.client.operations import Call, Face, Operation, PageOf, once, path, set_fields
 from strandline.producers.arguments import check_timeout
-from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, Page
+from strandline.schemas.wire.base import Page
 from strandline.schemas.wire.erasures import (
     ErasureOut,
     ErasureReport,
@@ -81,23 +81,14 @@ def erase_session(
 
 def readmit_user(admin: Face, user_id: str, *, actor: str | None = None) -> Operation[ReceiptReport]:
     """Accept an erased user again, who begins with nothing; raises NotFoundError if no fence stands."""
-    call = Call(
-        "POST", path("users", user_id, "readmission"), body=set_fields(actor=actor), repeat="if_not_done"
-    )
-    return (yield call).read(ReceiptReport)
+    return (yield _readmission(path("users", user_id, "readmission"), None, actor)).read(ReceiptReport)
 
 
 def readmit_session(
     admin: Face, session_id: str, *, user_id: str | None = None, actor: str | None = None
 ) -> Operation[ReceiptReport]:
     """Let the id of an erased session be used again by its owner; raises NotFoundError if no fence stands."""
-    call = Call(
-        "POST",
-        path("sessions", session_id, "readmission"),
-        body=set_fields(actor=actor),
-        user_id=user_id,
-        repeat="if_not_done",
-    )
+    call = _readmission(path("sessions", session_id, "readmission"), user_id, actor)
     return (yield call).read(ReceiptReport)
 
 
@@ -106,8 +97,7 @@ def erasures(
 ) -> Operation[PageOf[ErasureReport]]:
     """The erasures and readmissions of the namespace, or of one user and their sessions, newest first."""
     where = path("erasures") if user_id is None else path("users", user_id, "erasures")
-    page = (yield Call("GET", where, query={"limit": PAGE, "cursor": cursor})).read(Page[ErasureReport])
-    return PageOf(page.items, page.next_cursor)
+    return (yield Call("GET", where, query={"limit": PAGE, "cursor": cursor})).page(Page[ErasureReport])
 
 
 def erasure(admin: Face, number: int) -> Operation[ErasureOut]:
@@ -134,6 +124,11 @@ def verify_erasure(admin: Face, number: int) -> Operation[ErasureVerdictOut]:
 def _begin(
     where: str, user_id: str | None, body: dict[str, Any], wait: float | None, idempotency_key: str | None
 ) -> Call:
-    headers = once() if idempotency_key is None else {IDEMPOTENCY_HEADER: idempotency_key}
     seconds = None if wait is None else max(0.0, check_timeout(wait))
-    return Call("POST", where, body=body, user_id=user_id, headers=headers, wait_seconds=seconds)
+    return Call(
+        "POST", where, body=body, user_id=user_id, headers=once(idempotency_key), wait_seconds=seconds
+    )
+
+
+def _readmission(where: str, user_id: str | None, actor: str | None) -> Call:
+    return Call("POST", where, body=set_fields(actor=actor), user_id=user_id, repeat="if_not_done")

@@ -85,7 +85,8 @@ class Backlog:
         """Sessions with events that are due, each with its hint at the end of the queue."""
         begin = len(self.names)
         keys = [
-            identify_session(namespace, f"{user or ''} {begin + number}", user) for number in range(sessions)
+            identify_session(namespace, f"{user or 'none'} {begin + number}", user)
+            for number in range(sessions)
         ]
         ((generation_id,), *_) = rows_of_named(
             self.url,

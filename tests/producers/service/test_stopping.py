@@ -32,7 +32,7 @@ def url(stack: EmbeddedStack) -> Iterator[str]:
 @pytest.fixture
 def key(url: str) -> str:
     database = Database.connect(ConnectionOptions.from_settings(url, load_settings(database_url=url)))
-    made = database.run(create_key(KeySpec.check("default", ["read", "write"])))
+    made = database.run(create_key(KeySpec("default", ["read", "write"])))
     database.close()
     return made.key
 

@@ -65,7 +65,7 @@ class RunningService:
         **more: Any,
     ) -> NewKey:
         """A key; of all scopes but that of operators."""
-        return self.database.run(create_key(KeySpec.check(namespace, scopes, user_id=user_id, **more)))
+        return self.database.run(create_key(KeySpec(namespace, scopes, user_id=user_id, **more)))
 
     def client(self, key: NewKey | str | None, *, user: str | None = None) -> httpx2.Client:
         """A client with this key, for this user."""

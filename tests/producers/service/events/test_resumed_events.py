@@ -98,7 +98,7 @@ def test_a_quiet_stream_goes_on_over_a_restart_of_the_service(
         reader.start()
         wait_until(lambda: first.service.events.looks > 1, timeout=20, what="a stream")
         assert heard == []
-        first.service.state.is_stopping = True  # as a signal does
+        first.service.is_stopping = True  # as a signal does
         wait_until(lambda: first.service.events.listeners == 0, timeout=20, what="the end of its stream")
     with running.client(tenant, user="ana") as client:
         say(client, "meanwhile")

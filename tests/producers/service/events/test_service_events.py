@@ -238,7 +238,7 @@ def test_a_stream_ends_when_its_key_does(running: RunningService, namespace: str
         wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
         running.database.run(revoke_key(revoked.key_id))
         wait_until(lambda: running.service.events.listeners == 1, timeout=10, what="the end of two")
-        assert running.service.admission("streams").at_work == 1
+        assert running.service.admissions["streams"].at_work == 1
 
 
 def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKey) -> None:
@@ -248,7 +248,7 @@ def test_nobody_polls_when_nobody_listens(running: RunningService, tenant: NewKe
             wait_until(lambda: running.service.events.listeners == 3, timeout=10, what="three listeners")
             assert running.service.events.is_polling  # one for all
     wait_until(lambda: not running.service.events.is_polling, timeout=20, what="the end of the poller")
-    assert running.service.admission("streams").at_work == 0
+    assert running.service.admissions["streams"].at_work == 0
 
 
 @pytest.mark.parametrize("last", ["x", "-1", "9" * 30, "1 2", "²"])

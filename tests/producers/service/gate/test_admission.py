@@ -225,7 +225,7 @@ def received(connection: socket.socket) -> bytes:
 
 def test_a_body_that_trickles_costs_a_permit_for_a_bounded_time(narrow: RunningService) -> None:
     key = narrow.make_key().key
-    admission = narrow.service.admission("reads")
+    admission = narrow.service.admissions["reads"]
     with connect(narrow) as slow, narrow.client(key, user="bo") as client:
         slow.sendall(head(narrow, key, 1_000))
         slow.sendall(b"{")
@@ -298,7 +298,7 @@ def test_a_client_that_reads_nothing_keeps_no_permit(narrow: RunningService) -> 
         text = "word " * 20_000
         for _ in range(4):
             client.post("/v1/sessions/long/messages", json={"messages": [{"role": "user", "content": text}]})
-    admission = narrow.service.admission("reads")
+    admission = narrow.service.admissions["reads"]
     with connect(narrow) as deaf, narrow.client(key, user="bo") as client:
         deaf.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4_096)
         request = head(narrow, key, 2, "/v1/sessions/long/context")
@@ -352,7 +352,7 @@ def hold(tx: Any) -> None:
 
 def test_a_client_that_leaves_ends_its_wait(narrow: RunningService) -> None:
     key = narrow.make_key().key
-    admission = narrow.service.admission("reads")
+    admission = narrow.service.admissions["reads"]
     with connect(narrow) as connection:
         connection.sendall(head(narrow, key, 100))
         wait_until(lambda: admission.at_work == 1, timeout=5, what="its permit")
@@ -433,7 +433,7 @@ def test_a_key_is_revoked_while_others_hold_all_else(
     flooding, operator = narrow.make_key(), narrow.make_key(scopes=("operate",))
     classes: tuple[Queue, ...] = ("reads", "writes", "others")
     for queue in classes:
-        monkeypatch.setattr(narrow.service.admission(queue)._working, "total", 10_000)
+        monkeypatch.setattr(narrow.service.admissions[queue]._working, "total", 10_000)
     with narrow.client(flooding, user="bo") as client:
         assert client.get("/v1/sessions/s/context").status_code == 503
     with narrow.client(operator) as client:

@@ -32,7 +32,7 @@ def key(stack: EmbeddedStack) -> Iterator[tuple[str, str]]:
     with temporary_database(stack.database_url) as url:
         options = ConnectionOptions.from_settings(url, load_settings(database_url=url))
         with closing(Database.connect(options)) as database:
-            yield url, database.run(create_key(KeySpec.check("default", ["read", "write"]))).key
+            yield url, database.run(create_key(KeySpec("default", ["read", "write"]))).key
 
 
 def resident(process: ServiceProcess) -> int:

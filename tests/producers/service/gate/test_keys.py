@@ -187,7 +187,7 @@ def test_a_key_that_means_nothing_is_not_made(
     namespace: str | None, scopes: list[str], user: str | None
 ) -> None:
     with pytest.raises(ConfigurationError):
-        KeySpec.check(namespace, scopes, user_id=user)
+        KeySpec(namespace, scopes, user_id=user)
 
 
 def test_pages_of_keys_join(running: RunningService) -> None:
@@ -248,7 +248,7 @@ def test_any_text_is_a_key_or_none(text: str) -> None:
 
 def test_a_database_without_keys_has_none(database: Database) -> None:
     assert database.run(any_key()) is False
-    made = database.run(create_key(KeySpec.check("default", ["read"])))
+    made = database.run(create_key(KeySpec("default", ["read"])))
     assert database.run(any_key()) is True
     database.run(revoke_key(made.key_id))
     assert database.run(any_key()) is False

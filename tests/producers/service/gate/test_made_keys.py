@@ -66,7 +66,7 @@ def test_a_key_does_not_outlive_the_key_that_made_it(running: RunningService) ->
 def test_a_key_that_is_revoked_meanwhile_makes_none_behind_its_back(running: RunningService) -> None:
     """Its request was admitted by a process that knows it for some seconds more."""
     maker = running.make_key(f"n-{uuid4().hex}", scopes=SCOPES)
-    spec = KeySpec.check(maker.namespace, ["read"])
+    spec = KeySpec(maker.namespace, ["read"])
     failures: list[Exception] = []
 
     def make_late() -> None:

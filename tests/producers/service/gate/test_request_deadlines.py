@@ -102,7 +102,7 @@ def test_what_blocks_in_threads_ends_with_its_request(hurried: RunningService) -
 
 
 def at_work(running: RunningService) -> int:
-    return sum(running.service.admission(queue).at_work for queue in ("reads", "others"))
+    return sum(running.service.admissions[queue].at_work for queue in ("reads", "others"))
 
 
 def test_what_goes_on_says_so_and_keeps_its_permit(
@@ -175,7 +175,7 @@ def test_a_wait_ends_before_the_request_does_with_what_there_is(
 
 def test_reads_that_wait_leave_others_their_places(hurried: RunningService, client: httpx2.Client) -> None:
     """There is one place, and a read needs it only while it looks."""
-    reads = hurried.service.admission("reads")
+    reads = hurried.service.admissions["reads"]
     with ThreadPoolExecutor(4) as threads:
         waiting = [threads.submit(waits, client, None) for _ in range(4)]
         wait_until(lambda: reads.at_work == 4, timeout=10, what="reads that wait")
@@ -199,7 +199,7 @@ def test_a_client_that_takes_nothing_has_no_place(hurried: RunningService) -> No
 
     def waits_without_a_place() -> bool:
         nonlocal times
-        is_so = service.admission("reads").at_work == 1 and service.turns._in_hand == 0
+        is_so = service.admissions["reads"].at_work == 1 and service.turns._in_hand == 0
         times = times + 1 if is_so else 0
         return times == 5  # so it is not between two of its steps
 
@@ -215,7 +215,7 @@ def test_a_wait_hears_of_a_session_that_begins(hurried: RunningService, client: 
         body = {"wait_for": 1, "begun_only": False}
         return client.post("/v1/sessions/begins/context", json=body)
 
-    reads = hurried.service.admission("reads")
+    reads = hurried.service.admissions["reads"]
     with ThreadPoolExecutor(1) as threads:
         waiting = threads.submit(wait)
         wait_until(lambda: reads.at_work == 1, timeout=10, what="a read that waits")
@@ -233,7 +233,7 @@ def test_a_wait_ends_with_its_key(hurried: RunningService, monkeypatch: pytest.M
     """Not with its time, which here is longer than that of a request."""
     monkeypatch.setattr(deadlines, "ANSWERING_SECONDS", -60.0)
     key, operator = hurried.make_key(), hurried.make_key(scopes=["operate"])
-    reads = hurried.service.admission("reads")
+    reads = hurried.service.admissions["reads"]
     with (
         ThreadPoolExecutor(1) as threads,
         hurried.client(key, user="ana") as client,
@@ -272,7 +272,7 @@ def test_a_body_that_comes_after_its_key_was_revoked_stores_nothing(
         f"Authorization: Bearer {key.key}\r\nContent-Type: application/json\r\n"
         f"Content-Length: {len(body)}\r\n\r\n"
     ).encode()
-    writes = hurried.service.admission("writes")
+    writes = hurried.service.admissions["writes"]
     with socket.create_connection(("127.0.0.1", hurried.port)) as slow, hurried.client(operator) as operating:
         slow.settimeout(30)
         slow.sendall(head + body[:10])
