@@ -13,7 +13,7 @@ class Report(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @classmethod
-    def of(cls, source: object, **others: Any) -> Self:
+    def of(cls, source: object, /, **others: Any) -> Self:
         """A report of what ``source`` has under the names of the fields; ``others`` are given as they are."""
         named = {
             name: getattr(source, name) for name in cls.model_fields.keys() - others if hasattr(source, name)
