@@ -21,6 +21,7 @@ from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.work.dead_letters import (
     DropLetter,
     ListDeadLetters,
+    ListDeadLettersRow,
     Refold,
     ReopenLane,
     ReviveEvent,
@@ -42,36 +43,14 @@ class LetterKeys(DerivationKeys):
     event_id: UUID
 
 
-@dataclass(frozen=True, slots=True)
-class DeadLetter:
+class DeadLetter(ListDeadLettersRow):
     """An event that one stage of one generation could not apply, with the reason.
 
     ``current`` is False if its session was reset since: nothing is left to retry.  ``dropped_at`` is the time
     at which it was given up on for good; None while it is a hole.
     """
 
-    event_id: UUID
-    stage: str
-    generation_id: int
-    pipeline: str
-    namespace: str
-    session_id: str
-    user_id: str | None
-    shard_key: UUID
-    session_key: UUID
-    scope_key: UUID
-    from_seq: int
-    through_seq: int
-    message_count: int
-    tokens: int
-    cause: str
-    flushed_at: datetime
-    died_at: datetime
-    batch_id: UUID
-    reason: str
-    current: bool
-    generation_state: str
-    dropped_at: datetime | None
+    __slots__ = ()
 
     @property
     def lane(self) -> Lane:
@@ -166,7 +145,7 @@ def list_dead_letters(
         after_stage=behind[4],
         limit=limit,
     )
-    return [DeadLetter(**row._asdict()) for row in database.fetch(statement)]
+    return [DeadLetter(*row) for row in database.fetch(statement)]
 
 
 def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:

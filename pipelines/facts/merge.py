@@ -74,7 +74,7 @@ class MergeStage:
     def load(self, fetcher: Fetcher, batch: Batch) -> MergeWork:
         keys = batch.lane.derivation_keys
         rows = fetcher.fetch(PendingCandidates(**keys, event_ids=batch.event_ids))
-        extracted = [Candidate(**row._asdict()) for row in rows]
+        extracted = [Candidate(*row) for row in rows]
         tombstones = tombstones_about(fetcher, keys, extracted)
         numbers = [held_back_by(candidate, tombstones) for candidate in extracted]
         candidates = tuple(c for c, number in zip(extracted, numbers, strict=True) if number is None)

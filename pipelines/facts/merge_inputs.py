@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from datetime import date, datetime
+from datetime import datetime
 from uuid import UUID
 
 from strandline.pipelines.capture import AppliedCapture
@@ -16,7 +16,7 @@ from strandline.pipelines.models.answers import MergeOperation
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_edit import DecidingFactEvents
-from strandline.schemas.queries.derived.facts_merge import RelatedFacts
+from strandline.schemas.queries.derived.facts_merge import PendingCandidatesRow, RelatedFacts
 from strandline.schemas.values.fingerprints import fingerprint
 from strandline.schemas.values.lanes import DerivationKeys
 
@@ -24,28 +24,13 @@ from strandline.schemas.values.lanes import DerivationKeys
 MAX_KNOWN_FACTS = 60
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
+class Candidate(PendingCandidatesRow):
     """One row of ``fact_candidate``; ``flushed_at`` is when the last of its messages was delivered.
 
     ``context_seqs`` are the lines that extract saw before its batch: its words may be theirs.
     """
 
-    event_id: UUID
-    ordinal: int
-    session_key: UUID
-    batch_id: UUID
-    text: str
-    seqs: list[int]
-    topics: list[str]
-    said_by: str | None
-    about_date: date | None
-    said_at: datetime
-    model: str
-    prompt_hash: str
-    context_seqs: list[int]
-    flushed_at: datetime | None
-    is_by_assistants: bool = False
+    __slots__ = ()
 
     @property
     def utterance(self) -> Utterance:

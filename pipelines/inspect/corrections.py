@@ -17,18 +17,7 @@ def corrections_of(
     asked = SessionCorrections(
         shard_key=shard_key, session_key=session_key, from_seq=from_seq, through_seq=through_seq
     )
-    return tuple(
-        CorrectionTrace(
-            number=row.number,
-            kind=row.kind,
-            from_seq=row.from_seq,
-            through_seq=row.through_seq,
-            messages=row.messages,
-            actor=row.actor,
-            at=row.created_at,
-        )
-        for row in fetcher.fetch(asked)
-    )
+    return tuple(CorrectionTrace.of(row, at=row.created_at) for row in fetcher.fetch(asked))
 
 
 def correction_line(correction: CorrectionTrace) -> str:

@@ -59,25 +59,11 @@ def explain_fact(
 
 def _explain_fact(fetcher: Fetcher, shard_key: UUID, generation_id: int, fact_id: UUID) -> FactExplanation:
     (row,) = fetcher.fetch(ExplainFact(shard_key=shard_key, generation_id=generation_id, fact_id=fact_id))
-    return FactExplanation(
-        fact_id=row.fact_id,
+    return FactExplanation.of(
+        row,
         generation=row.generation_id,
         generation_state=row.state,
-        text=row.text,
         topics=tuple(row.topics),
-        said_by=row.said_by,
-        about_date=row.about_date,
-        said_at=row.said_at,
-        valid_from=row.valid_from,
-        valid_until=row.valid_until,
-        live=row.live,
-        invalidated_at=row.invalidated_at,
-        invalidated_by=row.invalidated_by,
-        condensed_into=row.condensed_into,
-        replacement=row.replacement,
-        feedback=row.feedback,
-        created_at=row.created_at,
-        updated_at=row.updated_at,
         revisions=_revisions(fetcher, shard_key, generation_id, fact_id),
         events=_events(fetcher, shard_key, generation_id, fact_id),
     )
@@ -93,42 +79,20 @@ def _revisions(
     calls = model_calls(fetcher, shard_key, [batch_id for row in rows for batch_id in _batches(row)])
     removed = fetcher.fetch(ExplainRemovedSources(**key, fact_id=fact_id))
     return tuple(
-        RevisionTrace(
-            revision=row.revision,
-            operation=row.operation,
-            text=row.text,
+        RevisionTrace.of(
+            row,
             at=row.created_at,
-            namespace=row.namespace,
-            session_id=row.session_id,
             messages=tuple(sources.get(row.revision, ())),
             context=tuple(contexts.get(row.revision, ())),
-            event_id=row.event_id,
-            cause=row.cause,
-            flushed_at=row.flushed_at,
-            extract_batch_id=row.extract_batch_id,
-            merge_batch_id=row.merge_batch_id,
-            condense_batch_id=row.condense_batch_id,
-            model=row.model,
-            prompt_hash=row.prompt_hash,
             calls=tuple(call for call in calls if call.batch_id in _batches(row)),
-            fact_event=row.fact_event,
-            actor=row.actor,
             removed=tuple(_removed_source(one) for one in removed if one.revision == row.revision),
-            carried_from=row.carried_from,
         )
         for row in rows
     )
 
 
 def _removed_source(row: ExplainRemovedSourcesRow) -> RemovedSource:
-    return RemovedSource(
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        cause=row.cause,
-        removed_at=row.removed_at,
-        archive=row.archive,
-        object_name=row.object_name,
-    )
+    return RemovedSource.of(row)
 
 
 def _by_revision(

@@ -286,23 +286,13 @@ def _stages(
 
 
 def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:
-    return StageTrace(
-        pipeline=row.pipeline,
+    return StageTrace.of(
+        row,
         generation=row.generation_id,
-        generation_state=row.generation_state,
-        stage=row.stage,
         state=_stage_state(row),
         since=row.due_since if row.outcome is None else row.applied_at,
-        batch_id=row.batch_id,
-        batch_events=row.batch_events,
         context_seqs=tuple(row.context_seqs) if row.batch_stage == row.stage else (),
-        capture_number=row.capture_number,
-        held=row.held,
         failures=row.failures or 0,
-        next_attempt_at=row.next_attempt_at,
-        waits_until=row.waits_until,
-        waits_for=row.waits_for,
-        is_used_up=row.is_used_up,
         reason=row.reason or row.error,
         # Merge has nothing to do for an event without candidates: the batch was extract's, and so the call.
         calls=tuple(call for call in calls if call.batch_id == row.batch_id and row.batch_stage == row.stage),

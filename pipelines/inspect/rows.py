@@ -33,20 +33,7 @@ def model_calls(fetcher: Fetcher, shard_key: UUID, batch_ids: Iterable[UUID | No
     """The ledger of some batches."""
     ids = sorted({batch_id for batch_id in batch_ids if batch_id is not None})
     rows = fetcher.fetch(ExplainCalls(shard_key=shard_key, batch_ids=ids)) if ids else []
-    return [
-        ModelCall(
-            batch_id=row.batch_id,
-            step=row.step,
-            model=row.model,
-            prompt_hash=row.prompt_hash,
-            input_tokens=row.input_tokens,
-            output_tokens=row.output_tokens,
-            cost_usd=row.cost_usd,
-            seconds=row.seconds,
-            at=row.created_at,
-        )
-        for row in rows
-    ]
+    return [ModelCall.of(row, at=row.created_at) for row in rows]
 
 
 def source_of(message: Message) -> Source:
@@ -80,15 +67,7 @@ def event_trace(row: ExplainMessageRow) -> FlushTrace | None:
 
 
 def candidate_trace(row: ExplainCandidatesRow) -> CandidateTrace:
-    return CandidateTrace(
-        generation=row.generation_id,
-        event_id=row.event_id,
-        text=row.text,
-        batch_id=row.batch_id,
-        dropped_by=row.dropped_by,
-        dropped_because=row.kind,
-        withheld_by=row.withheld_by,
-    )
+    return CandidateTrace.of(row, generation=row.generation_id, dropped_because=row.kind)
 
 
 def citing_fact(row: ExplainCitedRow) -> CitingFact:

@@ -8,8 +8,6 @@ from datetime import datetime
 from json import dumps, loads
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
-
 from strandline.pipelines.audit.appending import append_inspection
 from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known, find_session
@@ -43,17 +41,14 @@ from strandline.schemas.values.identity import (
     identify_session,
 )
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
+from strandline.schemas.wire.report import Report
 
 _Listed = (
     DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow | DirectoryPageWithoutUserRow
 )
 
 
-class _Part(BaseModel):
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-
-class SessionPolicy(_Part):
+class SessionPolicy(Report):
     """The stored policy of a session; its tokenizer counts the tokens.
 
     ``flush_at_tokens`` is the mark; ``idle_seconds`` null: never flushed because it is idle; ``max_facts``
@@ -75,7 +70,7 @@ class SessionPolicy(_Part):
     deliver: str
 
 
-class SessionState(_Part):
+class SessionState(Report):
     """One session: how much it holds, and its marks (docs/architecture/log-and-marks.md)."""
 
     namespace: str
@@ -94,14 +89,14 @@ class SessionState(_Part):
     policy: SessionPolicy
 
 
-class SessionPage(_Part):
+class SessionPage(Report):
     """``strandline sessions list``; ``after`` is what ``--after`` takes for the next page."""
 
     sessions: tuple[SessionState, ...]
     after: str | None
 
 
-class PipelineCoverage(_Part):
+class PipelineCoverage(Report):
     """How far a pipeline is with a session's flushes; ``generation`` null: no worker has registered it.
 
     Everything flushed up to ``covered_through`` is in what it derived; ``due`` and ``dead`` count the rest.
@@ -114,7 +109,7 @@ class PipelineCoverage(_Part):
     dead: int
 
 
-class SessionFlush(_Part):
+class SessionFlush(Report):
     """One flush event of a session."""
 
     event_id: UUID
@@ -126,7 +121,7 @@ class SessionFlush(_Part):
     at: datetime
 
 
-class SessionHole(_Part):
+class SessionHole(Report):
     """A dead letter of a session; ``strandline dead-letters show`` takes its ``id``."""
 
     id: str
@@ -137,7 +132,7 @@ class SessionHole(_Part):
     reason: str
 
 
-class SessionPicture(_Part):
+class SessionPicture(Report):
     """``strandline sessions show``; ``latest_flushes`` are the newest of ``flushes``, newest first."""
 
     session: SessionState
@@ -270,47 +265,11 @@ def _states(fetcher: Fetcher, sessions: Sequence[SessionIdentity]) -> list[Sessi
 
 
 def _state(row: SessionRowsRow) -> SessionState:
-    return SessionState(
-        namespace=row.namespace,
-        session_id=row.session_id,
-        user_id=row.user_id,
-        messages=row.messages,
-        log_start_seq=row.log_start_seq,
-        pinned_through=row.pinned_through,
-        flushed_through=row.flushed_through,
-        window_from=row.window_from,
-        last_seq=row.last_seq,
-        pinned_tokens=row.pinned_tokens,
-        window_tokens=row.window_tokens,
-        created_at=row.created_at,
-        last_put_at=row.last_put_at,
-        policy=SessionPolicy(
-            token_limit=row.token_limit,
-            flush_at_tokens=row.flush_at_tokens,
-            token_flush_size=row.token_flush_size,
-            idle_seconds=row.idle_seconds,
-            tokenizer=row.tokenizer,
-            pipelines=tuple(row.pipelines),
-            max_facts=row.max_facts,
-            shared_scope=row.shared_scope,
-            max_window_messages=row.max_window_messages,
-            max_window_bytes=row.max_window_bytes,
-            message_flush_size=row.message_flush_size,
-            deliver=row.deliver,
-        ),
-    )
+    return SessionState.of(row, policy=SessionPolicy.of(row, pipelines=tuple(row.pipelines)))
 
 
 def _flush(row: SessionFlushesRow) -> SessionFlush:
-    return SessionFlush(
-        event_id=row.event_id,
-        cause=row.cause,
-        from_seq=row.from_seq,
-        through_seq=row.through_seq,
-        messages=row.message_count,
-        tokens=row.tokens,
-        at=row.created_at,
-    )
+    return SessionFlush.of(row, messages=row.message_count, at=row.created_at)
 
 
 def _coverage(state: SessionState, row: SessionCoverageRow) -> PipelineCoverage:

@@ -228,17 +228,8 @@ def verify(
         (totals,) = tx.fetch(VerifyTotals(**scope.params))
         coverage = tx.fetch(VerifyCoverage(**scope.params, **stage_chain()))
         unjudged = tx.fetch(VerifyUnjudged(**scope.params, namespace=namespace))
-    return Report(
-        messages=totals.messages,
-        events=totals.events,
-        sessions=totals.sessions,
-        facts=totals.facts,
-        applications=totals.applications,
-        voids=totals.voids,
-        pending=totals.pending,
-        holes=totals.holes,
-        dropped=totals.dropped,
-        tombstones=totals.tombstones,
+    return Report.of(
+        totals,
         seconds=round(time.monotonic() - began, 3),
         generations=tuple(map(_coverage, coverage)),
         violations=tuple(_violation(kind, place, names) for kind, place in findings),
@@ -247,14 +238,7 @@ def verify(
 
 
 def _coverage(row: VerifyCoverageRow) -> Coverage:
-    return Coverage(
-        generation=row.generation_id,
-        pipeline=row.pipeline,
-        state=row.state,
-        applied=row.applied,
-        due=row.due,
-        holes=row.holes,
-    )
+    return Coverage.of(row, generation=row.generation_id)
 
 
 def _scope(fetcher: Fetcher, namespace: str | None, session_id: str | None) -> Scope:

@@ -4,13 +4,11 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from pydantic import BaseModel, ConfigDict
+from strandline.schemas.wire import report
 
 
-class Violation(BaseModel):
+class Violation(report.Report):
     """Something that is not as it must be: its kind, one sentence, and the ids to look for."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     kind: str
     sentence: str
@@ -30,10 +28,8 @@ class Violation(BaseModel):
     table: str | None = None
 
 
-class Coverage(BaseModel):
+class Coverage(report.Report):
     """One generation that is kept: the events it has applied to the end, what is due in it, and its holes."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     generation: int
     pipeline: str
@@ -43,17 +39,15 @@ class Coverage(BaseModel):
     holes: int
 
 
-class Unjudged(BaseModel):
+class Unjudged(report.Report):
     """An owner whose rows were not checked: an erasure takes them table by table, and is not finished."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     erasure: int
     namespace: str
     owner_key: UUID
 
 
-class Report(BaseModel):
+class Report(report.Report):
     """The totals of what was checked, the work under way, and the violations.
 
     Attributes:
@@ -65,8 +59,6 @@ class Report(BaseModel):
         generations: the coverage of each derivation that is kept.
         unjudged: the owners that were not checked.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     messages: int
     events: int

@@ -131,15 +131,12 @@ def _record_once(
 def _insert(
     level: RetentionLevel, retention: Retention, tightened: tuple[str, ...], actor: str | None
 ) -> Operation[int | None]:
+    chosen = {name: getattr(retention, name) for name in (*BOUNDS, "forget_facts", "archive")}
     if level.session is None:
         common = yield from fetch(
             RecordRetentionAct(
                 namespace=level.namespace,
-                ttl_seconds=retention.ttl_seconds,
-                max_age_seconds=retention.max_age_seconds,
-                max_messages=retention.max_messages,
-                forget_facts=retention.forget_facts,
-                archive=retention.archive,
+                **chosen,
                 keeps_important=retention.keeps_important,
                 ages=retention.ages_json,
                 actor=actor,
@@ -150,11 +147,7 @@ def _insert(
     own = yield from fetch(
         RecordSessionRetentionAct(
             **level.session.keys,
-            ttl_seconds=retention.ttl_seconds,
-            max_age_seconds=retention.max_age_seconds,
-            max_messages=retention.max_messages,
-            forget_facts=retention.forget_facts,
-            archive=retention.archive,
+            **chosen,
             tightened=list(tightened),
             actor=actor,
         )

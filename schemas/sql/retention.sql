@@ -514,11 +514,3 @@ WITH ended AS MATERIALIZED (
 DELETE FROM strandline.fact f USING ended e
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = e.generation_id AND f.fact_id = e.fact_id
 RETURNING f.fact_id
-
--- name: forget_old_replays
--- Records of replays that ended so long ago.
--- params: age_seconds float8
--- row: replay_id integer
-DELETE FROM strandline.replay
-WHERE state = 'done' AND updated_at < statement_timestamp() - make_interval(secs => %(age_seconds)s)
-RETURNING replay_id

@@ -86,8 +86,7 @@ CROSS JOIN (
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 WITH s AS (
-    SELECT x.* FROM strandline.session x WHERE @is_judged(x.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
 ), summed AS (
     SELECT m.shard_key, m.session_key,
         count(*) FILTER (WHERE m.seq >= s.log_start_seq AND m.seq < s.next_seq
@@ -164,8 +163,7 @@ SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 
     'through_seq', x.seq)::text AS place
 FROM strandline.message x
 LEFT JOIN strandline.session s ON s.shard_key = x.shard_key AND s.session_key = x.session_key
-WHERE @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+WHERE @is_judged_session(x.shard_key, x.session_key)
     AND (s.session_key IS NULL OR x.seq >= s.next_seq
         OR (x.seq >= s.log_start_seq) <> (x.incarnation = s.incarnation))
 
@@ -195,16 +193,14 @@ CROSS JOIN LATERAL (VALUES
         g.removed::bigint),
     ('removed_out_of_order', older.messages > 0, older.from_seq, older.through_seq, older.messages)
 ) AS k (kind, broken, from_seq, through_seq, found)
-WHERE g.state = 'removed' AND k.broken AND @is_judged(g.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR g.session_key = %(session_key)s)
+WHERE g.state = 'removed' AND k.broken AND @is_judged_session(g.shard_key, g.session_key)
 
 -- name: verify_ranges
 -- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
 -- params: owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 WITH s AS (
-    SELECT x.* FROM strandline.session x WHERE @is_judged(x.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
 ), placed AS (
     SELECT e.shard_key, e.session_key, e.event_id, e.from_seq, e.through_seq,
         e.incarnation = s.incarnation AS current, s.flushed_through, s.log_start_seq,
@@ -264,8 +260,7 @@ CROSS JOIN LATERAL (VALUES
     ('event_count_wrong', x.message_count <> held.messages, x.message_count, held.messages),
     ('event_tokens_wrong', x.tokens <> held.tokens, x.tokens, held.tokens)
 ) AS k (kind, broken, found, expected)
-WHERE @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s) AND k.broken
+WHERE @is_judged_session(x.shard_key, x.session_key) AND k.broken
     AND (k.kind = 'event_without_session' OR NOT (
         -- Of an event that retention took messages of, the rest cannot be counted.
         @is_removed(x.shard_key, x.session_key, x.from_seq) OR @is_removed(x.shard_key, x.session_key, x.through_seq)))
@@ -281,8 +276,7 @@ WITH numbered AS (
         max(c.number) AS last_number
     FROM strandline.session s
     LEFT JOIN strandline.correction c ON c.shard_key = s.shard_key AND c.session_key = s.session_key
-    WHERE @is_judged(s.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR s.session_key = %(session_key)s)
+    WHERE @is_judged_session(s.shard_key, s.session_key)
     GROUP BY s.shard_key, s.session_key
 ), concerned AS (
     SELECT u.shard_key, u.session_key, u.seq, u.number, u.was_delivered, c.kind, c.created_at,
@@ -290,8 +284,7 @@ WITH numbered AS (
     FROM strandline.superseded u
     LEFT JOIN strandline.correction c ON c.shard_key = u.shard_key AND c.session_key = u.session_key
         AND c.number = u.number
-    WHERE @is_judged(u.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR u.session_key = %(session_key)s)
+    WHERE @is_judged_session(u.shard_key, u.session_key)
 )
 SELECT 'correction_missing' AS kind, json_build_object('session_key', n.session_key, 'found', n.recorded,
     'expected', n.corrections)::text AS place
@@ -338,15 +331,13 @@ WITH chain AS (
         AND g.pipeline = ANY (CASE WHEN EXISTS (
             SELECT FROM strandline.policy_change c WHERE c.shard_key = s.shard_key AND c.session_key = s.session_key)
             THEN @fed(x.shard_key, x.session_key, x.from_seq) ELSE s.pipelines END)
-    WHERE @is_judged(x.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    WHERE @is_judged_session(x.shard_key, x.session_key)
     UNION ALL
     SELECT x.shard_key, x.session_key, x.event_id, x.from_seq, r.generation_id, c.stage
     FROM strandline.receipt r JOIN chain c ON c.before = r.stage
     JOIN strandline.flush_event x ON x.shard_key = r.shard_key AND x.event_id = r.event_id
     JOIN strandline.generation g ON g.generation_id = r.generation_id AND g.state <> 'retired'
-    WHERE r.outcome = 'applied' AND @is_judged(x.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    WHERE r.outcome = 'applied' AND @is_judged_session(x.shard_key, x.session_key)
 )
 SELECT 'work_missing' AS kind, json_build_object('session_key', o.session_key, 'event_id', o.event_id,
     'generation', o.generation_id, 'stage', o.stage)::text AS place
@@ -377,9 +368,8 @@ JOIN strandline.flush_event x ON x.shard_key = l.shard_key AND x.event_id = l.ev
 LEFT JOIN strandline.receipt b ON b.shard_key = l.shard_key AND b.event_id = l.event_id
     AND b.generation_id = l.generation_id AND b.stage = l.before AND b.outcome = 'applied'
 WHERE b.event_id IS NULL
-    AND l.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND @is_kept(l.generation_id)
+    AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_due
 -- Due work belongs to an event, and to one that has not been received already.
@@ -408,8 +398,7 @@ CROSS JOIN LATERAL (VALUES
             AND g.pipeline <> ALL (s.pipelines)
             AND g.pipeline <> ALL (@ever_fed(s.shard_key, s.session_key))))
 ) AS k (kind, broken)
-WHERE k.broken AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+WHERE k.broken AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_receipts
 -- Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
@@ -439,10 +428,7 @@ CROSS JOIN LATERAL (VALUES
         AND (d.event_id IS NOT NULL AND b.stage = x.stage AND b.state = 'dead') IS NOT TRUE),
     ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation)
 ) AS k (kind, broken)
-WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key, e.session_key)
 
 -- name: verify_letters
 -- Each dead letter has its event, and a receipt that says dead.
@@ -455,10 +441,8 @@ LEFT JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id =
     AND e.session_key = x.session_key AND e.from_seq = x.from_seq
 LEFT JOIN strandline.receipt r ON r.shard_key = x.shard_key AND r.event_id = x.event_id
     AND r.generation_id = x.generation_id AND r.stage = x.stage AND r.outcome = 'dead'
-WHERE (e.event_id IS NULL OR r.event_id IS NULL)
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+WHERE (e.event_id IS NULL OR r.event_id IS NULL) AND @is_kept(x.generation_id)
+    AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_batches
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
@@ -480,10 +464,8 @@ CROSS JOIN LATERAL (VALUES
     ('open_batch_not_due', x.state = 'open' AND e.event_id IS NOT NULL AND d.event_id IS NULL),
     ('applied_batch_without_receipt', x.state = 'applied' AND e.event_id IS NOT NULL AND r.event_id IS NULL)
 ) AS k (kind, broken)
-WHERE x.state IN ('open', 'applied') AND k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR coalesce(e.session_key, x.scope_key) = %(session_key)s)
+WHERE x.state IN ('open', 'applied') AND k.broken AND @is_kept(x.generation_id)
+    AND @is_judged_session(x.shard_key, coalesce(e.session_key, x.scope_key))
 
 -- name: verify_contexts
 -- The context of a batch is what its recipe makes of the log: the lines before its first event, without those that a
@@ -519,8 +501,7 @@ WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
             AND g.session_key = f.session_key AND g.state = 'removed' AND g.through_seq >= f.from_seq - 200
             AND g.from_seq < f.from_seq
         WHERE f.shard_key = x.shard_key AND f.event_id = x.event_ids[1])
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
+    AND @is_judged_session(x.shard_key, x.scope_key)
 
 -- name: verify_captures
 -- A batch of facts names an act on capturing that applied to each of its events, and what that act was.
@@ -537,8 +518,7 @@ WHERE x.capture_number IS NOT NULL
     AND (x.capture_number > @capture_number(s.namespace, x.shard_key, e.created_at)
         OR @capture_number(s.namespace, x.shard_key, e.created_at) IS NULL
         OR x.capture_hash <> @capture_hash(s.namespace, x.shard_key, x.capture_number))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+    AND @is_judged_session(x.shard_key, e.session_key)
 
 -- name: verify_candidates
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
@@ -572,10 +552,7 @@ CROSS JOIN LATERAL (VALUES
         SELECT FROM strandline.fact_event p WHERE p.shard_key = x.shard_key AND p.number = x.dropped_by
             AND p.kind <> 'feedback'))
 ) AS k (kind, broken)
-WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_chunks
 -- Chunks come from the batch that their event's receipt names, and lie within their event; those of shared
@@ -597,10 +574,9 @@ CROSS JOIN LATERAL (VALUES
     ('chunk_outside_event', (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
 ) AS k (kind, broken)
 WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
+    AND @is_kept(x.generation_id)
     AND NOT EXISTS (SELECT FROM strandline.shared_session l WHERE l.shard_key = x.shard_key)
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_searchable
 -- What an event brought to vectors can be found: each of its messages that has words has a chunk once the event is
@@ -617,12 +593,10 @@ WITH received AS MATERIALIZED (
     JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.entry_stage = x.stage
         AND g.pipeline = 'vectors' AND g.state <> 'retired'
     JOIN strandline.flush_event e ON e.shard_key = x.shard_key AND e.event_id = x.event_id
-    WHERE x.outcome = 'applied' AND @is_judged(x.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR e.session_key = %(session_key)s)
+    WHERE x.outcome = 'applied' AND @is_judged_session(x.shard_key, e.session_key)
 ), present AS (
     SELECT c.shard_key, c.generation_id, c.session_key, count(*) AS chunks FROM strandline.chunk c
-    WHERE c.piece = 0 AND @is_judged(c.shard_key)
-        AND (%(session_key)s::uuid IS NULL OR c.session_key = %(session_key)s)
+    WHERE c.piece = 0 AND @is_judged_session(c.shard_key, c.session_key)
     GROUP BY c.shard_key, c.generation_id, c.session_key
 )
 SELECT 'chunk_missing' AS kind, json_build_object('session_key', r.session_key, 'event_id', r.event_id,
@@ -661,8 +635,7 @@ CROSS JOIN LATERAL (VALUES
         AND (x.from_seq >= e.from_seq AND x.through_seq <= e.through_seq) IS NOT TRUE)
 ) AS k (kind, broken)
 WHERE k.broken AND EXISTS (SELECT FROM strandline.shared_session z WHERE z.shard_key = x.shard_key)
-    AND @is_judged(l.owner_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND @is_judged_session(l.owner_key, x.session_key)
 UNION ALL
 SELECT 'shared_missing', json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text
@@ -675,8 +648,7 @@ LEFT JOIN strandline.shared_session l ON l.shard_key = s.shared_key AND l.sessio
 LEFT JOIN strandline.chunk c ON c.shard_key = s.shared_key AND c.generation_id = x.generation_id
     AND c.session_key = x.session_key AND c.from_seq = x.from_seq AND c.piece = x.piece
 WHERE c.shard_key IS NULL AND l.gone_at IS NULL
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_shared_corrections
 -- No copy in a shared scope is of a message that a correction took back or replaced, unless its event is due for
@@ -701,8 +673,7 @@ WHERE EXISTS (
             AND g.pipeline = 'vectors'
         WHERE d.shard_key = l.owner_key AND d.session_key = x.session_key
             AND x.seq BETWEEN d.from_seq AND d.through_seq)
-    AND @is_judged(l.owner_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+    AND @is_judged_session(l.owner_key, x.session_key)
 
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
@@ -722,10 +693,7 @@ CROSS JOIN LATERAL (VALUES
     ('state_unreceipted', (e.through_seq = x.through_seq) IS NOT TRUE),
     ('state_doubled', x.of_batch > 1)
 ) AS k (kind, broken)
-WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.scope_key = %(session_key)s)
+WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key, x.scope_key)
 
 -- name: verify_facts
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
@@ -775,9 +743,7 @@ CROSS JOIN LATERAL (VALUES
                             AND EXISTS (SELECT FROM unnest(v.seqs) AS cited (seq)
                                 WHERE cited.seq BETWEEN e.from_seq AND e.through_seq))))))
 ) AS k (kind, broken)
-WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
+WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged(x.shard_key)
 UNION ALL
 SELECT 'fact_doubled', json_build_object('fact_id', min(x.fact_id::text), 'generation', x.generation_id,
     'found', count(*))::text
@@ -832,10 +798,7 @@ CROSS JOIN LATERAL (VALUES
             SELECT FROM strandline.batch b WHERE b.shard_key = x.shard_key AND b.batch_id = x.extract_batch_id
                 AND b.carried_from IS NOT NULL) OR cited.in_event = 0), x.extract_batch_id)
 ) AS k (kind, broken, batch_id)
-WHERE k.broken
-    AND x.generation_id <> ALL (ARRAY(SELECT p.generation_id FROM strandline.generation p WHERE p.state = 'retired'))
-    AND @is_judged(x.shard_key)
-    AND (%(session_key)s::uuid IS NULL OR x.session_key = %(session_key)s)
+WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_generations
 -- A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the rest.

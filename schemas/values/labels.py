@@ -46,11 +46,6 @@ def is_important(metadata: Mapping[str, Any]) -> bool:
     return metadata.get(IMPORTANT) is True
 
 
-def label_array(session_key: UUID, metadata: str | None) -> str | None:
-    """The same in the form that Postgres reads as an array."""
-    return as_array(labels_of(session_key, metadata))
-
-
 def as_array(labels: list[int] | None) -> str | None:
     """Labels in the form that Postgres reads as an array."""
     return None if labels is None else f"{{{','.join(map(str, labels))}}}"

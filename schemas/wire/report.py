@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any, Self
+
 from pydantic import BaseModel, ConfigDict
 
 
@@ -9,3 +11,11 @@ class Report(BaseModel):
     """Base of all reports: fixed fields, no others; new ones may be added in later releases."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
+
+    @classmethod
+    def of(cls, source: object, /, **others: Any) -> Self:
+        """A report of what ``source`` has under the names of the fields; ``others`` are given as they are."""
+        named = {
+            name: getattr(source, name) for name in cls.model_fields.keys() - others if hasattr(source, name)
+        }
+        return cls(**named, **others)

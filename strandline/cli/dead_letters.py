@@ -300,25 +300,13 @@ def _id(letter: DeadLetter) -> str:
 
 
 def _report(letter: DeadLetter) -> DeadLetterReport:
-    return DeadLetterReport(
+    return DeadLetterReport.of(
+        letter,
         id=_id(letter),
-        event_id=letter.event_id,
-        pipeline=letter.pipeline,
-        stage=letter.stage,
         generation=letter.generation_id,
-        namespace=letter.namespace,
-        session_id=letter.session_id,
-        user_id=letter.user_id,
-        from_seq=letter.from_seq,
-        through_seq=letter.through_seq,
         messages=letter.message_count,
-        tokens=letter.tokens,
-        cause=letter.cause,
         flushed_at=letter.flushed_at.isoformat(),
         died_at=letter.died_at.isoformat(),
-        batch_id=letter.batch_id,
-        reason=letter.reason,
-        current=letter.current,
         dropped_at=letter.dropped_at.isoformat() if letter.dropped_at else None,
     )
 

@@ -300,15 +300,7 @@ def _describe_left(left: Mapping[str, int]) -> list[str]:
 
 def report_of(replay: Replay) -> ReplayReport:
     """A replay as ``--json`` shows it."""
-    return ReplayReport(
-        replay_id=replay.replay_id,
-        kind=replay.kind,
-        pipeline=replay.pipeline,
-        generation=replay.generation_id,
-        state=replay.state,
-        counts=dict(replay.counts),
-        is_alive=replay.is_alive,
-    )
+    return ReplayReport.of(replay, generation=replay.generation_id, counts=dict(replay.counts))
 
 
 def _print(ended: list[Replay], *, as_json: bool) -> None:

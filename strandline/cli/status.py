@@ -97,13 +97,9 @@ def read_status(database: Database, settings: Settings) -> StatusReport:
     (totals,) = database.fetch(StatusTotals())
     registered = {pipeline.name for pipeline in pipelines}
     unserved = {pipeline.name for pipeline in pipelines if pipeline.used and not pipeline.served}
-    return StatusReport(
+    return StatusReport.of(
+        totals,
         pipelines=pipelines,
-        sessions=totals.sessions,
-        messages=totals.messages,
-        events=totals.events,
-        facts=totals.facts,
-        chunks=totals.chunks,
         model_calls=_calls(json.loads(totals.calls_by_model)),
         workers=workers,
         unserved=sorted(unserved | (used - registered)),

@@ -891,18 +891,3 @@ class ForgetEndedFacts(Query[ForgetEndedFactsRow]):
 
     def __init__(self, *, shard_key: UUID, age_seconds: float, limit: int) -> None:
         self.values = (shard_key, age_seconds, limit)
-
-
-class ForgetOldReplaysRow(NamedTuple):
-    replay_id: int
-
-
-class ForgetOldReplays(Query[ForgetOldReplaysRow]):
-    """Records of replays that ended so long ago."""
-
-    __slots__ = ()
-    name = "forget_old_replays"
-    row = ForgetOldReplaysRow
-
-    def __init__(self, *, age_seconds: float) -> None:
-        self.values = (age_seconds,)

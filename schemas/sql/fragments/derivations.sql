@@ -132,3 +132,7 @@
         AND (%(user_id)s::text IS NULL OR {session}.user_id = %(user_id)s)
         AND (%(since)s::timestamptz IS NULL OR {event}.created_at >= %(since)s)
         AND (%(until)s::timestamptz IS NULL OR {event}.created_at < %(until)s))
+
+-- fragment: is_kept(generation_id)
+-- Whether a generation is not retired, or unknown.
+{generation_id} <> ALL (ARRAY(SELECT gone.generation_id FROM strandline.generation gone WHERE gone.state = 'retired'))

@@ -50,3 +50,21 @@ UPDATE strandline.erasure counted SET rows_erased = counted.rows_erased + {rows}
 -- on table by table.
 ((%(owners)s::uuid[] IS NULL OR {owner_key} = ANY (%(owners)s)) AND ({owner_key} <> ALL (ARRAY(
     SELECT unfinished.owner_key FROM strandline.erasure unfinished WHERE unfinished.state = 'running'))) IS NOT FALSE)
+
+-- fragment: is_judged_session(owner_key, session_key)
+-- In verify: the same of rows of a session, of which it may be asked alone.
+(@is_judged({owner_key}) AND (%(session_key)s::uuid IS NULL OR {session_key} = %(session_key)s))
+
+-- fragment: owner_tables()
+-- In a function: the tables with rows of owners, from the catalog and not from the plan of the erasure: each that has a key
+-- of an owner (shard_key, owner_key), and of those each that has a key of a session or scope.
+SELECT c.relname, a.attname, (
+        SELECT o.attname FROM pg_catalog.pg_attribute o WHERE o.attrelid = c.oid AND NOT o.attisdropped
+            AND o.attname IN ('session_key', 'scope_key') ORDER BY o.attname DESC LIMIT 1) AS scoped
+    FROM pg_catalog.pg_class c
+    JOIN pg_catalog.pg_attribute a ON a.attrelid = c.oid AND a.attname IN ('shard_key', 'owner_key')
+        AND a.atttypid = 'uuid'::regtype AND NOT a.attisdropped
+    WHERE c.relnamespace = (
+            SELECT n.relnamespace FROM pg_catalog.pg_class n WHERE n.oid = to_regclass('strandline.erasure'))
+        AND c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relname NOT IN ('erasure', 'erasure_fence')
+    ORDER BY c.relname, a.attname

@@ -11,6 +11,7 @@ CREATE FUNCTION strandline.erase_names_v1(
 ) RETURNS bigint
 LANGUAGE plpgsql AS $function$
 DECLARE
+    one text;
     acts bigint := 0;
     selections bigint;
     renamed bigint;
@@ -36,9 +37,6 @@ BEGIN
             WHERE r.selection ->> 'user_id' = p_user_id AND r.selection ->> 'namespace' IS NOT DISTINCT FROM p_namespace;
         GET DIAGNOSTICS renamed = ROW_COUNT;
         selections := selections + renamed;
-        UPDATE strandline.capture_act a SET actor = p_mark WHERE a.namespace = p_namespace AND a.actor = actor_id;
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
         UPDATE strandline.fact_event t SET actor = p_mark
             WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND (
             EXISTS (SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.namespace = p_namespace)
@@ -46,35 +44,23 @@ BEGIN
                 SELECT FROM strandline.fact_owner o WHERE o.shard_key = t.shard_key AND o.namespace = p_namespace));
         GET DIAGNOSTICS renamed = ROW_COUNT;
         actors := actors + renamed;
-        UPDATE strandline.correction t SET actor = p_mark
-            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
-            SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
-                AND s.namespace = p_namespace);
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
-        UPDATE strandline.policy_change t SET actor = p_mark
-            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
-            SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
-                AND s.namespace = p_namespace);
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
+        FOREACH one IN ARRAY ARRAY['correction', 'policy_change', 'session_retention_act'] LOOP
+            EXECUTE format(
+                'UPDATE strandline.%I t SET actor = $1 WHERE t.actor = $2 AND t.shard_key <> $3 AND EXISTS ('
+                || 'SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key'
+                || ' AND s.namespace = $4)', one)
+                USING p_mark, actor_id, p_owner_key, p_namespace;
+            GET DIAGNOSTICS renamed = ROW_COUNT;
+            actors := actors + renamed;
+        END LOOP;
+        FOREACH one IN ARRAY ARRAY['capture_act', 'retention_act', 'audit_entry', 'erasure'] LOOP
+            EXECUTE format('UPDATE strandline.%I t SET actor = $1 WHERE t.actor = $2 AND t.namespace = $3', one)
+                USING p_mark, actor_id, p_namespace;
+            GET DIAGNOSTICS renamed = ROW_COUNT;
+            actors := actors + renamed;
+        END LOOP;
         DELETE FROM strandline.service_key k WHERE k.namespace = p_namespace AND k.user_id = p_user_id;
         GET DIAGNOSTICS service_keys = ROW_COUNT;
-        UPDATE strandline.retention_act t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
-        UPDATE strandline.session_retention_act t SET actor = p_mark
-            WHERE t.actor = actor_id AND t.shard_key <> p_owner_key AND EXISTS (
-                SELECT FROM strandline.session s WHERE s.shard_key = t.shard_key AND s.session_key = t.session_key
-                    AND s.namespace = p_namespace);
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
-        UPDATE strandline.audit_entry t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
-        UPDATE strandline.erasure t SET actor = p_mark WHERE t.actor = actor_id AND t.namespace = p_namespace;
-        GET DIAGNOSTICS renamed = ROW_COUNT;
-        actors := actors + renamed;
     END IF;
     UPDATE strandline.erasure e SET rows_erased = e.rows_erased + acts + service_keys,
             updated_at = statement_timestamp(),

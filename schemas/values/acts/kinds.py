@@ -114,10 +114,3 @@ def check_level(level: object) -> AuditLevel:
             f"{quote(level)} is not a level of the audit trail; use {', '.join(LEVELS)}."
         )
     return level
-
-
-def check_act(act: object) -> str:
-    """Return ``act`` if there is such a kind; raises ConfigurationError."""
-    if not isinstance(act, str) or act not in ACTS:
-        raise ConfigurationError(f"{quote(act)} is not a kind of act; use one of {', '.join(sorted(ACTS))}.")
-    return act

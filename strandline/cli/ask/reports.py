@@ -111,16 +111,7 @@ def report_answer(question: str, context: MemoryContext, state: ReadState) -> As
     return AskReport(
         **dict(state),
         question=question,
-        token_use=TokenUseReport(
-            head=use.head,
-            window=use.window,
-            tail=use.tail,
-            facts=use.facts,
-            summary=use.summary,
-            messages=use.messages,
-            other=use.other,
-            free=use.free,
-        ),
+        token_use=TokenUseReport.of(use),
         head=_range([message.seq or 0 for message in context.head]),
         window=_range([message.seq or 0 for message in context.window]),
         tail=_range([message.seq or 0 for message in context.tail]),
@@ -136,14 +127,7 @@ def _range(seqs: list[int]) -> RangeReport | None:
 
 
 def _fact(fact: GivenFact) -> GivenFactReport:
-    return GivenFactReport(
-        fact_id=fact.fact_id,
-        text=fact.text,
-        said_at=fact.said_at,
-        sources=_sources(fact.sources),
-        score=fact.score,
-        tokens=fact.tokens,
-    )
+    return GivenFactReport.of(fact, sources=_sources(fact.sources))
 
 
 def _summary(summary: GivenSummary | None) -> GivenSummaryReport | None:
@@ -152,30 +136,18 @@ def _summary(summary: GivenSummary | None) -> GivenSummaryReport | None:
 
 def _message(hit: GivenMessage) -> GivenMessageReport:
     message = hit.message
-    return GivenMessageReport(
+    return GivenMessageReport.of(
+        hit,
         id=message.id or "",
-        session_id=hit.session_id,
         seq=message.seq or 0,
         created_at=message.created_at,
         said_by=speaker(message),
         text=message.text,
-        score=hit.score,
-        similarity=hit.similarity,
-        tokens=hit.tokens,
-        is_beside=hit.is_beside,
     )
 
 
 def _citation(citation: Citation) -> CitationReport:
-    return CitationReport(
-        number=citation.number,
-        kind=citation.kind,
-        text=citation.text,
-        id=citation.id,
-        sources=_sources(citation.sources),
-        at=citation.at,
-        score=citation.score,
-    )
+    return CitationReport.of(citation, sources=_sources(citation.sources))
 
 
 def _sources(sources: tuple[Source, ...]) -> list[SourceReport]:

@@ -217,16 +217,7 @@ def prune_command(
 
 
 def _levels(database: Database, namespace: str | None) -> list[LevelReport]:
-    return [
-        LevelReport(
-            namespace=row.namespace,
-            level=row.level,
-            seals=row.seals,
-            pruned_seals=row.pruned_seals,
-            entries=row.entries,
-        )
-        for row in database.run(audited_namespaces(namespace))
-    ]
+    return [LevelReport.of(row) for row in database.run(audited_namespaces(namespace))]
 
 
 def _read_anchor_file(path: Path) -> list[Anchor]:

@@ -111,21 +111,14 @@ class PruningReport(Report):
 
 def report_act(act: AuditedAct) -> ActReport:
     """An act as it is printed."""
-    return ActReport(
+    return ActReport.of(
+        act,
         entry_id=str(act.entry_id),
         at=act.at.isoformat(),
-        kind=act.kind,
-        actor=act.actor,
-        origin=act.origin,
         subject=None if act.subject is None else str(act.subject),
-        user_id=act.user_id,
         session=None if act.session is None else str(act.session),
-        seq=act.seq,
-        count=act.count,
         detail=dict(act.detail),
         flags=list(act.flags),
-        seal=act.seal,
-        place=act.place,
     )
 
 
@@ -143,26 +136,12 @@ def report_anchor(anchor: Anchor) -> AnchorReport:
 def report_trail(result: TrailVerification) -> TrailReport:
     """A verification as it is printed."""
     first, last = result.first_seal_at, result.last_seal_at
-    return TrailReport(
-        namespace=result.namespace,
-        is_sound=result.is_sound,
-        seals=result.seals,
-        entries=result.entries,
-        pruned_seals=result.pruned_seals,
-        unsealed=result.unsealed,
-        unkeyed_seals=result.unkeyed_seals,
-        anchors=result.anchors,
-        pruned_anchors=result.pruned_anchors,
+    return TrailReport.of(
+        result,
         first_seal_at=None if first is None else first.isoformat(),
         last_seal_at=None if last is None else last.isoformat(),
         findings=[
-            FindingReport(
-                problem=one.problem,
-                sentence=one.sentence,
-                seal=one.seal,
-                place=one.place,
-                entry_id=None if one.entry_id is None else str(one.entry_id),
-            )
+            FindingReport.of(one, entry_id=None if one.entry_id is None else str(one.entry_id))
             for one in result.findings
         ],
     )

@@ -280,17 +280,7 @@ def _first_key(content: SealedContent) -> str:
 
 def _show_reseal(namespace: str, progress: Progress, *, as_json: bool) -> None:
     if as_json:
-        print_json(
-            ResealReport(
-                namespace=namespace,
-                owners=progress.owners,
-                rows=progress.rows,
-                settled=progress.settled,
-                waiting=progress.waiting,
-                failed=progress.failed,
-                retired=progress.retired,
-            )
-        )
+        print_json(ResealReport.of(progress, namespace=namespace))
         return
     say(
         f"{namespace}: {quantity(progress.rows, 'row')} sealed, of {quantity(progress.owners, 'owner')};"

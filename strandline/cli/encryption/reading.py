@@ -42,14 +42,10 @@ def read_encryption(
         )
         keks.setdefault(one.namespace, []).append(kek)
     return [
-        EncryptedNamespaceReport(
-            namespace=row.namespace,
+        EncryptedNamespaceReport.of(
+            row,
             state="sealing" if row.unsettled else "on",
             key_id=row.kek_id,
-            vectors=row.vectors,
-            enabled_at=row.enabled_at,
-            owners=row.owners,
-            unsettled=row.unsettled,
             old_data_keys=row.old_keys,
             keys=keks.get(row.namespace, []),
         )

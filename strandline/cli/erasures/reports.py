@@ -91,15 +91,7 @@ class ReceiptKeyReport(Report):
 
 
 def verdict_report(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> VerdictReport:
-    return VerdictReport(
-        number=receipt.number,
-        kind=receipt.kind,
-        owner_key=receipt.owner_key,
-        signature=verdict.signature,
-        fence=verdict.fence,
-        rows=verdict.rows,
-        is_unfenced=verdict.is_unfenced,
-    )
+    return VerdictReport.of(verdict, number=receipt.number, kind=receipt.kind, owner_key=receipt.owner_key)
 
 
 def receipt_report(receipt: ErasureReceipt) -> ReceiptReport:

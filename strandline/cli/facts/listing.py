@@ -183,15 +183,10 @@ def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHisto
 
 
 def _step(revision: RevisionTrace) -> FactStep:
-    return FactStep(
+    return FactStep.of(
+        revision,
         number=revision.revision,
-        operation=revision.operation,
-        at=revision.at,
-        text=revision.text,
-        session_id=revision.session_id,
         message_ids=[source.id for source in revision.messages],
-        model=revision.model,
-        actor=revision.actor,
         by_a_person=revision.fact_event is not None,
     )
 

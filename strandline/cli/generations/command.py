@@ -274,18 +274,13 @@ def generations_report(database: Database, settings: Settings, pipeline: str | N
     listed = []
     for row in database.fetch(ListGenerations(pipeline=pipeline)):
         listed.append(
-            GenerationReport(
+            GenerationReport.of(
+                row,
                 generation=row.generation_id,
-                pipeline=row.pipeline,
-                state=row.state,
-                version=row.version,
                 made_with=json.loads(row.config),
                 created_at=row.created_at.isoformat(),
                 served_until=None if row.served_until is None else row.served_until.isoformat(),
                 filled=row.is_filled,
-                due=row.due,
-                dead=row.dead,
-                owners=row.owners,
                 differences=differing.get(row.pipeline, []) if row.state == "serving" else [],
             )
         )

@@ -100,16 +100,6 @@ def _sentence(omission: Omission) -> str:
 def _report(
     done: HistoryProgress, chats: HistoryImport, name: str, namespace: str, *, is_dry: bool
 ) -> ImportReport:
-    return ImportReport(
-        source=name,
-        dry_run=is_dry,
-        namespace=namespace,
-        sessions=done.sessions,
-        added=done.added,
-        known=done.known,
-        events=done.events,
-        facts_added=done.facts_added,
-        facts_known=done.facts_known,
-        left_out=done.left_out,
-        reasons=dict(chats.reasons.most_common()),
+    return ImportReport.of(
+        done, source=name, dry_run=is_dry, namespace=namespace, reasons=dict(chats.reasons.most_common())
     )

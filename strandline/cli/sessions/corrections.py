@@ -6,7 +6,6 @@ from datetime import datetime
 from typing import Any, TextIO
 
 import click
-from pydantic import BaseModel, ConfigDict
 
 from strandline.cli.servers.memories import opened_session
 from strandline.cli.servers.options import (
@@ -20,6 +19,7 @@ from strandline.cli.terminal.output import print_json, print_schema, say
 from strandline.memory import Memory
 from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.wire.report import Report
 
 _user_option = click.option("--user", metavar="ID", help="The user that must own it; default: any.")
 _actor_option = click.option("--actor", metavar="NAME", help="Your name; it is stored with the correction.")
@@ -28,13 +28,11 @@ _key_option = click.option(
 )
 
 
-class CorrectionReport(BaseModel):
+class CorrectionReport(Report):
     """A correction: its number in the session, and the messages that it took back or replaced.
 
     Of a dry run there is neither a number nor a time, and no messages are named: ``messages`` counts them.
     """
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     number: int | None
     kind: str
@@ -45,10 +43,8 @@ class CorrectionReport(BaseModel):
     created_at: datetime | None
 
 
-class DeletionReport(BaseModel):
+class DeletionReport(Report):
     """A session whose messages were deleted, with what was derived from them."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     namespace: str
     session_id: str
@@ -136,10 +132,8 @@ def replace_command(
     return _show(correction, f"gave message {seq} other content", as_json=as_json)
 
 
-class ForkReport(BaseModel):
+class ForkReport(Report):
     """A session that began as a copy of another."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
 
     session_id: str
     through_seq: int
@@ -244,17 +238,7 @@ def _show_estimate(memory: Memory, from_seq: int, *, as_json: bool) -> int:
 
 def _show(correction: Correction, what: str, *, as_json: bool) -> int:
     if as_json:
-        print_json(
-            CorrectionReport(
-                number=correction.number,
-                kind=correction.kind,
-                from_seq=correction.from_seq,
-                through_seq=correction.through_seq,
-                seqs=correction.seqs,
-                messages=len(correction.seqs),
-                created_at=correction.created_at,
-            )
-        )
+        print_json(CorrectionReport.of(correction, messages=len(correction.seqs)))
     else:
         say(f"{what} (correction {correction.number})")
     return 0
