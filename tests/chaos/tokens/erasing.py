@@ -133,7 +133,7 @@ class Eraser(Asker):
 
     def _judge(self, one: Operation, given: dict[str, Any]) -> None:
         """The receipt says what is gone: that has to be what was asked for, or all of its user."""
-        receipt = ErasureReceipt.from_json(json.dumps(given))
+        receipt = ErasureReceipt.from_json(json.dumps(given, sort_keys=True, separators=(",", ":")))
         scope: Owner | Session = one.session or one.owner
         with self.book.lock:
             is_of_owner = receipt.scope_key == receipt.owner_key
