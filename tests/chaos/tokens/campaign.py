@@ -184,7 +184,7 @@ class Campaign:
         proxy = ending.enter_context(
             CuttingProxy(self._service.url, lambda _number: cuts.random() < CUT_SHARE)
         )
-        keys = {one: database.run(create_key(KeySpec.check(one, SCOPES))).key for one in NAMESPACES}
+        keys = {one: database.run(create_key(KeySpec(one, SCOPES))).key for one in NAMESPACES}
         remote = Remote(proxy.url, keys)
         libraries = [Library(self._url), Library(self._url, is_async=True)]
         ending.callback(remote.stop)
