@@ -21,7 +21,7 @@ KEPT_SHARE = 0.5
 _NUMBER = re.compile(r"\d+")
 _NAME = re.compile(r"(?<=[\w,;:)] )(?=[^\W\d_])\w+")
 _NEGATION = re.compile(
-    r"\b(?:not|no|never|none|nobody|nothing|neither|nor|without|cannot|\w+n't|nicht|nichts|kein\w*|nie|niemals|ohne"
+    r"\b(?:not|no(?:ne|body|thing|r)?|never|neither|without|cannot|\w+n't|nicht|nichts|kein\w*|nie|niemals|ohne"
     r"|ne|pas|jamais|sans|nunca|jamás|sin|non|senza|não|nao|sem|niet|geen|nooit|не|нет|никогда|без)\b"
     r"|[不没沒無无못]|ない|ません|なく|안 |않|없|ไม่"
 )
@@ -92,12 +92,12 @@ def adds_to(text: str, parts: Sequence[str]) -> set[str]:
     """The lexemes of ``text`` that no part has, but for words that only join others."""
     # As they stand too: "like" is a stop word, "likes" is none.
     plain = folded(" ".join(parts))
-    said = set(plain) | _PARTICLES
+    characters = set(plain) | _PARTICLES
     known = _JOINING.union(re.findall(r"\w+", plain), *map(query_lexemes, parts), *map(_numbers, parts))
     return {
         word
         for word in query_lexemes(text)
-        if word not in known and not (len(word) == 2 and _PARTICLES & set(word) and set(word) <= said)
+        if word not in known and not (len(word) == 2 and _PARTICLES & set(word) and set(word) <= characters)
     }
 
 

@@ -108,8 +108,8 @@ def read_changes(instruction: Instruction, answer: RawAnswer, capture: Capture) 
     Where a change says more than the instruction and the facts, the instruction's own words are added.
     """
     changes = parse_instruct(answer.body.decode(), len(instruction.facts))
-    said = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
-    foreign = adds_to("\n".join(change.text or "" for change in changes), said)
+    parts = [instruction.text, "user", *(fact.text for fact in instruction.facts)]
+    foreign = adds_to("\n".join(change.text or "" for change in changes), parts)
     own = InstructedChange("add", None, instruction.text)
     changes = tuple(
         dict.fromkeys(own if foreign.intersection(query_lexemes(c.text or "")) else c for c in changes)
