@@ -44,7 +44,7 @@ def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Oper
     )
     refuse_if_erased(row.erasure)
     if row.full_of is not None:
-        raise NamespaceFullError(identity.namespace, row.full_of)
+        raise NamespaceFullError.of_bound(identity.namespace, row.full_of)
     check_owner(identity, row.owner_key)
     if row.is_encrypted:
         yield from claim_owner_keys(identity.namespace, identity.shard_key, first_number=row.first_data_key)

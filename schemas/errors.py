@@ -87,7 +87,7 @@ class NamespaceFullError(StrandlineError):
     """A namespace has reached its bound of stored bytes or of sessions; nothing was stored.
 
     Attributes:
-        bound: ``bytes`` or ``sessions``.
+        bound: ``bytes`` or ``sessions``; None: a service refused, which does not say which.
     """
 
     for_clients = (
@@ -95,12 +95,18 @@ class NamespaceFullError(StrandlineError):
         " messages for less time, or ask an operator for a higher bound; it is counted again in some seconds."
     )
 
-    def __init__(self, namespace: str, bound: str) -> None:
+    def __init__(self, sentence: str, bound: str | None = None) -> None:
         self.bound = bound
-        super().__init__(
+        super().__init__(sentence)
+
+    @classmethod
+    def of_bound(cls, namespace: str, bound: str) -> NamespaceFullError:
+        """The error where the database refuses."""
+        return cls(
             f"Namespace {quote(namespace)} has reached its bound of {bound}; nothing was stored. Erase or"
             " reset sessions, keep messages for less time (strandline retention), or raise the bound with"
-            f" `strandline limits set --{bound}`; what is stored is counted again within some seconds."
+            f" `strandline limits set --{bound}`; the namespace is counted again within some seconds.",
+            bound,
         )
 
 

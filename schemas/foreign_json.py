@@ -13,11 +13,13 @@ class RepeatedKeyError(ValueError):
 
 def read_json(text: str | bytes) -> Any:
     """The value of JSON as RFC 8259 has it; raises ValueError, or RecursionError, for all else."""
-    return json.loads(text, object_pairs_hook=unrepeated, parse_constant=refuse_constant, parse_float=_finite)
+    return json.loads(
+        text, object_pairs_hook=refuse_repeated, parse_constant=refuse_constant, parse_float=_finite
+    )
 
 
-def unrepeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; raises RepeatedKeyError."""
+def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """The object of these pairs; raises RepeatedKeyError if a key is there twice."""
     if len(value := dict(pairs)) < len(pairs):
         raise RepeatedKeyError("an object in it has a key twice")
     return value

@@ -32,12 +32,12 @@ def verify_trails(
     names |= {row.namespace for row in (yield from fetch(UnsealedNamespaces(limit=_ALL)))}
     known = {row.namespace for row in (yield from fetch(KnownNamespaces(limit=_ALL)))}
     names |= {name for name in known if audit_chain_key(name) in stored}
-    wanted = sorted(names) if namespace is None else [namespace]
+    chosen = sorted(names) if namespace is None else [namespace]
     results = []
-    for name in wanted:
+    for name in chosen:
         mine = [anchor for anchor in anchors if anchor.namespace == name]
         results.append((yield from verify_trail(name, keys, mine)))
-    for key in sorted(stored - set(map(audit_chain_key, names.union(wanted)))):
+    for key in sorted(stored - set(map(audit_chain_key, names.union(chosen)))):
         sentence = f"Seals or entries stand under the key {key}, which is that of no namespace known here."
         results.append(TrailVerification(str(key), findings=[Finding("name", sentence)]))
     return results

@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.foreign_json import refuse_constant, unrepeated
+from strandline.schemas.foreign_json import refuse_constant, refuse_repeated
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 InstructedOperation = Literal["add", "update", "delete"]
@@ -163,7 +163,7 @@ def object_in(text: str) -> dict[str, Any]:
         try:
             value = json.loads(
                 piece,
-                object_pairs_hook=unrepeated,
+                object_pairs_hook=refuse_repeated,
                 parse_constant=refuse_constant,
                 parse_int=_bounded_int,
             )

@@ -24,9 +24,9 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
     Raises:
         KeyUnavailableError: a key is missing from the keyring, the former one among them.
     """
-    found = 1
-    while found:  # until a pass over all of them finds none
-        found = 0
+    rewrapped = 1
+    while rewrapped:  # until a pass over all of them finds none
+        rewrapped = 0
         present = find_encryption(database, namespace)
         content.check_key(namespace, present)
         for rows in _pages(database, namespace):
@@ -44,7 +44,7 @@ def rewrap_keys(database: Database, content: SealedContent, namespace: str) -> I
                         old_kek_id=row.kek_id,
                     )
                 )
-            found += len(former)
+            rewrapped += len(former)
             yield len(former)
 
 

@@ -97,7 +97,7 @@ def record_retention(
         if only_tightens:
             present = yield from read_retention(level)
             stored = newest.retention.tighten(present, retention)
-            tightened = _tightened(newest, stored)
+            tightened = _find_tightened(newest, stored)
         if (stored, tightened) == (newest.retention, newest.tightened):
             return newest.number
         number: int | None = yield Atomic(partial(_record_once, level, stored, tightened, act))
@@ -109,7 +109,7 @@ def record_retention(
     )
 
 
-def _tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
+def _find_tightened(newest: RetentionAct, stored: Retention) -> tuple[str, ...]:
     """The bounds that no operator has set for the session."""
     return tuple(
         name

@@ -254,7 +254,7 @@ def _lifts(text: str, erasure: ErasureReceipt, verifier: Verifier | None) -> boo
     )
 
 
-def unsettled() -> Operation[list[UnsettledErasuresRow]]:
+def find_unsettled() -> Operation[list[UnsettledErasuresRow]]:
     """What is wrong with the records of erasures of all namespaces; the first thousand of it."""
     rows = yield from fetch(UnsettledErasures(limit=MAX_UNSETTLED))
     return rows

@@ -240,7 +240,7 @@ class ServiceRoute(APIRoute):
                 aside=aside,
             )
             await call.check_key()  # its body may have taken long
-            is_user = caller.is_bound and not caller.operates
+            is_user = caller.is_bound and not caller.may_operate
             with acting(actor=caller.actor, origin=caller.origin, is_proven=True, is_user=is_user):
                 if access_rule.queue == "streams":
                     await super().handle(scope, given_again(body, receive), send)

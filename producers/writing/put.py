@@ -306,7 +306,7 @@ def check_status(
             message_id=row.detail,
         )
     if row.status == "full":
-        raise NamespaceFullError(identity.namespace, row.detail or "")
+        raise NamespaceFullError.of_bound(identity.namespace, row.detail or "")
     if row.status == "erased":
         raise ErasedError(int(row.detail or 0))
     if row.status == "sealed":

@@ -87,6 +87,7 @@ FUNCTIONS = (
     "erase_kept_items_v1",
     "erased_rows_v1",
     "owner_rows_v1",
+    "look_at_bounds_v1",
     "claim_session_v1",
     "open_fact_lanes_v1",
     "record_call_v1",

@@ -34,7 +34,7 @@ SELECT c.event_id, c.ordinal, c.session_key, c.batch_id, c.text, c.seqs, c.topic
         WHERE e.shard_key = %(shard_key)s AND e.session_key = c.session_key
             AND e.from_seq <= (SELECT max(seq) FROM unnest(c.seqs) AS cited (seq))
         ORDER BY e.from_seq DESC LIMIT 1) AS flushed_at,
-    @is_by_assistants(c.shard_key, c.session_key, c.seqs) AS is_by_assistants
+    @is_by_assistants(%(shard_key)s, c.session_key, c.seqs) AS is_by_assistants
 FROM unnest(%(event_ids)s::uuid[]) WITH ORDINALITY AS wanted (event_id, place)
 JOIN strandline.fact_candidate c ON c.shard_key = %(shard_key)s
     AND c.generation_id = %(generation_id)s AND c.event_id = wanted.event_id AND c.dropped_by IS NULL
@@ -57,7 +57,7 @@ WHERE shard_key = %(shard_key)s AND generation_id = %(generation_id)s AND event_
 -- seals: fingerprints query, lexemes query
 -- opens: text text fact, fingerprint fingerprint - text
 WITH nearest AS (
-    SELECT f.fact_id, f.shard_key, f.generation_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
+    SELECT f.fact_id, f.generation_id, f.text, f.said_at, f.fingerprint, row_number() OVER (
         ORDER BY f.fingerprint = ANY (%(fingerprints)s::bytea[]) DESC, overlap.shared DESC, f.said_at DESC,
             f.fact_id) AS place
     FROM strandline.fact f
@@ -68,7 +68,7 @@ WITH nearest AS (
         AND (f.lexemes && %(lexemes)s::text[] OR f.fingerprint = ANY (%(fingerprints)s::bytea[]))
     ORDER BY place LIMIT %(limit)s
 )
-SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n) AS is_by_assistants,
+SELECT n.fact_id, n.text, n.said_at, n.fingerprint, @is_assistants_fact(n, %(shard_key)s) AS is_by_assistants,
     worded.number, worded.created_at
 FROM nearest n LEFT JOIN LATERAL (
     SELECT e.number, e.created_at FROM strandline.fact_revision r
@@ -182,7 +182,7 @@ SELECT (SELECT count(*) FROM strandline.fact f WHERE f.shard_key = %(shard_key)s
 -- params: shard_key uuid, generation_id integer, limit bigint
 -- row: fact_id uuid, text text, said_at timestamptz, fingerprint bytea, lexemes text[], is_by_assistants boolean
 -- opens: text text fact, fingerprint fingerprint - text
-SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes, @is_assistants_fact(f) AS is_by_assistants
+SELECT f.fact_id, f.text, f.said_at, f.fingerprint, f.lexemes, @is_assistants_fact(f, %(shard_key)s) AS is_by_assistants
 FROM strandline.fact f
 WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.live AND f.feedback IS NULL
     AND NOT EXISTS (

@@ -50,7 +50,7 @@ namespace_use = Table(
     Column("bytes", BigInteger, nullable=False, server_default="0"),
     Column("is_full", Boolean, nullable=False, server_default="false"),
     moment("count_at", default=True),
-    comment="What a namespace with a bound on it has stored, as it was counted last, and when to count again",
+    comment="The use of a namespace that has a bound, as it was counted last, and when to count again",
 )
 
 budget_slice = Table(

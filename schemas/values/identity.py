@@ -179,14 +179,26 @@ def check_name(field: str, value: object) -> str:
     blank: headers, forms and command lines drop these, so that one user would have two names.  Two names are
     the same if their bytes are; Unicode's ways to write one letter are not taken for one another.
     """
+    name = check_id(field, value)
+    if not (name.isascii() and name.isprintable()) or name.strip() != name:
+        _check_characters(field, name)
+    return name
+
+
+def check_id(field: str, value: object) -> str:
+    """Return ``value`` if it can be the id of a message or a call, which models and frameworks choose.
+
+    It is 1 to 512 bytes in UTF-8, of any characters that Postgres stores.
+
+    Raises:
+        InvalidMessageError: it is not; the error names ``field``.
+    """
     if not isinstance(value, str):
         raise InvalidMessageError(field, f"must be a string, not {type(value).__name__}")
     value = plain_text(value)
     if not value:
         raise InvalidMessageError(field, "is empty; give a name that never changes for the same thing")
-    if not (value.isascii() and value.isprintable()) or value.strip() != value:
-        check_text(field, value)
-        _check_characters(field, value)
+    check_text(field, value)
     if len(value.encode()) > MAX_NAME_BYTES:
         raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
     return value

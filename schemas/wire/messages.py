@@ -55,10 +55,10 @@ class MessageIn(Request):
 
     role: RoleName
     content: ContentField = None
-    id: Name | None = None
+    id: Short | None = None
     name: Short | None = None
     tool_calls: list[Json] | None = None
-    tool_call_id: Name | None = None
+    tool_call_id: Short | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     annotations: list[Json] | None = None

@@ -132,16 +132,16 @@ def set_limits(
     the earlier budget is tried again at once. A budget counts from the moment the namespace has one; earlier
     use on the same day is not counted.
     """
-    given = LimitsIn(**limits)
-    if given == LimitsIn():
+    changes = LimitsIn(**limits)
+    if changes == LimitsIn():
         raise click.UsageError(
             "No limit is given. Give one, such as --calls-per-day, or remove all with `strandline limits"
             " clear`."
         )
     settings = settings_from(database_url, broker_url, schema)
     with opened_database(settings) as database:
-        write_limits(database, namespace, given)
-        for note in _notes(database, settings, namespace, given.usd_per_day):
+        write_limits(database, namespace, changes)
+        for note in _notes(database, settings, namespace, changes.usd_per_day):
             say(note, err=True)
         _show(read_limits(database, settings, namespace), as_json=as_json)
     return 0

@@ -53,7 +53,7 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
     "unknown-pipeline": UnknownPipelineError,
     "idempotency-key-reused": ConflictError,
     "erased": lambda _sentence: ErasedError(None),
-    "namespace-full": lambda _sentence: NamespaceFullError("", "bytes or sessions"),
+    "namespace-full": NamespaceFullError,
     "other-revision": VersionError,
     "unsupported-encoding": ServiceError,
     "too-large": lambda sentence: InvalidMessageError("body", sentence),

@@ -152,6 +152,10 @@ def test_no_password_is_in_the_servers_log_for_a_second_database_either(tmp_path
             for setting in ("log_statement = 'all'", "log_min_duration_statement = 0", "log_duration = on"):
                 connection.execute(f"ALTER SYSTEM SET {setting}".encode())
             connection.execute("SELECT pg_reload_conf()")
+            logs = "SELECT current_setting('log_statement') = 'all'"
+            wait_until(
+                lambda: connection.execute(logs).fetchone() == (True,), timeout=5, what="the new settings"
+            )
             connection.execute("CREATE DATABASE second")
         for name in ("owner", "app"):
             (tmp_path / name).write_text(f"0f-{name}-in-a-file\n")

@@ -76,7 +76,7 @@ def database(url: str) -> Iterator[Database]:
 
 def limit(database: Database, memory: Memory, **limits: Any) -> None:
     names = ("max_lanes", "max_lanes_per_worker", "calls_per_day", "tokens_per_day", "usd_per_day")
-    unset: dict[str, Any] = dict.fromkeys((*names, "agents_read_only"))
+    unset: dict[str, Any] = dict.fromkeys((*names, "agents_read_only", "max_sessions", "max_bytes"))
     database.fetch(SetLimits(namespace=memory.namespace, **{**unset, **limits}))
 
 

@@ -12,6 +12,7 @@ import pytest
 from strandline import (
     ConfigurationError,
     ConflictError,
+    InvalidMessageError,
     Memory,
     OwnerError,
     StrandlineError,
@@ -121,9 +122,9 @@ def test_names_that_look_like_something_else_are_names(make_memory: MakeMemory, 
         "a/b", "a", "b",
         "Robert\"); --",
         "\\'; SELECT 1",
-        " leading", "leading", "LEADING",
+        "in side", "inside", "INSIDE",
         "é", "e\u0301",
-        "\u202egnp", "\n", "\t\r\x1b[31m", "🌊" * 100,
+        "x\u202egnp", "[red]", "<b>", "🌊" * 100,
     ]  # fmt: skip
     for number, name in enumerate(names):
         memory = make_memory(name, user_id=names[-1 - number], namespace=name, memory_blocks=[])
@@ -134,6 +135,24 @@ def test_names_that_look_like_something_else_are_names(make_memory: MakeMemory, 
             (name, name, name, {name: name})
         ]
     assert rows_of(database_url, "SELECT count(*) FROM strandline.session") == [(len(names),)]
+
+
+NO_NAMES = (" leading", "\u202egnp", "\n", "\t\r\x1b[31m")
+
+
+@pytest.mark.parametrize("text", NO_NAMES)
+def test_what_others_would_strip_is_no_name_but_a_text_and_an_id(
+    make_memory: MakeMemory, database_url: str, text: str
+) -> None:
+    for field in ("session_id", "user_id", "namespace"):
+        with pytest.raises(InvalidMessageError, match=f"^{field}: must not "):
+            make_memory(**{"session_id": "s", "user_id": "u", "namespace": "n"} | {field: text})
+    assert tables_with_rows(database_url) == set()
+    memory = make_memory("s", memory_blocks=[])
+    memory.put(user(text, id=text, name=text, metadata={text: text}))
+    assert [(m.text, m.id, m.name, m.metadata) for m in memory.get_all()] == [
+        (text, text, text, {text: text})
+    ]
 
 
 def test_parts_of_names_do_not_run_together() -> None:

@@ -216,7 +216,11 @@ def test_commands_and_options_exist(path: Path) -> None:
         if shown := COMMAND.match(line.partition("#")[0].strip()):
             command = command_named(shown[1].split())
             assert command is not None, line
-            known = {option for parameter in command.params for option in parameter.opts}
+            known = {
+                option
+                for parameter in command.params
+                for option in (*parameter.opts, *parameter.secondary_opts)
+            }
             assert set(OPTION.findall(shown[1])) <= known | {"--help", "--debug"}, line
 
 

@@ -121,7 +121,7 @@ def with_names(target: ErasureTarget) -> Operation[ErasureTarget]:
         if is_whole and row.user_id is not None:
             return replace(target, user_id=row.user_id)
         if row.session_id:
-            found = _session_target(identify_session(row.namespace, row.session_id, row.user_id))
-            if found.scope_key == target.scope_key:
-                return found
+            session = _session_target(identify_session(row.namespace, row.session_id, row.user_id))
+            if session.scope_key == target.scope_key:
+                return session
     return target

@@ -109,7 +109,7 @@ class Caller:
         return self.namespace
 
     @property
-    def operates(self) -> bool:
+    def may_operate(self) -> bool:
         """Whether the key may loosen what an operator has bounded."""
         return "operate" in self.scopes
 

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from starlette.types import Message, Receive, Scope
 
 from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
-from strandline.schemas.foreign_json import RepeatedKeyError, unrepeated
+from strandline.schemas.foreign_json import RepeatedKeyError, refuse_repeated
 
 # What is left of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
@@ -25,7 +25,9 @@ MAX_DISCARDED_DIGITS = 5
 
 
 # Made once; what its numbers are does not matter.
-_keys = json.JSONDecoder(object_pairs_hook=unrepeated, parse_int=len, parse_float=len, parse_constant=len)
+_keys = json.JSONDecoder(
+    object_pairs_hook=refuse_repeated, parse_int=len, parse_float=len, parse_constant=len
+)
 
 
 class ClientGone(Exception):

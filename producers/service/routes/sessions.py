@@ -171,7 +171,7 @@ async def change_policy(request: Request, session_id: SessionId, body: PolicyCha
     identity = call.caller.session(session_id)
     record = await call.service.records.find(identity)
     change = _policy_change(call.service.records, body)
-    if call.caller.is_bound and not call.caller.operates:
+    if call.caller.is_bound and not call.caller.may_operate:
         _check_tightens(record.policy, change)
     changing = partial(set_policy, identity, change, in_callers_transaction=False)
     recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
@@ -205,7 +205,7 @@ async def put_retention(request: Request, session_id: SessionId, body: Retention
         record_retention,
         RetentionLevel(identity.namespace, identity),
         Retention(**body.model_dump(exclude={"actor"})),
-        only_tightens=not call.caller.operates,
+        only_tightens=not call.caller.may_operate,
     )
     recorder = Recorder(identity, call.service.resources.compliance, call.service.resources.audit_levels)
     act = Act.here("retention", actor=body.actor)

@@ -797,7 +797,7 @@ def upgrade() -> None:
         ),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_use_pkey")),
         schema=schema,
-        comment="What a namespace with a bound on it has stored, as it was counted last, and when to count again",
+        comment="The use of a namespace that has a bound, as it was counted last, and when to count again",
     )
     op.create_table(
         "budget_slice",

@@ -43,13 +43,13 @@ EXISTS (
         AND line.seq = cited.seq
     WHERE line.role IS DISTINCT FROM 'assistant'))
 
--- fragment: is_assistants_fact(fact)
+-- fragment: is_assistants_fact(fact, shard_key)
 -- Whether a fact rests on assistants' lines alone: neither a person nor a user's line worded or confirmed it.
 (NOT EXISTS (
     SELECT FROM strandline.fact_revision said
-    WHERE said.shard_key = {fact}.shard_key AND said.generation_id = {fact}.generation_id
+    WHERE said.shard_key = {shard_key} AND said.generation_id = {fact}.generation_id
         AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
-            AND NOT @is_by_assistants(said.shard_key, said.session_key, said.seqs))))
+            AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
 
 -- fragment: trace_of(line)
 -- What the traces of a person's event hold if the fact came from this line, among others.

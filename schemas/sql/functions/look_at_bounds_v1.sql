@@ -8,6 +8,7 @@ DECLARE
     u strandline.namespace_use%ROWTYPE;
     bound record;
     began CONSTANT timestamptz := clock_timestamp();
+    next_at timestamptz;
 BEGIN
     SELECT * INTO u FROM strandline.namespace_use t WHERE t.namespace = p_namespace;
     IF NOT FOUND THEN
@@ -22,9 +23,9 @@ BEGIN
             SELECT coalesce(sum(m.bytes), 0) INTO u.bytes
                 FROM (SELECT DISTINCT o.owner_key FROM strandline.session_owner o WHERE o.namespace = p_namespace) AS owner
                 JOIN strandline.message m ON m.shard_key = owner.owner_key;
+            next_at := clock_timestamp() + greatest(interval '10 s', 100 * (clock_timestamp() - began));
             UPDATE strandline.namespace_use t SET sessions = u.sessions, bytes = u.bytes,
-                    is_full = coalesce(u.bytes >= bound.max_bytes, false),
-                    count_at = clock_timestamp() + greatest(interval '10 s', 100 * (clock_timestamp() - began))
+                    is_full = coalesce(u.bytes >= bound.max_bytes, false), count_at = next_at
                 WHERE t.namespace = p_namespace;
         END IF;
     END IF;

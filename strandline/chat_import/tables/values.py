@@ -7,7 +7,7 @@ import json
 from datetime import UTC, datetime
 from typing import Any
 
-from strandline.schemas.foreign_json import unrepeated
+from strandline.schemas.foreign_json import refuse_repeated
 
 # ``str(dict)`` is read by Python's parser, which takes a hundred times the text in memory.
 MAX_LITERAL_CHARACTERS = 1_000_000
@@ -26,9 +26,9 @@ def read_json(text: str | None) -> Any:
     if text is None:
         return None
     try:
-        value = json.loads(text, object_pairs_hook=unrepeated)
+        value = json.loads(text, object_pairs_hook=refuse_repeated)
         if isinstance(value, str) and value[:1] in ("{", "["):
-            value = json.loads(value, object_pairs_hook=unrepeated)
+            value = json.loads(value, object_pairs_hook=refuse_repeated)
     except (ValueError, RecursionError) as error:
         raise ValueError(f"is not JSON ({error})") from None
     return value

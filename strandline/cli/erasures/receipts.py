@@ -29,7 +29,7 @@ from strandline.erasure import (
     read_receipts,
     verifier_of,
 )
-from strandline.producers.erasing.erase import judge, refuse_forged, unsettled
+from strandline.producers.erasing.erase import find_unsettled, judge, refuse_forged
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
@@ -197,7 +197,7 @@ def _judge(
         return VerifyReceiptsReport(
             receipts=[verdict_report(one, erasures.verify(one, verifier)) for one in receipts],
             erased_rows=erasures.find_erased_rows(),
-            findings=[FindingReport(**row._asdict()) for row in database.run(unsettled())],
+            findings=[FindingReport(**row._asdict()) for row in database.run(find_unsettled())],
         )
 
 
@@ -211,10 +211,10 @@ _SIGNATURES = {
 
 
 _FINDINGS = {
-    "unfinished": "is unfinished: what it has not deleted yet is there; run the same erasure again",
+    "unfinished": "is unfinished: rows that it has not deleted yet are there; run the same erasure again",
     "unfenced": "is done, and its fence is gone without a readmission: repeat it by its receipt (reapply)",
     "unrecorded": "has a fence and no record, which was deleted or changed",
-    "removed": "has no record, which was deleted; what it erased is known by its receipt alone",
+    "removed": "has no record, which was deleted; its receipt alone tells what it erased",
 }
 
 

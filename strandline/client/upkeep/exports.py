@@ -163,6 +163,7 @@ def export_to(service: RemoteService, where: str, user_id: str | None, path: str
         ServiceUnavailableError: it cannot be had, or broke off five times; there is no file then.
         StrandlineError: the service refuses it.
     """
+    service.client()  # made before the time is counted: it reads the certificates of the system
     attempts = _Attempts(service, where, user_id)
     while True:
         refused: Refusal | None = None
@@ -183,6 +184,7 @@ async def export_to_async(
     service: RemoteService, where: str, user_id: str | None, path: str | Path
 ) -> ExportedFile:
     """Async twin of ``export_to``; writes in threads."""
+    service.aclient()
     attempts = _Attempts(service, where, user_id)
     while True:
         refused: Refusal | None = None

@@ -29,7 +29,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.upkeep.archive import Archive
 from strandline.pipelines.upkeep.erasure.records import signed
 from strandline.pipelines.upkeep.erasure.signing import read_signer
-from strandline.producers.erasing.erase import judge, unsettled
+from strandline.producers.erasing.erase import find_unsettled, judge
 from strandline.producers.items.operations import answer_requests
 from strandline.producers.items.paths import path_of
 from strandline.producers.items.requests import ItemGet, ItemPut
@@ -547,7 +547,7 @@ def test_what_hides_an_erasure_is_found(
         erasures.readmit_user("ann")
     _execute(database_url, "UPDATE strandline.erasure_fence SET readmitted_at = now()")
     assert erasures.find_erased_rows() == {"watch": 1}
-    assert [one.finding for one in database.run(unsettled())] == ["unfenced"]
+    assert [one.finding for one in database.run(find_unsettled())] == ["unfenced"]
     verdict = erasures.verify(receipt, verifier)
     assert (verdict.rows, verdict.is_unfenced, verdict.is_good) == ({"watch": 1}, True, False)
     # A readmission that no key vouches for lets nobody in.
@@ -562,7 +562,7 @@ def test_what_hides_an_erasure_is_found(
     )
     assert erasures.verify(receipt, verifier).rows == {"watch": 1}
     _execute(database_url, "DELETE FROM strandline.erasure WHERE number = 1")
-    assert [(one.number, one.finding) for one in database.run(unsettled())] == [
+    assert [(one.number, one.finding) for one in database.run(find_unsettled())] == [
         (1, "removed"),
         (1, "unrecorded"),
     ]

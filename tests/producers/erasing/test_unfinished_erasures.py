@@ -18,7 +18,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
 from strandline.pipelines.upkeep.erasure.target import ErasureTarget, own_session_target
 from strandline.producers.erasing import erase as erasing
-from strandline.producers.erasing.erase import unsettled
+from strandline.producers.erasing.erase import find_unsettled
 from strandline.producers.erasing.planned import plan_erasure
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -174,7 +174,7 @@ def ends(copy: Copy, scope: str) -> list[int]:
 def check_unfinished(copy: Copy, scope: str) -> None:
     """No reader is misled, and nothing but the same call goes on with it."""
     erasures = copy.erasures
-    assert [(one.finding, one.scope_key) for one in copy.database.run(unsettled())] == [
+    assert [(one.finding, one.scope_key) for one in copy.database.run(find_unsettled())] == [
         ("unfinished", keys(scope)[1])
     ]
     report = verify(copy.database)
@@ -223,7 +223,7 @@ def use_again(copy: Copy, erased: Sequence[str]) -> list[ErasureReceipt]:
             )
             assert [message.text for message in memory.get_all()] == ["new life", "second", "third"]
     assert copy.erasures.find_erased_rows() == {}
-    assert copy.database.run(unsettled()) == []
+    assert copy.database.run(find_unsettled()) == []
     return receipts
 
 
@@ -287,7 +287,7 @@ def test_receipts_repeated_in_an_older_dump(make_copy: MakeCopy, scope: str, bes
         # The act of readmitting is under a pseudonym of the new life.
         assert set().union(*map(dump.rows, erased)) <= {"audit_subject"}
         assert dump.kept(erased) == others
-        assert dump.database.run(unsettled()) == []
+        assert dump.database.run(find_unsettled()) == []
         assert all(dump.erasures.verify(one).rows == {} for one in receipts)
 
 

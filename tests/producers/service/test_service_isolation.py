@@ -163,7 +163,8 @@ BEGINS = {
 
 
 # Of a user of that name of one's own: nothing keeps them away, or their erasure still runs.
-OF_ONES_OWN = {"/v1/users/{user}/readmission": {404, 409}}
+# The stranger erases its own user of that name, which may be unfinished.
+OF_ONES_OWN = {"/v1/users/{user}/readmission": {404, 409}, "/v1/users/{user}/export": {409}}
 
 
 def test_another_user_of_the_namespace_finds_nothing(

@@ -43,6 +43,8 @@ HOSTILE = (
     "a\x1b]52;c;ZXZpbA==\x07\x1b[2J\x9b31m\u202eb\u2066\u200b\U000e0041\x7f\x85c\u2028forged: 1\nforged: 2"
     "\r\nforged: 3\rforged: 4"
 )
+# What of it a name may hold, with quotes and markup; control characters are refused.
+HOSTILE_NAME = "a\u202eb\u2066\u200b\U000e0041[red]c\u2028forged: 1'; <b> %s {0} \"d"
 ANY_TEXT = st.text(st.characters(codec=None), max_size=60)
 SEEN_TEXT = st.text(st.characters(categories=["L", "N", "P", "S", "Mn", "Mc", "Zs"]), max_size=60)
 
@@ -188,15 +190,16 @@ def is_harmless(ended: Ended) -> bool:
 @pytest.fixture
 def hostile(make_memory: MakeMemory) -> str:
     """A database in which whatever a user may name or say is hostile; gives the id of a fact."""
-    memory = make_memory(f"s{HOSTILE}", user_id=f"u{HOSTILE}", namespace=f"n{HOSTILE}")
+    names = {"user_id": f"u{HOSTILE_NAME}", "namespace": f"n{HOSTILE_NAME}"}
+    memory = make_memory(f"s{HOSTILE_NAME}", **names)
     memory.put({"role": "user", "content": f"I am Anna. {HOSTILE}", "id": f"m{HOSTILE}", "name": "Anna"})
-    fact = memory.facts.add(f"Anna likes {HOSTILE}", topics=[HOSTILE[:40]], actor=f"x{HOSTILE}")
+    fact = memory.facts.add(f"Anna likes {HOSTILE}", topics=[HOSTILE[:40]], actor=f"x{HOSTILE_NAME}")
     memory.flush(all=True)
     return str(fact.fact_id)
 
 
 def test_explain_shows_hostile_text_harmlessly(hostile: str, database_url: str) -> None:
-    within = ("--namespace", f"n{HOSTILE}", "--user", f"u{HOSTILE}")
+    within = ("--namespace", f"n{HOSTILE_NAME}", "--user", f"u{HOSTILE_NAME}")
     of_message = command(database_url, "explain", f"m{HOSTILE}", *within)
     assert of_message.code == 0 and is_harmless(of_message)
     assert "message ma\\x1b]52;c;" in of_message.out and "\\nforged: 2" in of_message.out
@@ -206,7 +209,7 @@ def test_explain_shows_hostile_text_harmlessly(hostile: str, database_url: str) 
     as_json = command(database_url, "explain", f"m{HOSTILE}", *within, "--json")
     assert is_harmless(as_json)
     found = json.loads(as_json.out)
-    assert (found["session_id"], found["message"]["id"]) == (f"s{HOSTILE}", f"m{HOSTILE}")
+    assert (found["session_id"], found["message"]["id"]) == (f"s{HOSTILE_NAME}", f"m{HOSTILE}")
 
     unknown = command(database_url, "explain", f"z{HOSTILE}", *within)
     assert unknown.code != 0 and is_harmless(unknown) and len(unknown.err.splitlines()) == 1
@@ -225,25 +228,39 @@ def test_dead_letters_are_listed_harmlessly(hostile: str, database_url: str) -> 
     assert listed.code == 0 and is_harmless(listed) and len(listed.out.splitlines()) == 1
     assert "refused: a\\x1b]52" in listed.out
     (letter,) = json.loads(command(database_url, "dead-letters", "list", "--json").out)["dead_letters"]
-    assert letter["reason"] == f"refused: {HOSTILE}" and letter["namespace"] == f"n{HOSTILE}"
+    assert letter["reason"] == f"refused: {HOSTILE}" and letter["namespace"] == f"n{HOSTILE_NAME}"
     assert is_harmless(command(database_url, "dead-letters", "list", "--json"))
     assert is_harmless(command(database_url, "dead-letters", "show", letter["id"]))
     assert is_harmless(command(database_url, "dead-letters", "drop", f"{HOSTILE}/summary"))
-    assert is_harmless(command(database_url, "verify", "--namespace", f"n{HOSTILE}"))
+    assert is_harmless(command(database_url, "verify", "--namespace", f"n{HOSTILE_NAME}"))
 
 
 def test_errors_of_the_library_quote_hostile_text_harmlessly(hostile: str, make_memory: MakeMemory) -> None:
-    names = {"user_id": f"u{HOSTILE}", "namespace": f"n{HOSTILE}"}
-    memory = make_memory(f"s{HOSTILE}", **names)
+    names = {"user_id": f"u{HOSTILE_NAME}", "namespace": f"n{HOSTILE_NAME}"}
+    session = f"s{HOSTILE_NAME}"
+    memory = make_memory(session, **names)
     with pytest.raises(ConflictError) as conflict:
         memory.put({"role": "user", "content": "other", "id": f"m{HOSTILE}"})
     with pytest.raises(OwnerError) as foreign:
-        make_memory(f"s{HOSTILE}", namespace=f"n{HOSTILE}").put({"role": "user", "content": "hello"})
+        make_memory(session, namespace=names["namespace"]).put({"role": "user", "content": "hello"})
     with pytest.raises(InvalidMessageError) as invalid:
         memory.put({"role": HOSTILE * 1_000, "content": "hello"})
     for caught in (conflict, foreign, invalid):
         assert hidden_in(str(caught.value)) == [] and "\n" not in str(caught.value)
         assert len(str(caught.value)) < 4_000
+
+
+@pytest.mark.parametrize("field", ["session_id", "user_id", "namespace"])
+def test_a_name_with_control_characters_is_refused_harmlessly(
+    make_memory: MakeMemory, database_url: str, field: str
+) -> None:
+    names = {"session_id": "s", "user_id": "u", "namespace": "n"} | {field: f"x{HOSTILE}"}
+    with pytest.raises(InvalidMessageError, match=f"^{field}: must not hold control characters") as refused:
+        make_memory(**names)
+    assert hidden_in(str(refused.value)) == [] and "\n" not in str(refused.value)
+    within = ("--namespace", names["namespace"], "--user", names["user_id"])
+    ended = command(database_url, "sessions", "show", names["session_id"], *within)
+    assert ended.code != 0 and is_harmless(ended) and len(ended.err.splitlines()) == 1
 
 
 def test_wrong_usage_quotes_what_was_typed_harmlessly(database_url: str) -> None:

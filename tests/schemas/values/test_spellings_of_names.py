@@ -21,7 +21,7 @@ from strandline.schemas.values.policy import make_policy
 from strandline.schemas.wire.keys import KeyRequest
 from strandline.schemas.wire.operations import Promotion, ReplayIn
 from strandline.schemas.wire.sessions import ForkRequest
-from tests.support.bad_names import BAD_NAMES, GOOD_NAMES, RESERVED_USERS
+from tests.support.names.bad_names import BAD_NAMES, GOOD_NAMES, RESERVED_USERS
 
 SERVICE = RemoteService("http://127.0.0.1:1", "sl_" + "0" * 16 + "_" + "0" * 64)
 

@@ -20,12 +20,12 @@ from strandline.cli.ask.reports import AskReport
 from strandline.cli.entry import run
 from strandline.cli.reports.memory import FactHistoryReport, FactsReport, ReadReport, SearchReport
 from strandline.pipelines.inspect.sessions import SessionPage, SessionPicture, list_sessions
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.settings import Settings, load_settings
 from tests.conftest import MakeMemory, rows_of
-from tests.schemas.display.test_shown_text import HOSTILE, hidden_in
+from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 
@@ -110,9 +110,11 @@ def test_sessions_are_listed_with_their_marks(
 def test_pages_of_sessions_join_without_gap_or_repetition(
     within: dict[str, Any], make_memory: MakeMemory, database: Database
 ) -> None:
-    names = sorted(f"{text}{number}" for number in range(3) for text in ("a", "é", "z z", "狗", HOSTILE))
+    names = sorted(f"{text}{number}" for number in range(3) for text in ("a", "é", "z z", "狗", HOSTILE_NAME))
     for name in names:
         talk(make_memory(name, user_id="u", namespace="n"), "hello")
+    with pytest.raises(InvalidMessageError, match="control characters"):
+        make_memory(f"{HOSTILE}0", user_id="u", namespace="n")
     seen: list[str] = []
     after = None
     while True:
@@ -381,11 +383,12 @@ def test_an_unknown_session_or_fact_is_named_in_the_error(
 
 
 def test_hostile_names_and_texts_are_shown_harmlessly(make_memory: MakeMemory, command: Command) -> None:
-    memory = make_memory(f"s{HOSTILE}", user_id=f"u{HOSTILE}", namespace=f"n{HOSTILE}")
+    names = {"user_id": f"u{HOSTILE_NAME}", "namespace": f"n{HOSTILE_NAME}"}
+    memory = make_memory(f"s{HOSTILE_NAME}", **names)
     memory.put({"role": "user", "content": f"harbour {HOSTILE}", "id": f"m{HOSTILE}", "name": "Anna"})
-    fact = memory.facts.add(f"harbour {HOSTILE}", actor=f"x{HOSTILE}")
-    within = ("--namespace", f"n{HOSTILE}")
-    session, user = f"s{HOSTILE}", ("--user", f"u{HOSTILE}")
+    fact = memory.facts.add(f"harbour {HOSTILE}", actor=f"x{HOSTILE_NAME}")
+    within = ("--namespace", f"n{HOSTILE_NAME}")
+    session, user = f"s{HOSTILE_NAME}", ("--user", f"u{HOSTILE_NAME}")
     for look in (
         ("sessions", "list"),
         ("sessions", "list", *within),
@@ -401,7 +404,10 @@ def test_hostile_names_and_texts_are_shown_harmlessly(make_memory: MakeMemory, c
             assert ended.code == 0, ended.err
             assert hidden_in(ended.out + ended.err) == []
             assert not any(line.startswith("forged") for line in ended.out.splitlines())
-            assert "a\\x1b]52" in ended.out or "a\\u001b]52" in ended.out
+            if look[0] == "sessions":
+                assert "sa\\u202eb\\u2066" in ended.out
+            else:
+                assert "a\\x1b]52" in ended.out or "a\\u001b]52" in ended.out
 
 
 def test_what_a_script_left_in_the_embedded_home_can_be_looked_at(

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from itertools import repeat
 from pathlib import Path
 from threading import Event
+from typing import Any
 from uuid import uuid4
 
 import pytest
@@ -216,6 +217,32 @@ def test_the_time_that_an_export_takes_is_not_that_of_refusals(tmp_path: Path) -
 
         assert asyncio.run(export()).lines["message"] == 2
         assert answers.asked == 2
+
+
+def test_the_time_that_connections_take_to_make_is_not_that_of_refusals(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is that of reading the system's certificates, a third of a second on a small machine."""
+    options = RemoteService._options
+
+    def slowly_made(service: RemoteService) -> dict[str, Any]:
+        Event().wait(0.6)
+        return options(service)
+
+    monkeypatch.setattr(RemoteService, "_options", slowly_made)
+    answers = Answers((200, EXPORT, LINES), (200, EXPORT, LINES + TRAILER))
+    quick = Retries(total_seconds=0.5, base_seconds=0.001)
+    with answering(answers) as url, RemoteService(url, "sl_a_b", retries=quick) as service:
+        assert RemoteAdmin(service).export_user("ana", tmp_path / "one.jsonl").lines["message"] == 2
+        answers.asked = 0
+
+        async def export() -> exports.ExportedFile:
+            try:
+                return await AsyncRemoteAdmin(service).export_user("ana", tmp_path / "two.jsonl")
+            finally:
+                await service.aclose()
+
+        assert asyncio.run(export()).lines["message"] == 2
 
 
 def test_one_that_breaks_off_each_time_is_given_up(tmp_path: Path) -> None:

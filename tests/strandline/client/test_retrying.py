@@ -27,7 +27,7 @@ from strandline.client import (
 from strandline.client.problems import ERRORS, error_of
 from strandline.client.retrying import NOT_DONE, UNKNOWN, Failure, failure_of, retry_after_of
 from strandline.producers.service.gate.problems import KINDS
-from strandline.schemas.errors import StrandlineError
+from strandline.schemas.errors import NamespaceFullError, StrandlineError
 from strandline.schemas.wire.base import Problem
 from tests.support.servers.scripted_server import Answers, answering, event, position, problem
 
@@ -113,6 +113,13 @@ def test_every_problem_of_the_service_is_an_exception() -> None:
         # the service, and each further try costs tokens.
         comes_again = kind.retry_after_seconds is not None and kind.name != "model-failed"
         assert (failure_of(kind.name, kind.status) == "not_done") == comes_again, kind.name
+
+
+def test_a_full_namespace_is_told_without_which_bound_it_is() -> None:
+    told = Problem(type="urn:strandline:problem:namespace-full", title="T", status=507, detail="It is full.")
+    error = error_of(told, 507)
+    assert isinstance(error, NamespaceFullError)
+    assert (str(error), error.bound) == ("T: It is full.", None)
 
 
 def test_a_reason_without_a_place_is_told() -> None:

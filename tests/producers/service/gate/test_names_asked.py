@@ -13,7 +13,7 @@ import pytest
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.service.gate.heads import address_in
 from strandline.schemas.wire.keys import SCOPES
-from tests.support.bad_names import BAD_NAMES, RESERVED_USERS
+from tests.support.names.bad_names import BAD_NAMES, RESERVED_USERS
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.service_server import RunningService
 

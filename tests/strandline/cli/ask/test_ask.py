@@ -21,7 +21,7 @@ from strandline.cli.ask.reports import AskReport, GivenMessageReport, TokenUseRe
 from strandline.cli.ask.view import budget_parts, show_answer
 from strandline.cli.entry import run
 from tests.conftest import MakeMemory
-from tests.schemas.display.test_shown_text import HOSTILE, hidden_in
+from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in
 
 PEANUTS = "I am allergic to peanuts, so no cake with nuts for me."
 QUESTION = "What am I allergic to?"
@@ -175,7 +175,7 @@ def test_a_message_beside_one_that_matches_says_so(maren: Memory, ask: Ask) -> N
 
 
 def test_what_was_said_is_data_on_a_terminal_as_well(make_memory: MakeMemory, ask: Ask) -> None:
-    memory = make_memory("s", user_id=f"u{HOSTILE}", token_limit=LIMIT, consume="background")
+    memory = make_memory("s", user_id=f"u{HOSTILE_NAME}", token_limit=LIMIT, consume="background")
     hostile = f"harbour [bold]loud[/bold] {HOSTILE}"
     memory.put({"role": "user", "name": "[red]x", "content": hostile, "id": f"m{HOSTILE}"})
     memory.flush(all=True)
