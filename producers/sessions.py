@@ -15,6 +15,8 @@ from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
 HISTORY_PAGE = 1_000
+# A page ends with the message that fills it, however few it has.
+HISTORY_PAGE_BYTES = 4_000_000
 
 SessionKind = Literal["chat", "source", "instruction"]
 
@@ -64,31 +66,43 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
 def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
+    A page has at most ``page_size`` messages, and ends sooner with the one that fills ``HISTORY_PAGE_BYTES``.
+
     Raises:
         ConfigurationError: ``after_seq`` or ``page_size`` is not valid.
         OwnerError: the session belongs to another owner.
     """
+    messages, _ = yield from history_part(identity, after_seq, page_size)
+    return messages
+
+
+def history_part(
+    identity: SessionIdentity, after_seq: int, page_size: int
+) -> Operation[tuple[list[Message], bool]]:
+    """A page, and whether another one may follow; raises as ``history_page`` does."""
     rows = yield from fetch(
         History(
             **identity.keys,
             after_seq=check_seq("after_seq", after_seq),
             page_size=check_page_size(page_size),
+            page_bytes=HISTORY_PAGE_BYTES,
         )
     )
     if not rows:
         yield from check_unowned(identity)
-    return read_rows(rows)
+    # Stored, a message may have some more bytes than its texts.
+    size = sum(len(row.envelope) + len(row.metadata or "") for row in rows)
+    return read_rows(rows), len(rows) == page_size or 2 * size >= HISTORY_PAGE_BYTES
 
 
 def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
     """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
     messages: list[Message] = []
-    while page := (
-        yield from history_page(identity, (messages[-1].seq or 0) if messages else 0, HISTORY_PAGE)
-    ):
-        messages.extend(page)
-        if len(page) < HISTORY_PAGE:
-            break
+    may_follow = True
+    while may_follow:
+        after_seq = (messages[-1].seq or 0) if messages else 0
+        page, may_follow = yield from history_part(identity, after_seq, HISTORY_PAGE)
+        messages += page
     return messages
 
 

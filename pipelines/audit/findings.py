@@ -34,6 +34,12 @@ class Finding:
     place: int | None = None
     entry_id: UUID | None = None
 
+    def __str__(self) -> str:
+        if self.seal is None:
+            return self.sentence
+        place = "" if self.place is None else f", place {self.place}"
+        return f"seal {self.seal}{place}: {self.sentence}"
+
 
 @dataclass(slots=True)
 class TrailVerification:

@@ -232,7 +232,7 @@ def _print_results(
 ) -> None:
     for result in results:
         say(_summary(result))
-        say(*(f"  {_place(one.seal, one.place)}: {one.sentence}" for one in result.findings))
+        say(*(f"  {one}" for one in result.findings))
     if not results:
         say("no namespace has a trail yet")
     if any(result.unkeyed_seals for result in results):
@@ -262,7 +262,3 @@ def _summary(result: TrailVerification) -> str:
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]
     return ", ".join([f"{result.namespace}: {state}; {extent}", *(part for part in more if part)])
-
-
-def _place(seal: int | None, place: int | None) -> str:
-    return f"seal {seal}" if place is None else f"seal {seal}, place {place}"
