@@ -11,7 +11,7 @@
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
-    @move_marks(NOT @is_recorded(t.namespace, 'all'))
+    @move_marks(NOT @is_ruled(t, rule.records_puts))
 )
 @insert_message()
 RETURNING seq
@@ -32,9 +32,7 @@ WITH held AS (
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
         data_key integer)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
-    LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
-    WHERE @takes_simply(t, g)
-        AND l.level IS DISTINCT FROM 'all'
+    WHERE @takes_simply(t, g, rule.records_puts)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (

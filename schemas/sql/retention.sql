@@ -5,6 +5,7 @@
 -- params: namespace text, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
 --     archive text?, keeps_important boolean?, ages jsonb, actor text?
 -- row: number bigint
+WITH ruled AS (@rule_ttl(%(namespace)s))
 INSERT INTO strandline.retention_act (
     namespace, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, keeps_important, ages,
     actor)
@@ -21,6 +22,9 @@ RETURNING number
 --     forget_facts boolean?, archive text?, tightened text[], actor text?
 -- row: number bigint
 -- repeatable
+WITH ruled AS (@rule_ttl((
+    SELECT s.namespace FROM strandline.session s
+    WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)))
 INSERT INTO strandline.session_retention_act (
     shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, tightened,
     actor)
