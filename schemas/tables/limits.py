@@ -53,7 +53,7 @@ namespace_rule = Table(
     moment("count_at", nullable=True),
     Column("records_puts", Boolean, nullable=False, server_default="false"),
     Column("least_ttl_seconds", BigInteger),
-    comment="What each put of a namespace looks at: its use by the last count, its trail, its shortest retention",
+    comment="What a put looks at: use of the namespace by the last count, trail, shortest retention",
 )
 
 budget_slice = Table(

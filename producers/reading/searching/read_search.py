@@ -239,7 +239,7 @@ def gather_filling(
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
         else by_place(request, snapshot.window),
-        shown_texts=window.texts if is_whole else None,
+        shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
     )
 
 

@@ -794,7 +794,7 @@ def upgrade() -> None:
         sa.Column("least_ttl_seconds", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_rule_pkey")),
         schema=schema,
-        comment="What each put of a namespace looks at: its use by the last count, its trail, its shortest retention",
+        comment="What a put looks at: use of the namespace by the last count, trail, shortest retention",
     )
     op.create_table(
         "budget_slice",
