@@ -9,7 +9,7 @@ from strandline.producers.arguments import check_count, listed_messages
 from strandline.producers.memory_parts.corrections import MemoryCorrections
 from strandline.producers.runs.add import AddedRun, RunRequest, add_run
 from strandline.producers.runs.history import RunHistoryRequest, run_history
-from strandline.producers.runs.naming import name_messages
+from strandline.producers.runs.given import name_messages
 from strandline.producers.runs.run import (
     DEFAULT_LAST_RUNS,
     UNFINISHED,
