@@ -261,7 +261,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
         identity, everything = self._identity, check_flag("all", all)
         flushing = flush_by_hand(identity.shard_key, identity.session_key, everything=everything)
-        return self._flushed(flushing, connection)
+        return self._announce_after(flushing, connection)
 
     aflush = async_method(flush)
 

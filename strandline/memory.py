@@ -212,11 +212,11 @@ class Memory(SessionMemory):
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         changing = self._changing_policy(change, actor, connection)
-        return self._changed_policy(changing, blocks, token_limit, connection)
+        return self._change_policy(changing, blocks, token_limit, connection)
 
     aset_policy = async_method(set_policy)
 
-    def _changed_policy(
+    def _change_policy(
         self,
         changing: Operation[PolicySet],
         blocks: Sequence[BaseMemoryBlock] | None,

@@ -26,7 +26,7 @@ class MemoryDelivery(MemoryWriting):
         Raises:
             OwnerError: the session belongs to another owner.
         """
-        return self._flushed(self._deliver_all(), connection)
+        return self._announce_after(self._deliver_all(), connection)
 
     adeliver = async_method(deliver)
 
@@ -51,13 +51,13 @@ class MemoryDelivery(MemoryWriting):
     asummarize = async_method(summarize)
 
     def _summarize_now(self, wait_seconds: float | None) -> Operation[Summary | None]:
-        yield from self._flushed(self._deliver_all(), None)
+        yield from self._announce_after(self._deliver_all(), None)
         return (yield from self._record_read("summary.read", wait_for_summary(self._identity, wait_seconds)))
 
     def _deliver_all(self) -> Operation[Flushed | None]:
         return deliver_by_hand(self._identity.shard_key, self._identity.session_key)
 
-    def _flushed(
+    def _announce_after(
         self, flushing: Operation[Flushed | None], connection: object | None
     ) -> Operation[list[UUID]]:
         flushed = yield from flushing

@@ -72,7 +72,7 @@ class MemoryRuns(MemoryCorrections):
             adding = self._carry_out_run(self._run_request(record, sources))
         else:
             adding = self._add_run_aside(record, sources)
-        return self._announced_run(adding, connection)
+        return self._announce_run(adding, connection)
 
     aadd_run = async_method(add_run)
 
@@ -118,7 +118,7 @@ class MemoryRuns(MemoryCorrections):
         requests = yield from self._check_aside(partial(self._run_request, record, sources))
         return (yield from self._carry_out_run(requests))
 
-    def _announced_run(self, adding: Operation[AddedRun], connection: object | None) -> Operation[SessionRun]:
+    def _announce_run(self, adding: Operation[AddedRun], connection: object | None) -> Operation[SessionRun]:
         added = yield from adding
         self._announce_flush(added.flushed, connection)
         return added.run
