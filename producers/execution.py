@@ -229,11 +229,12 @@ class Closing:
     _resources: Resources
 
     def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; all faces of
-        this process cannot be used after that.
+        """Close the resources that this process shares: pools, threads, the embedded servers.
+
+        Nothing else that uses them, such as another memory, can be used after that.
         """
         self._resources.close()
 
     async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used the face."""
+        """Async twin of ``close``; to be called on the event loop that used the object."""
         await self._resources.aclose()
