@@ -17,10 +17,13 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
+from strandline.producers.writing.set_policy import PolicySet
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
@@ -159,8 +162,10 @@ class Memory(SessionMemory):
             redaction=None if redact is None else storing_redaction(settings, redact),
         )
 
+    @sync_method
     def set_policy(
         self,
+        /,
         *,
         token_limit: int | None = None,
         chat_history_token_ratio: float | None = None,
@@ -175,7 +180,7 @@ class Memory(SessionMemory):
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
-    ) -> Policy:
+    ) -> Operation[Policy]:
         """Change the stored policy of the session, from the next put and flush on; return the new one.
 
         The change is recorded, with ``actor`` and the time.  Added pipelines receive later flushes;
@@ -206,38 +211,19 @@ class Memory(SessionMemory):
             deliver=deliver,
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
-        done = self._runner.run(self._changing_policy(change, actor, connection), connection)
-        self._announce_flush(done.flushed, connection)
-        return self._take_on(done, blocks, token_limit)
+        changing = self._changing_policy(change, actor, connection)
+        return self._change_policy(changing, blocks, token_limit, connection)
 
-    async def aset_policy(
+    aset_policy = async_method(set_policy)
+
+    def _change_policy(
         self,
-        *,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float | None = None,
-        token_flush_size: int | None = None,
-        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
-        memory_blocks: Sequence[BlockSource] | None = None,
-        max_window_messages: int | None = None,
-        max_window_bytes: int | None = None,
-        message_flush_size: int | None = None,
-        deliver: Deliver | None = None,
-        on_overflow: bool | None = None,
-        actor: str | None = None,
-        connection: object | None = None,
-        **fixed: Any,
-    ) -> Policy:
-        """Async twin of ``set_policy``."""
-        blocks = self._declared_blocks(memory_blocks, fixed)
-        change = replace(
-            _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
-        )
-        done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
+        changing: Operation[PolicySet],
+        blocks: Sequence[BaseMemoryBlock] | None,
+        token_limit: int | None,
+        connection: object | None,
+    ) -> Operation[Policy]:
+        done = yield from changing
         self._announce_flush(done.flushed, connection)
         return self._take_on(done, blocks, token_limit)
 

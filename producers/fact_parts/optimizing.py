@@ -2,40 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import is_done
-from strandline.producers.fact_parts.recorded import Recorded
+from strandline.producers.execution import async_method, sync_method
+from strandline.producers.fact_parts.editing import FactEditing
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
 from strandline.producers.tokens import text_counter
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import Owner
-
-T = TypeVar("T")
 
 
-class FactOptimizing(Recorded):
+class FactOptimizing(FactEditing):
     """Methods of ``OwnerFacts``."""
 
-    _owner: Owner
-
-    def _edit(
-        self,
-        kind: str,
-        change: Callable[[], Operation[T]],
-        actor: str | None = None,
-        describe: Callable[[Act, T], Act | None] = is_done,
-        text: str | None = None,
-    ) -> Operation[T]:
-        raise NotImplementedError
-
-    def optimize(self) -> Optimization:
+    @sync_method
+    def optimize(self) -> Operation[Optimization]:
         """Propose to say the facts in fewer sentences, with the tokens before and after; changes nothing.
 
         This process asks the model of the derivation that serves, once, and waits for its answer.  At most
@@ -47,13 +30,17 @@ class FactOptimizing(Recorded):
             ModelError: the model failed, or its answer would lose facts; or the namespace has used up its
                 budget, and the model was not asked.
         """
-        return self._runner.run(self._propose())
+        proposing = propose_optimization(
+            payer_of(self._owner, self._resources.settings),
+            self._resources.build_facts_model,
+            text_counter(None),
+        )
+        return self._record_read("facts.read", proposing)
 
-    async def aoptimize(self) -> Optimization:
-        """Async twin of ``optimize``."""
-        return await self._runner.arun(self._propose())
+    aoptimize = async_method(optimize)
 
-    def apply_optimization(self, optimization: Optimization) -> None:
+    @sync_method
+    def apply_optimization(self, optimization: Optimization) -> Operation[None]:
         """Carry out a proposal of ``optimize``, all of it or nothing.
 
         The parts stay on record, and a reset of their session takes a sentence apart again. A new derivation
@@ -63,21 +50,6 @@ class FactOptimizing(Recorded):
             ConflictError: a fact was added, changed or removed since the proposal; nothing was changed.
             InvalidMessageError: the proposal is of another owner.
         """
-        self._runner.run(self._apply(optimization))
-
-    async def aapply_optimization(self, optimization: Optimization) -> None:
-        """Async twin of ``apply_optimization``."""
-        await self._runner.arun(self._apply(optimization))
-
-    def _propose(self) -> Operation[Optimization]:
-        proposing = propose_optimization(
-            payer_of(self._owner, self._resources.settings),
-            self._resources.build_facts_model,
-            text_counter(None),
-        )
-        return self._record_read("facts.read", proposing)
-
-    def _apply(self, optimization: object) -> Operation[None]:
         if not isinstance(optimization, Optimization):
             raise InvalidMessageError("optimization", "must be what optimize() returned")
         if optimization.keys["shard_key"] != self._owner.shard_key:
@@ -87,3 +59,5 @@ class FactOptimizing(Recorded):
             partial(apply_optimization, optimization),
             describe=lambda act, _done: replace(act, count=len(optimization.merged)),
         )
+
+    aapply_optimization = async_method(apply_optimization)

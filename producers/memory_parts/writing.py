@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import listed_messages
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
@@ -17,6 +17,8 @@ from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
 from strandline.schemas.values.policy import Policy, PolicyChange
 
+T = TypeVar("T")
+
 
 class MemoryWriting(MemorySearch):
     """What the writing methods of ``SessionMemory`` run."""
@@ -25,7 +27,6 @@ class MemoryWriting(MemorySearch):
     _put_limits: PutLimits
     _count_text: Callable[[str], int]
     _part_tokens: Mapping[str, int]
-    _redaction: Redaction | None
 
     def _changing_policy(
         self, change: PolicyChange, actor: str | None, connection: object | None
@@ -51,12 +52,15 @@ class MemoryWriting(MemorySearch):
     def _put_checked_aside(
         self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        """The same, checked off the event loop: a hook of the application runs, or the messages are large."""
-        check = partial(self._check_put, messages, max_messages=most)
-        request: PutRequest = yield Compute(check) if self._redaction is None else Run(check)
+        request = yield from self._check_aside(partial(self._check_put, messages, max_messages=most))
         if self._resources.compliance is None:
             return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
         return (yield from self._put_checked(request, accept, in_callers_transaction))
+
+    def _check_aside(self, check: Callable[[], T]) -> Operation[T]:
+        """Check off the event loop: a hook of the application runs, or the messages are large."""
+        checked: T = yield Compute(check) if self._redaction is None else Run(check)
+        return checked
 
     def _put_checked(
         self, request: PutRequest, accept: Accept, in_callers_transaction: bool

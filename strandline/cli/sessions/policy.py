@@ -9,13 +9,12 @@ import click
 
 from strandline.cli.servers.memories import opened_session
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.inspect.sessions import SessionPolicy
 from strandline.producers.blocks.resolve import stored_blocks
 from strandline.schemas.display.shown_text import quantity
@@ -48,8 +47,7 @@ _CHANGING = (
     "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
 @click.option("--actor", metavar="NAME", help="Your name; it is stored with the change, and shown with it.")
-@as_json
-@json_schema_option
+@json_options(SessionPolicy)
 @target_options
 def set_policy_command(
     session: str,
@@ -69,17 +67,13 @@ def set_policy_command(
     max_facts: int | None,
     actor: str | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
     Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
     Tokenizer, user and shared scope are fixed.
     """
-    if json_schema:
-        print_schema(SessionPolicy)
-        return 0
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
         raise click.UsageError(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
@@ -119,7 +113,6 @@ def set_policy_command(
                 f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
             )
         say(*policy_lines(report))
-    return 0
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:
