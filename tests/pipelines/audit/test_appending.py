@@ -25,7 +25,8 @@ def _set_level(url: str, level: str) -> None:
     rows_of(
         url,
         "WITH ruled AS (INSERT INTO strandline.namespace_rule (namespace, records_puts)"
-        " VALUES ('shop', true) ON CONFLICT DO NOTHING) INSERT INTO strandline.audit_level VALUES ('shop', %s) ON CONFLICT (namespace)"
+        " VALUES ('shop', true) ON CONFLICT DO NOTHING)"
+        " INSERT INTO strandline.audit_level VALUES ('shop', %s) ON CONFLICT (namespace)"
         " DO UPDATE SET level = excluded.level RETURNING 1",
         level,
     )
