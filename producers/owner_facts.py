@@ -10,7 +10,7 @@ from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
-from strandline.producers.fact_parts.editing import FactEditing
+from strandline.producers.fact_parts.editing import FactEdits
 from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
@@ -37,7 +37,7 @@ from strandline.schemas.values.identity import Owner
 T = TypeVar("T")
 
 
-class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, FactLookups):
+class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
@@ -54,6 +54,10 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
     @property
     def _whom(self) -> Owner:
         return self._owner
+
+    @property
+    def _edits(self) -> FactEdits:
+        return FactEdits(self._owner, self._recorder, self._redaction)
 
     @property
     def _capture_level(self) -> CaptureLevel:
@@ -192,7 +196,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._add_fact(wording, actor))
+        return self._runner.run(self._edits.add(wording, actor))
 
     async def aadd(
         self,
@@ -209,7 +213,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return await self._runner.arun(self._add_fact(wording, actor))
+        return await self._runner.arun(self._edits.add(wording, actor))
 
     def replace(
         self,
@@ -231,7 +235,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
             VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._replace_fact(fact_id, wording, actor, if_version))
+        return self._runner.run(self._edits.replace(fact_id, wording, actor, if_version))
 
     async def areplace(
         self,
@@ -245,31 +249,31 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
     ) -> Fact | None:
         """Async twin of ``replace``."""
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._replace_fact(fact_id, wording, actor, if_version))
+        return await self._runner.arun(self._edits.replace(fact_id, wording, actor, if_version))
 
     def delete(self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None) -> bool:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._delete_fact(fact_id, actor, if_version))
+        return self._runner.run(self._edits.delete(fact_id, actor, if_version))
 
     async def adelete(
         self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
     ) -> bool:
         """Async twin of ``delete``."""
-        return await self._runner.arun(self._delete_fact(fact_id, actor, if_version))
+        return await self._runner.arun(self._edits.delete(fact_id, actor, if_version))
 
     def clear(self, *, actor: str | None = None) -> int:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._runner.run(self._clear_facts(actor))
+        return self._runner.run(self._edits.clear(actor))
 
     async def aclear(self, *, actor: str | None = None) -> int:
         """Async twin of ``clear``."""
-        return await self._runner.arun(self._clear_facts(actor))
+        return await self._runner.arun(self._edits.clear(actor))
 
     def feedback(
         self,
@@ -281,7 +285,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
     ) -> Fact | None:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._judge_fact(fact_id, judged, actor, if_version))
+        return self._runner.run(self._edits.judge(fact_id, judged, actor, if_version))
 
     async def afeedback(
         self,
@@ -293,14 +297,14 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
     ) -> Fact | None:
         """Async twin of ``feedback``."""
         judged = checked_feedback(feedback)
-        return await self._runner.arun(self._judge_fact(fact_id, judged, actor, if_version))
+        return await self._runner.arun(self._edits.judge(fact_id, judged, actor, if_version))
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._import_facts(facts))
+        return self._runner.run(self._edits.import_facts(facts))
 
     def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
         listing = list_facts(self._owner, page, filters)

@@ -2,13 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import is_done
+from strandline.producers.fact_parts.editing import FactEdits
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
@@ -17,22 +14,14 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
-T = TypeVar("T")
-
 
 class FactOptimizing(Recorded):
     """Methods of ``OwnerFacts``."""
 
     _owner: Owner
 
-    def _edit(
-        self,
-        kind: str,
-        change: Callable[[], Operation[T]],
-        actor: str | None = None,
-        describe: Callable[[Act, T], Act | None] = is_done,
-        text: str | None = None,
-    ) -> Operation[T]:
+    @property
+    def _edits(self) -> FactEdits:
         raise NotImplementedError
 
     def optimize(self) -> Optimization:
@@ -82,8 +71,9 @@ class FactOptimizing(Recorded):
             raise InvalidMessageError("optimization", "must be what optimize() returned")
         if optimization.keys["shard_key"] != self._owner.shard_key:
             raise InvalidMessageError("optimization", "is of another owner's facts")
-        return self._edit(
+        return self._edits.edit(
             "facts.optimize",
             partial(apply_optimization, optimization),
             describe=lambda act, _done: replace(act, count=len(optimization.merged)),
+            text="\n".join(one.text for one in optimization.merged),
         )
