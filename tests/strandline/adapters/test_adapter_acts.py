@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections.abc import Awaitable, Callable, Iterator
-from dataclasses import dataclass
 from typing import Any, cast
 from uuid import uuid4
 
@@ -29,7 +27,7 @@ from llama_index.core.llms import ChatMessage
 from pydantic_ai import Agent, RunContext
 from pydantic_ai.models.test import TestModel
 
-from strandline import ActRefusedError, AttemptedAct, Audit, Facts, Memory
+from strandline import Memory
 from strandline.adapters.agents import StrandlineContextSession, StrandlineSession
 from strandline.adapters.agno import StrandlineMemoryManager
 from strandline.adapters.agno.overlay import AsyncMemories, Memories
@@ -39,54 +37,24 @@ from strandline.adapters.llamaindex import StrandlineMemory
 from strandline.adapters.pydantic_ai import StrandlineHistory as Capability
 from strandline.adapters.pydantic_ai import StrandlineToolset
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.producers.namespace_facts import NamespaceFacts
-from tests.conftest import rows_of
+from tests.support.agents.acts import (
+    ANSWER,
+    HELLO,
+    Call,
+    Library,
+    LibraryCall,
+    asked,
+    assert_refused,
+    attempts_at,
+    check,
+    is_read,
+    library_beside,
+    wait_for,
+)
 from tests.support.agents.scripted_agno import ScriptedModel
 from tests.support.servers.databases import temporary_database
 
-# Of reads there may be more: an adapter looks before it changes something.
-CHANGES = """
-SELECT act, actor, origin, seq, count, detail::text, flags, session IS NOT NULL FROM strandline.audit_entry
-WHERE namespace = %s AND act NOT IN ('audit.level', 'history', 'read', 'search')
-    AND act !~ '[.](read|search)$'
-ORDER BY created_at, act
-"""
-FACTS = "SELECT text, feedback, live FROM strandline.fact ORDER BY text"
-MESSAGES = "SELECT role, seq FROM strandline.message ORDER BY session_key, seq"
 TEA = "Ann likes tea."
-HELLO = {"role": "user", "content": "hello"}
-ANSWER = {"role": "assistant", "content": "Ahoy."}
-
-asked: list[AttemptedAct] = []
-is_refusing = False
-
-
-def hook(act: AttemptedAct) -> None:
-    if is_refusing and not is_read(act):
-        raise ActRefusedError("Nothing is to be changed.")
-    asked.append(act)
-
-
-@dataclass(frozen=True, slots=True)
-class Library:
-    """The library's own faces, of ben, who has a fact and messages as ann has, who uses an adapter."""
-
-    url: str
-    namespace: str
-    memory: Memory
-    facts: Facts
-    users: NamespaceFacts
-    fact_id: str
-
-    @property
-    def options(self) -> dict[str, Any]:
-        return {"namespace": self.namespace, "database_url": self.url}
-
-    def changes(self) -> list[tuple[Any, ...]]:
-        return rows_of(self.url, CHANGES, self.namespace)
-
-    def contents(self) -> list[list[tuple[Any, ...]]]:
-        return [rows_of(self.url, FACTS), rows_of(self.url, MESSAGES)]
 
 
 @pytest.fixture(scope="module")
@@ -96,62 +64,9 @@ def url(stack: EmbeddedStack) -> Iterator[str]:
 
 
 @pytest.fixture
-def library(url: str, monkeypatch: pytest.MonkeyPatch) -> Library:
-    monkeypatch.setenv("STRANDLINE_COMPLIANCE", f"{__name__}:{hook.__name__}")
-    namespace = uuid4().hex
-    options: dict[str, Any] = {"namespace": namespace, "database_url": url}
-    Audit.of_namespace(namespace, database_url=url).set_level("all")
-    facts = Facts.for_owner(user_id="ben", **options)
-    memory = Memory.from_defaults("bens", user_id="ben", memory_blocks=[], **options)
-    memory.put_messages([HELLO, ANSWER])
-    fact_id = str(facts.add("Ben likes tea.").fact_id)
-    users = Facts.of_namespace(namespace, database_url=url)
-    return Library(url, namespace, memory, facts, users, fact_id)
-
-
-Call = Callable[[Any], object]
-LibraryCall = Callable[[Library], object]
-
-
-def check(adapter: object, call: Call, library: Library, library_call: LibraryCall) -> None:
-    """The call is the acts that the library's own call is; refused, it does nothing."""
-    before = library.changes()
-    attempts = attempts_at(library_call, library)
-    rows = library.changes()[len(before) :]
-    assert len(attempts) >= len(rows)
-    contents = library.contents()
-    if attempts:
-        assert_refused(call, adapter)
-    assert library.contents() == contents
-    assert attempts_at(call, adapter) == attempts
-    assert library.changes()[len(before) + len(rows) :] == rows
-
-
-def attempts_at(call: Callable[[Any], object], of: object) -> list[str]:
-    """The kinds of the changes that the hook was asked about."""
-    asked.clear()
-    _wait(call(of))
-    return [act.kind for act in asked if not is_read(act)]
-
-
-def assert_refused(call: Call, of: object) -> None:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(f"{__name__}.is_refusing", True)
-        with pytest.raises(ActRefusedError):
-            _wait(call(of))
-
-
-def is_read(act: AttemptedAct) -> bool:
-    return act.kind.endswith(("history", "read", "search"))
-
-
-def _wait(outcome: object) -> None:
-    if inspect.isawaitable(outcome):
-
-        async def wait(awaitable: Awaitable[object]) -> None:
-            await awaitable
-
-        asyncio.run(wait(outcome))
+def library(url: str) -> Iterator[Library]:
+    with library_beside(url) as library:
+        yield library
 
 
 # Agno 3.
@@ -340,7 +255,7 @@ def test_agnos_databases_are_cleared_as_the_library_does(
 ) -> None:
     db: Any = manager.overlay(object.__new__(AsyncDb) if is_async else InMemoryDb())
     before = len(library.changes())
-    _wait(db.clear_memories())
+    wait_for(db.clear_memories())
     assert [row[0] for row in library.changes()[before:]] == ["facts.clear"] * 2
     assert list(library.facts.list()) == []
 
