@@ -242,7 +242,7 @@ def chain_of(
     async def acall(messages: list[BaseMessage]) -> AIMessage:
         return AIMessage(await asyncio.to_thread(answer, str(messages[-1].content)))
 
-    return RunnableWithMessageHistory(RunnableLambda(call, acall), history_of)  # type: ignore[arg-type]
+    return RunnableWithMessageHistory(RunnableLambda(call, acall), history_of)
 
 
 CONFIG: Any = {"configurable": {"session_id": "conversation"}}
@@ -256,10 +256,14 @@ def test_turns_at_once_lose_and_double_nothing(
 ) -> None:
     """Each turn begins before another ends, and something else puts in between."""
     turns = 4
-    meeting = Barrier(turns, action=lambda: history.memory.put({"role": "user", "content": "elsewhere"}))
+
+    def put_from_elsewhere() -> None:
+        history.memory.put({"role": "user", "content": "elsewhere"})
+
+    meeting = Barrier(turns, action=put_from_elsewhere)
 
     def answer(question: str) -> str:
-        meeting.wait(60)
+        meeting.wait()
         return f"to {question}"
 
     history.add_messages([HumanMessage("earlier"), AIMessage("said")])
