@@ -89,6 +89,12 @@ class AsyncDb(AsyncBaseDb):
 AsyncDb.__abstractmethods__ = frozenset()
 
 
+def memories_of_agno(*, is_async: bool) -> Any:
+    """A database of Agno's own to lay over."""
+    kind: Any = AsyncDb
+    return object.__new__(kind) if is_async else InMemoryDb()
+
+
 @pytest.fixture
 def manager(library: Library) -> StrandlineMemoryManager:
     manager = StrandlineMemoryManager(wait=None, model=ScriptedModel(), **library.options)
@@ -244,7 +250,7 @@ OVERLAY_READS = {
 def test_what_agnos_databases_change(
     manager: StrandlineMemoryManager, library: Library, name: str, is_async: bool
 ) -> None:
-    db: Any = manager.overlay(object.__new__(AsyncDb) if is_async else InMemoryDb())
+    db: Any = manager.overlay(memories_of_agno(is_async=is_async))
     call, library_call = OVERLAY[name]
     check(db, call, library, library_call)
 
@@ -253,7 +259,7 @@ def test_what_agnos_databases_change(
 def test_agnos_databases_are_cleared_as_the_library_does(
     manager: StrandlineMemoryManager, library: Library, is_async: bool
 ) -> None:
-    db: Any = manager.overlay(object.__new__(AsyncDb) if is_async else InMemoryDb())
+    db: Any = manager.overlay(memories_of_agno(is_async=is_async))
     before = len(library.changes())
     wait_for(db.clear_memories())
     assert [row[0] for row in library.changes()[before:]] == ["facts.clear"] * 2
