@@ -128,7 +128,7 @@ class FactEdits(FactChanges):
 
     def add(self, wording: Wording, actor: str | None, fact_id: UUID | None = None) -> Operation[Fact]:
         wording = yield from redact_wording(wording, self.redaction)
-        adding = partial(self._unrecorded.add, wording, actor, fact_id)
+        adding = partial(self._plain_changes.add, wording, actor, fact_id)
         return (yield from self.edit("facts.add", adding, actor, text=wording.text))
 
     def replace(
@@ -136,13 +136,13 @@ class FactEdits(FactChanges):
     ) -> Operation[Fact | None]:
         """``version``: that of the fact, which is changed only if it is still so."""
         wording = yield from redact_wording(wording, self.redaction)
-        replacing = partial(self._unrecorded.replace, fact_id, wording, actor)
+        replacing = partial(self._plain_changes.replace, fact_id, wording, actor)
         change = self._if_version(fact_id, version, replacing)
         return (yield from self.edit("facts.replace", change, actor, text=wording.text))
 
     def delete(self, fact_id: UUID | str, actor: str | None, version: str | None = None) -> Operation[bool]:
         """``version``: as of ``replace``."""
-        deleting = partial(self._unrecorded.delete, fact_id, actor)
+        deleting = partial(self._plain_changes.delete, fact_id, actor)
         return self.edit("facts.delete", self._if_version(fact_id, version, deleting), actor)
 
     def clear(self, actor: str | None) -> Operation[int]:
@@ -155,7 +155,7 @@ class FactEdits(FactChanges):
     ) -> Operation[Fact | None]:
         """``version``: as of ``replace``."""
         feedback = yield from redact_feedback(feedback, self.redaction)
-        judging = partial(self._unrecorded.judge, fact_id, feedback, actor)
+        judging = partial(self._plain_changes.judge, fact_id, feedback, actor)
         change = self._if_version(fact_id, version, judging)
         return (yield from self.edit("facts.feedback", change, actor, text=feedback))
 
@@ -177,7 +177,7 @@ class FactEdits(FactChanges):
         return (yield from importing)
 
     @property
-    def _unrecorded(self) -> FactChanges:
+    def _plain_changes(self) -> FactChanges:
         return FactChanges(self.owner)
 
     def _if_version(

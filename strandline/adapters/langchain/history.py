@@ -10,7 +10,7 @@ from dataclasses import replace
 from types import CodeType
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
 from langchain_core.runnables import ensure_config
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
@@ -95,6 +95,7 @@ class MemoryHistory(BaseChatMessageHistory):
     def _show(self, context: Iterable[Message]) -> list[BaseMessage]:
         messages = [langchain_message_of(message) for message in context]
         if ensure_config().get("configurable", {}).get("message_history") is self:
+            messages = _without_open_end(messages)
             self._turns.append((len(messages), _digest(messages)))
         return messages
 
@@ -116,6 +117,16 @@ def _ends_turn(caller: CodeType) -> bool:
     if is_end:
         _is_whole_input.set(True)
     return is_end
+
+
+def _without_open_end(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages without calls at the end that wait for a result: the input of a turn comes next."""
+    last = next((message for message in reversed(messages) if not isinstance(message, ToolMessage)), None)
+    if not isinstance(last, AIMessage):
+        return messages
+    place = max(place for place, message in enumerate(messages) if message is last)
+    answered = {message.tool_call_id for message in messages[place + 1 :] if isinstance(message, ToolMessage)}
+    return messages[:place] if {call["id"] for call in last.tool_calls} - answered else messages
 
 
 def _digest(messages: Sequence[BaseMessage]) -> int:

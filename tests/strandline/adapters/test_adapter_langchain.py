@@ -312,6 +312,25 @@ def test_a_turn_that_failed_is_forgotten(history: StrandlineHistory, database_ur
 
 
 @pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+def test_a_turn_is_not_shown_a_call_that_still_waits_at_the_end(history: StrandlineHistory) -> None:
+    """The turn's input comes next, which no provider takes before the result; other reads have the call."""
+    call: Any = {"name": "pay", "args": {}, "id": "c1", "type": "tool_call"}
+    history.add_messages([HumanMessage("pay"), AIMessage("", tool_calls=[call])])
+    assert [message.type for message in history.messages] == ["human", "ai"]
+    seen: list[str] = []
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        seen.extend(str(message.content) for message in messages)
+        return AIMessage("fair")
+
+    chain: Any = RunnableWithMessageHistory(RunnableLambda(answer), lambda _session_id: history)
+    chain.invoke([HumanMessage("the weather?")], config=CONFIG)
+    assert seen == ["pay", "the weather?"]
+    stored = [(message.role, message.text) for message in history.memory.get_all()]
+    assert stored == [("user", "pay"), ("assistant", ""), ("user", "the weather?"), ("assistant", "fair")]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
 def test_a_model_itself_keeps_its_history_here(history: StrandlineHistory) -> None:
     """LangChain hands its input on as JSON, and the messages in it are others then."""
     model = GenericFakeChatModel(messages=iter([AIMessage("one", id="a"), AIMessage("two", id="b")]))

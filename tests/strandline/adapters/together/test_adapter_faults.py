@@ -51,8 +51,10 @@ class Talk:
         first = len(self.driver.requests)
         await self.driver.turn(text)
         self.acknowledged.append(text)
-        for request in [*self.driver.requests[first:], await self.driver.shown()]:
+        sent = self.driver.requests[first:]
+        for request in [*sent, await self.driver.shown()]:
             assert pair_problems(request) == []
+        for request in sent[:1]:
             assert text in [message["content"] for message in request]
 
     async def failing_turn(self, text: str, step: str, happen: Happen) -> None:
@@ -86,6 +88,7 @@ def in_each_adapter(failing: Mapping[str, str]) -> pytest.MarkDecorator:
 
 
 UNORDERED = "reads hand on calls and results in the order of the log"
+LATE = "a result that Pydantic AI gives late comes behind the read, which has its call before later turns"
 UNENCODED = "what cannot be stored as it is is refused"
 
 
@@ -125,7 +128,7 @@ def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -
     asyncio.run(whole())
 
 
-@in_each_adapter({name: UNORDERED for name in ADAPTERS if name != "agno"})
+@in_each_adapter({name: UNORDERED for name in ADAPTERS if name != "agno"} | {"pydantic_ai": LATE})
 def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: str) -> None:
     async def whole() -> None:
         talk = Talk(adapter, database_url)
