@@ -166,7 +166,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._add_fact(wording, actor)
+        return self._edits.add(wording, actor)
 
     aadd = async_method(add)
 
@@ -191,7 +191,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
             VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._replace_fact(fact_id, wording, actor, if_version)
+        return self._edits.replace(fact_id, wording, actor, if_version)
 
     areplace = async_method(replace)
 
@@ -203,7 +203,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
         The messages it came from stay in their log.
         """
-        return self._delete_fact(fact_id, actor, if_version)
+        return self._edits.delete(fact_id, actor, if_version)
 
     adelete = async_method(delete)
 
@@ -213,7 +213,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._clear_facts(actor)
+        return self._edits.clear(actor)
 
     aclear = async_method(clear)
 
@@ -228,7 +228,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Operation[Fact | None]:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._judge_fact(fact_id, judged, actor, if_version)
+        return self._edits.judge(fact_id, judged, actor, if_version)
 
     afeedback = async_method(feedback)
 
@@ -237,4 +237,4 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._import_facts(facts))
+        return self._runner.run(self._edits.import_facts(facts))

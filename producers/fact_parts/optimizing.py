@@ -5,17 +5,27 @@ from __future__ import annotations
 from dataclasses import replace
 from functools import partial
 
+from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.execution import async_method, sync_method
-from strandline.producers.fact_parts.editing import FactEditing
+from strandline.producers.fact_parts.editing import FactEdits
+from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
 from strandline.producers.tokens import text_counter
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import Owner
 
 
-class FactOptimizing(FactEditing):
+class FactOptimizing(Recorded):
     """Methods of ``OwnerFacts``."""
+
+    _owner: Owner
+    _redaction: Redaction | None
+
+    @property
+    def _edits(self) -> FactEdits:
+        return FactEdits(self._owner, self._recorder, self._redaction)
 
     @sync_method
     def optimize(self) -> Operation[Optimization]:
@@ -54,10 +64,11 @@ class FactOptimizing(FactEditing):
             raise InvalidMessageError("optimization", "must be what optimize() returned")
         if optimization.keys["shard_key"] != self._owner.shard_key:
             raise InvalidMessageError("optimization", "is of another owner's facts")
-        return self._edit(
+        return self._edits.edit(
             "facts.optimize",
             partial(apply_optimization, optimization),
             describe=lambda act, _done: replace(act, count=len(optimization.merged)),
+            text="\n".join(one.text for one in optimization.merged),
         )
 
     aapply_optimization = async_method(apply_optimization)

@@ -198,9 +198,11 @@ def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessag
     size = 0
     for row, message in zip(rows, read_rows(rows), strict=True):
         if (
-            message.name is message.tool_calls is message.tool_call_id is None
+            type(message.content) is str
             and message.metadata is message.extra is NOTHING
-            and type(message.content) is str
+            and message.name is None
+            and message.tool_calls is None
+            and message.tool_call_id is None
         ):
             size += _MESSAGE_BYTES + getsizeof(message.content)  # as with most
             entries.append(message)

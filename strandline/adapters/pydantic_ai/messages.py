@@ -109,13 +109,13 @@ def _request_message(part: Json, left: Json) -> Message:
 def _request_part(message: Message, tool_names: Mapping[str, str]) -> tuple[Json, Mapping[str, Any]]:
     """A part of a request as JSON, and what else was kept of it."""
     plain, left = without_leftovers(message, LIBRARY)
-    if left:
+    for form in (_own_part, _own_part_as_text) if left else ():
         try:
-            part = _own_part(plain, left)
+            part = form(plain, left)
             if _load({**_request_fields(left), "kind": "request", "parts": [part]}):
                 return part, left
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
+            pass  # what is kept beside it is not ours, or not in a form that Pydantic AI reads
     return foreign_parts(plain, tool_names)[0], {}
 
 
@@ -145,6 +145,14 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
     if plain.role == "tool":
         own["tool_call_id"] = plain.tool_call_id
     return own
+
+
+def _own_part_as_text(plain: Message, left: Mapping[str, Any]) -> Json:
+    """The part with a text for content that Pydantic AI writes and does not read: a retry stays a retry."""
+    part = _own_part(plain, left)
+    if plain.role == "user" and part["part_kind"] == "user-prompt":
+        raise ValueError("its items are more than their text")
+    return {**part, "content": json.dumps(part["content"], ensure_ascii=False)}
 
 
 # Responses.
