@@ -8,6 +8,7 @@ from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import BaseMessage
 
 from strandline.adapters.langchain.messages import langchain_message_of, message_of
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 
 
@@ -43,12 +44,12 @@ class MemoryHistory(BaseChatMessageHistory):
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Accept messages in one round trip, all or none."""
         self._read = None
-        self.memory.put_messages([message_of(message) for message in messages])
+        self.memory.put_messages(storable(map(message_of, messages), self.memory.put_limits))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of ``add_messages``."""
         self._read = None
-        await self.memory.aput_messages([message_of(message) for message in messages])
+        await self.memory.aput_messages(storable(map(message_of, messages), self.memory.put_limits))
 
     def clear(self) -> None:
         """Start the session over; facts of its user stay (``memory.reset(derived=True)`` deletes them)."""
