@@ -66,7 +66,7 @@ class KnownWindow:
     @cached_property
     def texts(self) -> frozenset[str]:
         """What the messages say."""
-        return frozenset([message.shown_text for message in self.messages])
+        return frozenset([message.text for message in self.messages])
 
     def by_place(self, session: int) -> Mapping[Place, Message]:
         """The messages by their places; made once."""

@@ -25,6 +25,8 @@ KINDS: Mapping[str, str] = {
     "image": "image",
     "image_url": "image",
     "input_image": "image",
+    "image_generation_call": "image",
+    "computer_screenshot": "image",
     "audio": "audio",
     "input_audio": "audio",
     "video": "video",
@@ -51,6 +53,7 @@ _MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
 # What well-known formats begin with.
 _BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
 _MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
+_DATA_FIELDS = frozenset({"data", "url", "uri", "fileUri", "file_id", "base64"})
 _NAMES = ("filename", "title", "name")
 _CAPTIONS = ("alt", "alt_text", "caption", "transcript")
 
@@ -241,11 +244,9 @@ def kind_of(part: Mapping[str, Any]) -> str | None:
     """The kind of data that a part stands for, by its type, or by the media type in it; None: of none."""
     if (kind := KINDS.get(part["type"])) is not None:
         return kind
-    for place in _places(part):
-        for key in _MEDIA_TYPES:
-            if isinstance(media_type := place.get(key), str):
-                return _kind_of_media(media_type.partition("/")[0])
-    return None
+    places = (place for place in _places(part) if not _DATA_FIELDS.isdisjoint(place))
+    media_type = next((place[key] for place in places for key in _MEDIA_TYPES if key in place), None)
+    return _kind_of_media(media_type.partition("/")[0]) if isinstance(media_type, str) else None
 
 
 def part_text(part: Mapping[str, Any]) -> str:

@@ -13,7 +13,12 @@ from typing import Any, Literal, NoReturn, Protocol, get_args
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
-from strandline.schemas.values.content_parts import part_text, spoken_text, without_payloads
+from strandline.schemas.values.content_parts import (
+    MIN_PAYLOAD_CHARACTERS,
+    part_text,
+    spoken_text,
+    without_payloads,
+)
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.normal_form import folded
 
@@ -110,7 +115,8 @@ class Message:
         A part's name, caption or transcript follows its mark; data in base64 is left out wherever it stands.
         """
         if isinstance(self.content, str) and not self.extra:
-            return without_payloads(self.content)
+            is_short = len(self.content) < MIN_PAYLOAD_CHARACTERS
+            return self.content if is_short else without_payloads(self.content)
         parts = [self.content] if isinstance(self.content, str) else map(part_text, self.content or ())
         return without_payloads("\n".join(text for text in (*parts, spoken_text(self.extra)) if text))
 

@@ -54,7 +54,7 @@ def choose_pieces(
     """
     left = _Room(max(0, room))
     if ranked is None:
-        ranked = rank_messages(candidates, shown, {message.shown_text for message in shown.values()})
+        ranked = rank_messages(candidates, shown, {message.text for message in shown.values()})
     has_facts = bool(candidates.facts or candidates.newest_facts)
     taken: dict[Place, tuple[str, MessagePiece]] = {}
     facts: dict[int, FactPiece] = {}

@@ -72,7 +72,7 @@ class Filling:
         free = room - measure.cost(kept)
         texts = self.shown_texts
         if texts is None:
-            texts = frozenset([message.shown_text for message in self.shown.values()])
+            texts = frozenset([message.text for message in self.shown.values()])
         ranked = rank_messages(self.candidates, self.shown, texts)
         for attempt in range(MAX_ATTEMPTS):
             filled = self._fill(free, measure, ranked, texts)
