@@ -31,7 +31,7 @@ from strandline.pipelines.models.prompts.render import hash_of
 from strandline.pipelines.overflow.loading import LoadedHandler, load_handler
 from strandline.pipelines.overflow.stage import OverflowStage
 from strandline.pipelines.summary import SummaryStage
-from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
+from strandline.pipelines.vectors.chunks import INDEXED, MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -52,8 +52,6 @@ from strandline.schemas.values.lanes import (
 )
 
 Config = Mapping[str, Any]
-# Where a recipe of vectors records how much of a message is indexed, if it is not the default.
-INDEXED = "indexed_characters"
 BuiltStages = dict[str, Stage[Any, Any]]
 
 
@@ -167,11 +165,6 @@ def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStage
 def _record_vectors(settings: Settings) -> Config:
     limit = settings.max_indexed_characters
     return {**_record_embedder(settings), **({} if limit == MAX_INDEXED_CHARACTERS else {INDEXED: limit})}
-
-
-def indexed_characters(config: Config) -> int:
-    """How many characters of a message a generation of vectors indexes."""
-    return int(config.get(INDEXED, MAX_INDEXED_CHARACTERS))
 
 
 def _record_embedder(settings: Settings) -> Config:

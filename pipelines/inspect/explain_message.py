@@ -13,10 +13,8 @@ from typing import cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
-from strandline.pipelines.engine.batches import read_batch
+from strandline.pipelines.engine.batches import read_batch, stored_answers
 from strandline.pipelines.facts.extract import is_capped
-from strandline.pipelines.generations.definitions import indexed_characters
-from strandline.pipelines.generations.registry import find
 from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
@@ -33,11 +31,12 @@ from strandline.pipelines.inspect.rows import (
     source_of,
 )
 from strandline.pipelines.inspect.verify_checks import stage_chain
-from strandline.pipelines.replay.planning import stored_answers
 from strandline.pipelines.transcript import load_transcript
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.derived.generations import FindGeneration
 from strandline.schemas.queries.inspection.explain import (
     ExplainCandidates,
     ExplainChunks,
@@ -295,8 +294,8 @@ def _stage_rows(
 def _indexed_characters(fetcher: Fetcher, stages: Sequence[StageTrace]) -> int:
     """How much of a message the generations of vectors index; the least, if they differ."""
     numbers = {trace.generation for trace in stages if trace.pipeline == VECTORS}
-    configs = [one.recipe.config for number in numbers if (one := find(fetcher, number)) is not None]
-    return min(map(indexed_characters, configs or [{}]))
+    rows = [row for number in numbers for row in fetcher.fetch(FindGeneration(generation_id=number))]
+    return min((indexed_characters(json.loads(row.config)) for row in rows), default=MAX_INDEXED_CHARACTERS)
 
 
 def _cap_reasons(fetcher: Fetcher, key: SessionKeys, rows: Sequence[ExplainStagesRow]) -> Iterator[str]:

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from strandline.pipelines.transcript import cut_pieces, full_text
 from strandline.schemas.values.message import Message
@@ -14,6 +15,8 @@ MAX_PIECE_CHARACTERS = 1_600
 # Of one message, unless a setting says otherwise.  A second's work for finding the words, and about a hundred
 # vectors: a tool's answer of a megabyte must not hold up its lane, nor fill a search with its pieces.
 MAX_INDEXED_CHARACTERS = 100_000
+# Where a recipe of vectors records how much of a message is indexed, if it is not the default.
+INDEXED = "indexed_characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,6 +27,11 @@ class Chunk:
     through_seq: int
     piece: int
     text: str
+
+
+def indexed_characters(config: Mapping[str, Any]) -> int:
+    """How many characters of a message a generation of vectors indexes."""
+    return int(config.get(INDEXED, MAX_INDEXED_CHARACTERS))
 
 
 def chunks(messages: Sequence[Message], max_characters: int = MAX_INDEXED_CHARACTERS) -> list[Chunk]:

@@ -138,7 +138,8 @@ class Encoder:
         if len(whole := text.encode()) <= max_bytes:
             return text
         digest = blake2b(whole, digest_size=16).hexdigest()
-        return self._note("name", f"{whole[: max_bytes // 2].decode(errors='ignore')}…{digest}")
+        self.changed.add("name")
+        return f"{whole[: max_bytes // 2].decode(errors='ignore')}…{digest}"
 
 
 def storable(messages: Iterable[Message], limits: PutLimits) -> list[Message]:
