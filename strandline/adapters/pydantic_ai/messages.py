@@ -183,7 +183,8 @@ def _dump(message: ModelMessage, encoder: Encoder) -> Json:
         whole = _dump_whole(message)
     except (TypeError, ValueError):  # pydantic cannot write out what a tool returned, or a call was given
         encoder.changed.add("value")
-        whole = _dump_whole(replace(message, parts=[_encode_part(part, encoder) for part in message.parts]))
+        odd: Any = message
+        whole = _dump_whole(replace(odd, parts=[_encode_part(part, encoder) for part in odd.parts]))
     short = cast(Json, _without_nulls(whole))
     try:
         return short if _dump_whole(_load(short)[0]) == whole else whole

@@ -194,7 +194,10 @@ def test_head_and_tail_of_a_long_output_are_kept_and_the_cut_is_named() -> None:
 
 def test_a_picture_that_is_too_large_becomes_a_mark_and_no_half_a_picture() -> None:
     url = "data:image/png;base64," + "iVBORw0KGgo1" * 200_000
-    parts = [{"type": "text", "text": "see"}, {"type": "image_url", "image_url": {"url": url}}]
+    parts: list[dict[str, Any]] = [
+        {"type": "text", "text": "see"},
+        {"type": "image_url", "image_url": {"url": url}},
+    ]
     (stored,) = storable([Message("user", parts)], LIMITS)
     assert stored.content == [parts[0], {"type": "text", "text": "[picture]\n[too large to be stored]"}]
 
