@@ -270,7 +270,7 @@ def _lines(part: Mapping[str, Any]) -> Iterator[str]:
         yield text
     elif kind := kind_of(part):
         name = next(_texts(part, _NAMES), "") or _file_of_url(part)
-        yield f"{MARKS[kind][:-1]}: {name}]" if name else MARKS[kind]
+        yield f"{MARKS[kind]} {name}".rstrip()
     yield from _texts(part, _CAPTIONS)
     content = part.get("content")
     for inner in content if isinstance(content, list) else ():

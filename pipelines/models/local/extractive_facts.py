@@ -24,7 +24,7 @@ LINES_PER_FACT = 2.5
 THRESHOLD = 2.0
 MAX_WORDS = 60
 MIN_TOPIC_LETTERS = 4
-_MARK_LINE = re.compile(r"^\[(?:picture|sound|video|document)(?:: .*)?\]$", re.MULTILINE)
+_MARK_LINE = re.compile(r"^\[(?:picture|sound|video|document)\].*$", re.MULTILINE)
 _NARROW_MINIMUM = 4
 _WIDE_MINIMUM = 5
 

@@ -5,12 +5,15 @@ from __future__ import annotations
 import base64
 import json
 import random
+from datetime import UTC, datetime
 from typing import Any
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from strandline.pipelines.models.contract import SummaryTask, TranscriptLine
+from strandline.pipelines.models.local.extractive_summary import roll_summary
 from strandline.pipelines.transcript import full_text
 from strandline.producers.blocks.render import message_line, speech_line
 from strandline.producers.tokens import count_default, count_message, count_parts
@@ -77,16 +80,16 @@ def test_data_is_neither_counted_nor_read_wherever_it_stands(part: dict[str, Any
         (PARTS["data url"], "[picture]"),
         (PARTS["media of LangChain"], "[picture]"),
         (PARTS["sound"], "[sound]"),
-        (PARTS["file"], "[document: a.pdf]"),
+        (PARTS["file"], "[document] a.pdf"),
         (PARTS["Gemini"], "[picture]"),
         (PARTS["result"], "[picture]"),
         (
             {"type": "image_url", "image_url": {"url": "https://e.org/d/boat.png?sig=1"}},
-            "[picture: boat.png]",
+            "[picture] boat.png",
         ),
         (
             {"type": "image_url", "image_url": {"url": "https://e.org/b.png"}, "alt": "A boat."},
-            "[picture: b.png]\nA boat.",
+            "[picture] b.png\nA boat.",
         ),
         (
             {"type": "input_audio", "input_audio": {"data": "", "transcript": "I live in Bergen."}},
@@ -150,3 +153,10 @@ def test_data_counts_as_a_part_of_its_kind() -> None:
     two = count_parts([{"type": "thing", "v": [PNG, PNG]}], count_default, estimates)
     assert 90 <= two - one <= 110
     assert count_message(Message("tool", DATA, tool_call_id="c"), count_default, estimates) <= 110
+
+
+def test_the_stand_in_keeps_the_mark_beside_a_sentence() -> None:
+    text = "This is my boat Petrel at the quay.\n[picture] petrel.png"
+    line = TranscriptLine(1, "user", None, text, datetime.now(UTC))
+    summary, _topics = roll_summary(SummaryTask("", (line,), 100))
+    assert summary == "User: This is my boat Petrel at the quay. [picture] petrel.png"
