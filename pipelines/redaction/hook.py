@@ -133,8 +133,8 @@ class Redaction:
     def captions(self, parts: Sequence[Mapping[str, Any]]) -> list[str]:
         """For each part the captions that hooks give it; an empty list without such hooks."""
         hooks = [hook for hook in self.hooks if hasattr(hook.code, "caption")]
-        given = [self._call(hook, partial(hook.captions, parts), self.seconds) for hook in hooks]
-        return ["\n".join(filter(None, captions)) for captions in zip(*given, strict=True)]
+        captions_by_hook = [self._call(hook, partial(hook.captions, parts), self.seconds) for hook in hooks]
+        return ["\n".join(filter(None, captions)) for captions in zip(*captions_by_hook, strict=True)]
 
     def _call(self, hook: RedactionHook, work: Callable[[], T], seconds: float) -> T:
         try:

@@ -72,9 +72,9 @@ def account_for(
     )
 
 
-def searched_in_part(given: Given, indexed_characters: int) -> Iterator[Omission]:
+def searched_in_part(memory: Given, indexed_characters: int) -> Iterator[Omission]:
     """The messages found whose end no search finds."""
-    for hit in given.hits:
+    for hit in memory.hits:
         if len(full_text(hit.message)) > indexed_characters:
             reason = (
                 f"Of message {hit.message.seq} of session {hit.session_id} only the first"

@@ -37,7 +37,7 @@ _MAX_INTEGER_BITS = 1_024
 _MIN_CUT_CHARACTERS = 64
 _WHOLE = ("id", "name", "tool_call_id")
 
-_told: set[str] = set()
+_logged_kinds: set[str] = set()
 
 
 class Encoder:
@@ -145,8 +145,8 @@ class Encoder:
 def storable(messages: Iterable[Message], limits: PutLimits) -> list[Message]:
     """Messages of a library as a put takes them: what is over its limits is cut, head and tail kept."""
     fitting = [_fit(message, limits) for message in messages]
-    for kind in {kind for message in fitting for kind in message.metadata.get(MARK, ())} - _told:
-        _told.add(kind)
+    for kind in {kind for message in fitting for kind in message.metadata.get(MARK, ())} - _logged_kinds:
+        _logged_kinds.add(kind)
         logger.warning(
             "messages of a library were changed to be stored; their metadata says which",
             extra={"action": "messages_changed", "kind": kind, "field": MARK},

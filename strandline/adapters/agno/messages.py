@@ -86,8 +86,8 @@ def plain_messages(text: str | None, messages: Sequence[AgnoMessage] | None) -> 
     statements = [one for one in messages if _ROLES.get(one.role) in ("user", "assistant") and one.content]
     if not statements:
         raise InvalidMessageError("messages", "hold nothing that a user or an assistant says")
-    said = (Message(_ROLES[one.role], _content(one.content), id=one.id) for one in statements)
-    return [with_leftovers(message, LIBRARY, {}) for message in said]
+    plain = (Message(_ROLES[one.role], _content(one.content), id=one.id) for one in statements)
+    return [with_leftovers(message, LIBRARY, {}) for message in plain]
 
 
 def _own_messages(run: Run) -> Iterator[AgnoMessage]:

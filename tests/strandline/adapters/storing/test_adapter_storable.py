@@ -212,7 +212,7 @@ def test_a_long_id_of_a_message_stays_the_same_and_different_from_others() -> No
 
 
 def test_a_change_is_told_once(caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "_told", set())
+    monkeypatch.setattr(module, "_logged_kinds", set())
     odd = [with_leftovers(Message("user", "page\0text"), "library", {})] * 2
     with caplog.at_level(logging.WARNING):
         storable(odd, LIMITS)
