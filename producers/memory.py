@@ -105,6 +105,11 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         return self._identity.namespace
 
     @property
+    def put_limits(self) -> PutLimits:
+        """How large a message may be that is put."""
+        return self._put_limits
+
+    @property
     def token_limit(self) -> int:
         return self._policy.token_limit
 
@@ -304,6 +309,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             initial_token_count=check_token_count("initial_token_count", initial_token_count),
             shared_key=self._shared_key,
             block_arguments=check_block_arguments(self._blocks, block_arguments),
+            indexed_characters=self._resources.settings.max_indexed_characters,
         )
 
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:

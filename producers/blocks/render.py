@@ -58,9 +58,9 @@ def fact_line(text: str) -> str:
 
 
 def message_line(message: Message) -> str:
-    """One message as it appears in a section: who spoke, and its text without other content parts."""
+    """One message as it appears in a section: who spoke, and its text, with marks for what is not text."""
     name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
-    return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"
+    return f"<message role='{quoted(message.role)}'{name}>{escaped(message.shown_text)}</message>"
 
 
 def conversation_text(messages: Sequence[tuple[object, Message, str]]) -> str:
@@ -94,5 +94,5 @@ def speech_line(message: Message) -> str:
     Its further lines are indented, so that no text of a message can begin a line, and pass for another's.
     """
     speaker = speaker_name(message.name, message.role) if message.name else message.role
-    text = escaped(message.text).strip().replace("\n", "\n  ")
+    text = escaped(message.shown_text).strip().replace("\n", "\n  ")
     return f"{quoted(speaker).replace(':', _NO_COLON)}: {text}"

@@ -207,7 +207,7 @@ def gather_filling(
 ) -> Filling:
     """What may fill the room, for the blocks that share it out."""
     query = request.query
-    asked = query.text.strip() if isinstance(query, Message) else (query or "").strip()
+    asked = query.shown_text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
     newest: list[FactPiece] = []
     matching: list[FactPiece] = []

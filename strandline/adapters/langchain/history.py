@@ -15,6 +15,7 @@ from langchain_core.runnables import ensure_config
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline.adapters.langchain.messages import langchain_message_of, message_of
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
@@ -63,11 +64,11 @@ class MemoryHistory(BaseChatMessageHistory):
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Accept messages in one round trip, all or none."""
-        self.memory.put_messages([message_of(message) for message in self._without_shown(messages)])
+        self.memory.put_messages(self._storable(map(message_of, self._without_shown(messages))))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of ``add_messages``."""
-        await self.memory.aput_messages([message_of(message) for message in self._without_shown(messages)])
+        await self.memory.aput_messages(self._storable(map(message_of, self._without_shown(messages))))
 
     def add_state(self, messages: Sequence[BaseMessage]) -> None:
         """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
@@ -76,13 +77,16 @@ class MemoryHistory(BaseChatMessageHistory):
         """
         newest = self.memory.history(limit=_NEWEST)
         for part in _new_parts(messages, newest):
-            self.memory.put_messages(part)
+            self.memory.put_messages(self._storable(part))
 
     async def aadd_state(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of ``add_state``."""
         newest = await self.memory.ahistory(limit=_NEWEST)
         for part in _new_parts(messages, newest):
-            await self.memory.aput_messages(part)
+            await self.memory.aput_messages(self._storable(part))
+
+    def _storable(self, messages: Iterable[Message]) -> list[Message]:
+        return storable(messages, self.memory.put_limits)
 
     def clear(self) -> None:
         """Start the session over; facts of its user stay (``memory.reset(derived=True)`` deletes them)."""
