@@ -184,7 +184,7 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
         "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=NOT_FOUND
     )
     if reply.is_missing and reply.was_lost:
-        # The attempt without an answer deleted it, or came to nothing: what people did to the fact says which.
+        # The lost attempt deleted it, or came to nothing: what people did to the fact says which.
         explained = yield Call(
             "GET",
             path("explain", "facts", str(as_fact_id(fact_id))),
@@ -193,8 +193,8 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
         )
         if explained.status == 403:
             raise OutcomeUnknownError(LOST)
-        root = None if explained.is_missing else explained.read(AnyFactExplanation).root
-        return isinstance(root, RemovedFactExplanation) and any(e.kind == "delete" for e in root.events)
+        events = () if explained.is_missing else explained.read(AnyFactExplanation).root.events
+        return any(event.kind == "delete" for event in events)
     return not reply.is_missing
 
 
