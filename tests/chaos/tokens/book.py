@@ -179,7 +179,7 @@ class Book:
             if owner and len(self.wrong) <= 20:
                 self.say("\n".join(f"    {one}" for one in owner.log))
                 owner.log.clear()
-            if token and not token.is_told:
+            if token and not token.is_told and len(self.wrong) <= 5:
                 token.is_told = True
                 self.say("\n".join(f"    {line}" for line in self.rows_about(token)))
 
@@ -391,8 +391,8 @@ class Book:
                 )
                 placed.gone_at = one.ends  # said once
         elif placed.lost_after < one.began:
-            # Beyond the age it may have been there, and have left what was derived of it.
-            placed.take(one, forget=one.ends < placed.began + one.owner.max_age)
+            # Beyond the age, or before a reset, it may have been there, and have left what was derived of it.
+            placed.take(one, forget=not placed.threats and one.ends < placed.began + one.owner.max_age)
 
     def taken(self) -> set[str]:
         """What must be in no row: erased, taken back, forgotten; deleted facts that a person worded."""
