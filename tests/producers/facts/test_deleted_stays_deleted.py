@@ -177,7 +177,8 @@ def rotate(world: World) -> None:
 def retain(world: World) -> None:
     world.memories["b"].set_retention(Retention(max_age_seconds=30 * DAY))
     age_messages(world.url, "b", 40 * DAY)
-    assert retention.run(world.database, at_once=True).removed
+    retention.run(world.database, at_once=True)
+    assert len(world.memories["b"].get_all()) < len(SAID["b"])
 
 
 def retain_and_promote(world: World) -> None:
