@@ -13,7 +13,7 @@ from urllib.parse import urlsplit
 
 import pytest
 
-from strandline import Facts, Memory, retention
+from strandline import Memory, retention
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.erasure import Erasures, make_receipt_key
 from strandline.pipelines.generations.registry import Generation, kept_generations
@@ -26,6 +26,7 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.sealed.content import SealedContent
@@ -75,7 +76,7 @@ class World:
     database: Database
     settings: Settings
     memories: dict[str, Memory]
-    facts: Facts
+    facts: OwnerFacts
     key: str = "from"
     gone: set[str] = field(default_factory=set)
 
