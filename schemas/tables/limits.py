@@ -53,7 +53,7 @@ namespace_rule = Table(
     moment("count_at", nullable=True),
     Column("records_puts", Boolean, nullable=False, server_default="false"),
     Column("least_ttl_seconds", BigInteger),
-    comment="The rules and the use of a namespace, at which each of its puts looks",
+    comment="The rules and the use of a namespace, which each of its puts reads",
 )
 
 budget_slice = Table(

@@ -794,7 +794,7 @@ def upgrade() -> None:
         sa.Column("least_ttl_seconds", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_rule_pkey")),
         schema=schema,
-        comment="The rules and the use of a namespace, at which each of its puts looks",
+        comment="The rules and the use of a namespace, which each of its puts reads",
     )
     op.create_table(
         "budget_slice",
