@@ -74,7 +74,7 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     if rejection.status in _ABOUT_THE_INPUT:
         return PermanentModelError(f"{answer}: it refuses this input, and will refuse it again.")
     kind = RateLimitError if is_over_rate else TransientModelError
-    return kind(f"{answer}; the call will be tried again later.", retry_after_seconds=wait)
+    return kind(f"{answer}.", retry_after_seconds=wait)
 
 
 def refuses_everything(rejection: Rejection) -> ProviderSetupError:

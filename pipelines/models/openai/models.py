@@ -44,6 +44,7 @@ COMPLETIONS = "/chat/completions"
 MAX_ECHO_CHARACTERS = 20_000
 # How long a probe may take, at most as long as a call: a slow server is asked for little.
 PROBE_SECONDS = 60.0
+PROBE_TOKENS = 32
 # A form that is weaker than it need be is given up after so long.
 FORM_SECONDS = 3_600.0
 _CHARACTERS_PER_TOKEN = 4
@@ -137,7 +138,7 @@ class OpenAITextModel:
         ]
         seconds = min(PROBE_SECONDS, self._timeout_seconds)
         try:
-            self._complete(messages, task.name, most_tokens(task), is_probe=True, timeout_seconds=seconds)
+            self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
         except PermanentModelError as error:
             raise TransientModelError(str(error)) from None
 
