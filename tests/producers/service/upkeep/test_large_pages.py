@@ -8,6 +8,7 @@ import httpx2
 import pytest
 
 from strandline import Memory
+from strandline.producers.service.routes import messages
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from tests.support.servers.service_server import RunningService
 
@@ -58,3 +59,40 @@ def test_the_library_reads_all_pages(running: RunningService, filled: str) -> No
         assert len(memory.history()) == COUNT + 1
     finally:
         memory.close()
+
+
+def test_the_newest_that_fit_end_with_the_message_that_fills_them(client: httpx2.Client, filled: str) -> None:
+    """However many tokens are asked for."""
+    path = f"/v1/sessions/{filled}/context_window"
+    answer = client.get(path, params={"max_tokens": "2147483647"}).raise_for_status()
+    assert len(answer.content) < HISTORY_PAGE_BYTES + 2 * LARGE
+    seqs = [message["seq"] for message in answer.json()["items"]]
+    assert seqs == list(range(COUNT + 2 - len(seqs), COUNT + 2))
+    assert len(seqs) > 2
+
+
+def test_runs_that_are_too_large_are_refused(client: httpx2.Client) -> None:
+    """A message that several runs brought counts for each, since each reads it."""
+    path = f"/v1/sessions/s-{uuid4().hex}"
+    shared = {"role": "user", "content": "x" * LARGE, "id": "shared"}
+    for number in range(8):
+        own = {"role": "assistant", "content": f"run {number}"}
+        client.put(f"{path}/runs/r{number}", json={"messages": [shared, own]}).raise_for_status()
+    refused = client.post(f"{path}/run-history", json={"last_n": None})
+    assert refused.status_code == 422
+    assert "ask for fewer at once" in refused.text
+    items = client.post(f"{path}/run-history", json={"last_n": 3}).raise_for_status().json()["items"]
+    assert [message["seq"] for message in items] == [1, 7, 8, 9]
+
+
+def test_many_small_messages_fill_a_page_too(client: httpx2.Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A message costs memory beside its texts."""
+    session = f"s-{uuid4().hex}"
+    monkeypatch.setattr(messages, "HISTORY_PAGE_BYTES", 20_000)
+    for _ in range(3):
+        body = {"messages": [{"role": "user", "content": ""}] * 600}
+        client.post(f"/v1/sessions/{session}/messages", json=body).raise_for_status()
+    path = f"/v1/sessions/{session}/context_window"
+    items = client.get(path, params={"max_tokens": "2147483647"}).raise_for_status().json()["items"]
+    assert [message["seq"] for message in items] == list(range(1_800 - len(items) + 1, 1_801))
+    assert 10 < len(items) < 200
