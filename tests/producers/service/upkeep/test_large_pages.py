@@ -8,8 +8,10 @@ import httpx2
 import pytest
 
 from strandline import Memory
+from strandline.pipelines.inspect.verify import verify
 from strandline.producers.service.routes import messages
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
+from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES
 from tests.support.servers.service_server import RunningService
 
 LARGE, COUNT = 900_000, 12
@@ -96,3 +98,35 @@ def test_many_small_messages_fill_a_page_too(client: httpx2.Client, monkeypatch:
     items = client.get(path, params={"max_tokens": "2147483647"}).raise_for_status().json()["items"]
     assert [message["seq"] for message in items] == list(range(1_800 - len(items) + 1, 1_801))
     assert 10 < len(items) < 200
+
+
+def test_no_replacement_makes_a_window_larger_than_a_read_may_hold(client: httpx2.Client) -> None:
+    path = f"/v1/sessions/s-{uuid4().hex}"
+    body = {"messages": [{"role": "user", "content": "small"}] * 20, "policy": {"token_limit": 2**31 - 1}}
+    client.post(f"{path}/messages", json=body).raise_for_status()
+    given = [
+        client.put(f"{path}/messages/{seq}/content", json={"content": "x" * LARGE}) for seq in range(1, 21)
+    ]
+    assert {answer.status_code for answer in given} == {200, 409}
+    assert "Flush the session first" in given[-1].json()["detail"]
+    context = client.post(f"{path}/context", json={})
+    assert DEFAULT_WINDOW_BYTES - LARGE < len(context.content) < DEFAULT_WINDOW_BYTES + 20_000
+    # What is smaller than before goes always, and so does a message that no read holds.
+    client.put(f"{path}/messages/1/content", json={"content": "short"}).raise_for_status()
+    client.post(f"{path}/flush", json={"all": True}).raise_for_status()
+    client.put(f"{path}/messages/20/content", json={"content": "x" * LARGE}).raise_for_status()
+
+
+def test_a_head_ends_before_it_is_larger_than_a_read_may_hold(
+    running: RunningService, client: httpx2.Client
+) -> None:
+    path = f"/v1/sessions/s-{uuid4().hex}"
+    policy = {"token_limit": 2**31 - 1, "max_window_bytes": 2_000_000}
+    for number in range(20):
+        body = {"messages": [{"role": "system", "content": f"{number} " + "x" * LARGE}], "policy": policy}
+        client.post(f"{path}/messages", json=body).raise_for_status()
+    client.post(f"{path}/messages", json={"messages": [{"role": "user", "content": "hello"}]})
+    state = client.get(path).json()["session"]
+    assert (state["pinned_through"], state["last_seq"]) == (DEFAULT_WINDOW_BYTES // LARGE, 21)
+    assert state["flushed_through"] > state["pinned_through"]
+    assert not verify(running.database).violations
