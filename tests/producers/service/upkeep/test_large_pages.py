@@ -11,8 +11,10 @@ from strandline import Memory
 from strandline.pipelines.inspect.verify import verify
 from strandline.producers.service.routes import messages
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
+from strandline.schemas.settings import load_settings
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES
 from tests.support.servers.service_server import RunningService
+from tests.support.workers.draining import drain_everything
 
 LARGE, COUNT = 900_000, 12
 
@@ -130,3 +132,22 @@ def test_a_head_ends_before_it_is_larger_than_a_read_may_hold(
     assert (state["pinned_through"], state["last_seq"]) == (DEFAULT_WINDOW_BYTES // LARGE, 21)
     assert state["flushed_through"] > state["pinned_through"]
     assert not verify(running.database).violations
+
+
+def test_what_a_search_finds_is_bounded(running: RunningService, client: httpx2.Client) -> None:
+    """Before vectors cover the messages, after that, and where an index in memory ranks them."""
+    path, count = f"/v1/sessions/s-{uuid4().hex}", 19
+    for place in range(count):
+        body = {"messages": [{"role": "user", "content": f"harbour {place} " + "x" * LARGE}]}
+        client.post(f"{path}/messages", json=body).raise_for_status()
+    assert found(client, path) == HISTORY_PAGE_BYTES // LARGE + 1
+    client.post(f"{path}/flush", json={"all": True}).raise_for_status()
+    local = {"text_backend": "local", "embedding_backend": "local", "max_indexed_characters": 1_600}
+    settings = load_settings(database_url=running.database_url, **local)
+    drain_everything(running.database, running.database_url, settings)
+    assert [found(client, path) for _ in range(3)] == [DEFAULT_WINDOW_BYTES // LARGE + 1] * 3
+
+
+def found(client: httpx2.Client, path: str) -> int:
+    answer = client.post(f"{path}/search", json={"query": "harbour", "limit": 1_000}).raise_for_status()
+    return len(answer.json()["items"])
