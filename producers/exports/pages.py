@@ -33,7 +33,6 @@ from strandline.producers.exports.lines import (
     ServiceKeyLine,
 )
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
-from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory
 from strandline.schemas.queries.upkeep.export import (

@@ -57,11 +57,12 @@ def _crowd(ground: Ground, process: ServiceProcess, folder: Path) -> Iterator[Re
     _fill(process, loud)
     alone = [_probe(process, calm) for _ in range(2)]
     bounds = {name: max(MOST_MS, *(MOST_TIMES_ALONE * one[name] for one in alone)) for name in PROBED}
-    before = _memory_mb(process, "VmRSS")
-    _forget_peak(process)
     for kind, (path, body) in _kinds().items():
         status = _ask(HTTPConnection("127.0.0.1", process.port, timeout=60), loud, "POST", path, body)
         assert status == ANSWERS.get(kind, 200), (kind, status)
+    before = _memory_mb(process, "VmRSS")
+    _forget_peak(process)
+    for kind, (path, body) in _kinds().items():
         for connections in CONNECTIONS:
             with _flooding(process, loud, folder / "request", connections, path, body):
                 time.sleep(1.0)
