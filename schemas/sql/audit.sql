@@ -120,9 +120,9 @@ ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED
 -- name: chain_ends
 -- Where chains end: how many seals and entries each has, and the MAC of its last seal.
 -- params: shard_keys uuid[]
--- row: shard_key uuid, seals bigint, entries bigint, mac bytea?
+-- row: shard_key uuid, seals bigint, entries bigint, mac bytea?, sealed_at timestamptz?
 -- repeatable
-SELECT c.shard_key, c.seals, c.entries, s.mac FROM strandline.audit_chain c
+SELECT c.shard_key, c.seals, c.entries, s.mac, s.sealed_at FROM strandline.audit_chain c
 LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 

@@ -74,12 +74,9 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM (
-    SELECT p.*, sum(p.bytes) OVER (ORDER BY p.seq) - p.bytes AS bytes_before FROM (
-        SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
-        ORDER BY m.seq LIMIT %(page_size)s) AS p) AS m
-WHERE m.bytes_before < %(page_bytes)s
+FROM @filled((SELECT m.* FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
+    ORDER BY m.seq LIMIT %(page_size)s), page.seq) AS m
 ORDER BY m.seq
 
 -- name: log_state
@@ -186,22 +183,25 @@ SELECT coalesce(sum(m.bytes), 0) AS bytes FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
 
 -- name: newest_within
--- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together.
--- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together, up to the one
+-- that fills max_bytes; a message takes some beside its texts.
+-- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint, max_bytes bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
+--     bigint
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
-SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
+SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text, p.bytes_taken
 FROM (
-    SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
+    SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken,
+        sum(n.bytes + 200) OVER (ORDER BY n.seq DESC) AS bytes_taken FROM (
         SELECT m.* FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND @is_logged(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
-WHERE p.taken <= %(tokens)s
+WHERE p.taken <= %(tokens)s AND p.bytes_taken - p.bytes - 200 < %(max_bytes)s
 ORDER BY p.seq DESC
 
 -- name: head_messages

@@ -21,7 +21,7 @@ from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
 from strandline.producers.writing.validate import PutLimits, prepare, seal_envelope
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
+from strandline.schemas.errors import ConflictError, DeliveredError, NamespaceFullError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     Correct,
@@ -302,6 +302,14 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to start the session over."
             )
+        case "full":
+            raise NamespaceFullError.of_bound(identity.namespace, "bytes")
+        case "large":
+            problem = (
+                "With this content the session's window would have too many bytes; nothing was changed."
+                " Flush the session first."
+            )
+            raise ConflictError(problem, for_clients=problem)
         case "removed":
             raise NotFoundError(
                 f"Messages of session {quote(identity.session_id)} from {seq} on have left its log by its"

@@ -368,11 +368,12 @@ class NewestWithinRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
+    bytes_taken: int
 
 
 class NewestWithin(Query[NewestWithinRow]):
     """A page of messages behind the pinned head, the newest first, as far as they fit so many tokens
-    together.
+    together, up to the one that fills max_bytes; a message takes some beside its texts.
     """
 
     __slots__ = ()
@@ -388,9 +389,16 @@ class NewestWithin(Query[NewestWithinRow]):
     )
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, before_seq: int, page_size: int, tokens: int
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        before_seq: int,
+        page_size: int,
+        tokens: int,
+        max_bytes: int,
     ) -> None:
-        self.values = (shard_key, session_key, before_seq, page_size, tokens)
+        self.values = (shard_key, session_key, before_seq, page_size, tokens, max_bytes)
 
 
 class HeadMessagesRow(NamedTuple):

@@ -7,6 +7,17 @@
 ({message}.seq >= (SELECT logging.log_from FROM retained logging)
     AND {message}.seq < (SELECT logging.next_seq FROM retained logging) AND @is_shown({message}))
 
+-- fragment: max_shown_bytes()
+-- What each read holds of a session's head and window at most, unless its policy says more.
+16000000
+
+-- fragment: filled(rows, keys)
+-- The rows of a page, in the order of their keys, up to the one that fills it by their ``bytes``; one at least.  What is
+-- large in them is read of these alone.
+(SELECT counted.* FROM (
+        SELECT page.*, sum(page.bytes) OVER (ORDER BY {keys}) - page.bytes AS bytes_before FROM {rows} AS page) AS counted
+    WHERE counted.bytes_before < %(page_bytes)s)
+
 -- fragment: session_number(session_key)
 -- The last 64 bits of a session's key, which each label of its messages holds.
 ('x' || translate(right({session_key}::uuid::text, 17), '-', ''))::bit(64)::bigint

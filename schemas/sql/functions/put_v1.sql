@@ -210,6 +210,15 @@ BEGIN
             FROM opening o;
     END IF;
 
+    -- A head that no read could hold ends here: what follows is of the window.
+    IF head > 0 AND greatest(s.max_window_bytes, @max_shown_bytes()) < head_bytes + (
+        SELECT coalesce(sum(m.bytes), 0) FROM strandline.message m
+        WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+          AND m.seq BETWEEN s.log_start_seq AND s.pinned_through) THEN
+        head := 0;
+        head_tokens := 0;
+        head_bytes := 0;
+    END IF;
     s.next_seq := s.next_seq + added;
     s.window_tokens := s.window_tokens + all_tokens - head_tokens;
     s.window_messages := s.window_messages + added - head;

@@ -89,7 +89,13 @@ CASES: list[tuple[str, dict[str, Any], int, str, int]] = [
         60,
     ),
     ("messages_by_seq", {"seqs": [1, 50_000, 99_999]}, 3, "message_pkey", 30),
-    ("newest_within", {"before_seq": 2**62, "page_size": 500, "tokens": 100}, 10, "message_pkey", 100),
+    (
+        "newest_within",
+        {"before_seq": 2**62, "page_size": 500, "tokens": 100, "max_bytes": 2**62},
+        10,
+        "message_pkey",
+        100,
+    ),
 ]
 
 
