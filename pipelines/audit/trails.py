@@ -27,8 +27,8 @@ def verify_trails(
     Args:
         anchors: anchors that were kept elsewhere; of a namespace whose whole chain is gone, only they tell.
     """
-    found, unknown = yield from find_trails(anchor.namespace for anchor in anchors)
-    chosen = sorted(found) if namespace is None else [namespace]
+    names, unknown = yield from find_trails(anchor.namespace for anchor in anchors)
+    chosen = sorted(names) if namespace is None else [namespace]
     results = []
     for name in chosen:
         mine = [anchor for anchor in anchors if anchor.namespace == name]

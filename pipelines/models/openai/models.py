@@ -105,7 +105,7 @@ class OpenAITextModel:
         for is_repair in (False, True):
             with after_answers(some=is_repair):
                 completion = self._complete(messages, task.name, room)
-            spent = spent.plus(completion.usage or _estimated(messages, completion))
+            spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
             if completion.is_refused:
                 raise PermanentModelError("The model refused to answer for this input.")
             try:
@@ -170,7 +170,7 @@ class OpenAITextModel:
                 self._remember(form, is_explained)
                 return completion
             weaker, problem = form.weaker(rejection), judge(rejection, model_setting=self._model_setting)
-            is_explained = is_explained and "json_validate" not in rejection.named
+            is_explained = is_explained and "json_validate" not in rejection.subject
             if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
                 weaker, is_explained = PLAINEST, False
             if weaker is None:
@@ -243,7 +243,7 @@ def _model_for(purpose: TextPurpose, settings: Settings) -> str:
             assert_never(purpose)
 
 
-def _estimated(messages: Messages, completion: Completion) -> Usage:
+def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
     """About what a call took, where the server does not say."""
     asked = sum(len(message["content"]) for message in messages)
     return Usage(
