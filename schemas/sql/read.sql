@@ -2,7 +2,8 @@
 
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
--- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
+-- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it, part 3
+-- the question of the turn inside of which the window begins.
 -- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
@@ -123,6 +124,10 @@ UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq BETWEEN s.log_start_seq AND s.pinned_through AND @is_shown(m)
+UNION ALL
+SELECT 3, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq = s.question_seq AND m.seq >= s.log_start_seq AND m.seq < s.window_from AND @is_shown(m)
 ORDER BY part, seq
 
 -- name: coverage
