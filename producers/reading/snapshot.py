@@ -88,7 +88,7 @@ class Snapshot:
 
 
 def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_facts: int = 0) -> Snapshot:
-    """Read the header row, then the tail, the pinned head, the window and its question, in this order.
+    """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
     ``known`` is what the statement was told of; as far as it is still current, the rows lack it.
     """
@@ -97,10 +97,9 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     window_from, pinned_through = marks.get("window_from", 1), marks.get("pinned_through", 0)
     flushed_through = marks.get("flushed_through", 0)
     part_two = bisect_left(rows, _WINDOW_PART, key=lambda row: row.part)
-    part_three = len(rows) - (rows[-1].part > _WINDOW_PART)
-    window_at = bisect_left(rows, window_from, lo=part_two, hi=part_three, key=lambda row: row.seq)
+    window_at = bisect_left(rows, window_from, lo=part_two, key=lambda row: row.seq)
     window = (known.window if header.pop("known") else NOTHING_KNOWN).move_to(
-        window_from, rows[window_at:part_three], header["seal"] or ""
+        window_from, rows[window_at:], header["seal"] or ""
     )
     facts, version = header.pop("facts"), header["facts_version"]
     known_facts = known.facts
@@ -108,11 +107,13 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
     pinned = read_rows(rows[part_two:window_at])
     messages = window.messages
-    tail, shown, question = read_rows(rows[1:part_two]), messages, None
-    if part_three < len(rows) and not _begins_turn(messages):
-        (question,) = read_rows(rows[part_three:])
-        tail = [message for message in tail if message.seq != question.seq]
-        shown = (question, *messages)
+    tail, shown, question = read_rows(rows[1:part_two]), messages, 0
+    asked = next((one for one in tail if one.seq == marks.get("question_seq")), None)
+    if asked is not None and _begins_turn(messages):
+        tail.remove(asked)  # once: it may be of the tail as well
+    elif asked is not None:
+        question, shown = asked.seq or 0, (asked, *messages)
+        tail = [message for message in tail if message.seq != question]
     before, shown, omitted = _settled(tail, shown, window)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
@@ -137,7 +138,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         tail=Tail(before, _gaps(pending, window_from)),
         fixed_tokens=_tokens(pinned) + (window.tokens if shown is messages else _tokens(shown)),
         omitted=omitted,
-        question=(question.seq or 0) if question else 0,
+        question=question,
     )
 
 

@@ -252,7 +252,7 @@ def as_anthropic(messages: Forms) -> list[dict[str, Any]]:
     for message in messages:
         if message["role"] in ("system", "developer"):
             continue
-        parts = [{"type": "text", "text": text} for text in _texts(message["content"])]
+        parts: list[dict[str, Any]] = [{"type": "text", "text": text} for text in _texts(message["content"])]
         if message["role"] == "tool":
             parts = [
                 {"type": "tool_result", "tool_use_id": _tool_id(message["tool_call_id"]), "content": parts}

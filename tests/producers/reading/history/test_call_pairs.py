@@ -59,8 +59,10 @@ def native_problems(form: str, messages: Sequence[Message]) -> list[str]:
         case "responses":
             items: list[Any] = []
             for one in chat:
-                is_item = not isinstance(one.content, str) and one.calls + one.answers
-                items += one.content if is_item else [{"role": one.role, "content": one.content}]  # type: ignore[misc]
+                if one.content is None or isinstance(one.content, str) or not (one.calls or one.answers):
+                    items.append({"role": one.role, "content": one.content})
+                else:
+                    items.extend(one.content)
             return responses_problems(items, may_wait=True)
         case _:
             return []
@@ -197,7 +199,7 @@ def test_an_id_that_is_used_again_belongs_to_the_newest_call_that_waits() -> Non
 
 
 def test_results_in_parts_become_one_message_and_what_stands_beside_them_stays() -> None:
-    use = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in ("a", "b")]
+    use: list[Any] = [{"type": "tool_use", "id": one, "name": "f", "input": {}} for one in ("a", "b")]
     one = {"type": "tool_result", "tool_use_id": "a", "content": "1"}
     two = {"type": "tool_result", "tool_use_id": "b", "content": "2"}
     said = {"type": "text", "text": "go on"}
@@ -224,7 +226,7 @@ def test_calls_in_two_spellings_of_one_message_are_one_call() -> None:
 
 
 def test_what_a_provider_runs_by_itself_waits_for_nobody() -> None:
-    parts = [
+    parts: list[Any] = [
         {"type": "server_tool_use", "id": "s1", "name": "web_search", "input": {}},
         {"type": "web_search_tool_result", "tool_use_id": "s1", "content": []},
         {"type": "tool-call", "toolCallId": "p1", "toolName": "f", "input": {}, "providerExecuted": True},
