@@ -9,12 +9,29 @@ import json
 import re
 from collections.abc import Collection, Mapping
 from hashlib import blake2b
-from typing import TYPE_CHECKING, Any
+from typing import Any, Protocol
 
 from strandline.schemas.values.forms.tool_calls import Parts, ToolPart, is_thinking, tool_parts
 
-if TYPE_CHECKING:
-    from strandline.schemas.values.message import Content, Message
+Content = str | Parts | None
+
+
+class Spoken(Protocol):
+    """What a message is made of (``schemas.values.message.Message``)."""
+
+    @property
+    def role(self) -> str: ...
+    @property
+    def content(self) -> Content: ...
+    @property
+    def name(self) -> str | None: ...
+    @property
+    def tool_calls(self) -> Parts | None: ...
+    @property
+    def tool_call_id(self) -> str | None: ...
+    @property
+    def extra(self) -> Mapping[str, Any]: ...
+
 
 # By role, the parts of a content, and by part the fields of what it holds.
 _PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
@@ -29,7 +46,7 @@ MAX_NAME = 64
 MAX_CALL_ID = 40
 
 
-def openai_messages(message: Message, also: Collection[str] = ()) -> list[dict[str, Any]]:
+def openai_messages(message: Spoken, also: Collection[str] = ()) -> list[dict[str, Any]]:
     """A message as one message of the API, or several: there a result is a message of its own.
 
     A part that the API does not take is given as text: its own, or its type in brackets.
@@ -64,7 +81,7 @@ def _taken_apart(content: Content) -> tuple[Content, list[ToolPart]]:
 
 
 def _main(
-    message: Message, own: Content, calls: Mapping[str, dict[str, Any]], also: Collection[str]
+    message: Spoken, own: Content, calls: Mapping[str, dict[str, Any]], also: Collection[str]
 ) -> dict[str, Any]:
     main: dict[str, Any] = {"role": message.role}
     main["content"] = _content(message.role, own, also) or (None if calls else "")

@@ -16,8 +16,8 @@ from strandline.producers.reading.history.call_pairs import settled
 from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
 from tests.conftest import MakeMemory
 from tests.producers.reading.history.test_call_pairs import native_problems, sent_problems
-from tests.support.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
-from tests.support.providers import chat_problems
+from tests.support.providers.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
+from tests.support.providers.rules import chat_problems
 
 ACTS = st.tuples(
     st.sampled_from(("flush", "flush all", "pop", "rewind", "fork", "edit", "idle", "read")),

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline.schemas.values.message import Message
-from tests.support.providers import chat_problems
+from tests.support.providers.rules import chat_problems
 
 CALL = {"id": "c1", "type": "function", "function": {"name": "f", "arguments": "{}"}}
 

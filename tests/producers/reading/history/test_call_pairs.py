@@ -21,8 +21,8 @@ from strandline.producers.reading.history.call_pairs import (
     wants_user_first,
 )
 from strandline.schemas.values.message import Message
-from tests.support.drawn_logs import FORMS, STEPS, Step, many_logs, messages_of, openai
-from tests.support.providers import (
+from tests.support.providers.drawn_logs import FORMS, STEPS, Step, many_logs, messages_of, openai
+from tests.support.providers.rules import (
     anthropic_problems,
     as_anthropic,
     as_gemini,
