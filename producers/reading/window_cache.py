@@ -22,6 +22,7 @@ from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
+from strandline.producers.reading.history.call_pairs import is_settled
 from strandline.producers.search.hits import HitFact, Place
 from strandline.schemas.values.message import NOTHING, Message, StoredMessage, is_unchangeable, read_rows
 
@@ -43,6 +44,7 @@ class KnownWindow:
         tokens: the sum of the messages' tokens.
         seal: the seal of the last message, as the statement ``read`` makes it.
         size: approximate memory of the messages, in bytes.
+        has_calls: whether there are tool calls or results among them; if some were, it may stay so.
     """
 
     seqs: tuple[int, ...] = ()
@@ -50,6 +52,7 @@ class KnownWindow:
     tokens: int = 0
     seal: str = ""
     size: int = 0
+    has_calls: bool = False
 
     @cached_property
     def is_shareable(self) -> bool:
@@ -75,6 +78,13 @@ class KnownWindow:
             known = self.__dict__["places"] = {(session, one.seq or 0): one for one in self.messages}
         return known
 
+    def is_settled(self, messages: Sequence[Message]) -> bool:
+        """Whether each result among its messages, which are given, is behind its call; looked at once."""
+        known: bool | None = self.__dict__.get("settled")
+        if known is None:
+            known = self.__dict__["settled"] = not self.has_calls or is_settled(messages)
+        return known
+
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
         """The window as it is now: from ``window_from`` on, with the new rows at the end.
 
@@ -84,13 +94,14 @@ class KnownWindow:
             return self
         begin = bisect_left(self.seqs, window_from)
         gone = self.entries[:begin]
-        new, size = _entries(rows)
+        new, size, has_calls = _entries(rows)
         return KnownWindow(
             seqs=(*self.seqs[begin:], *[row.seq for row in rows]),
             entries=(*self.entries[begin:], *new),
             tokens=self.tokens - sum(map(_tokens, gone)) + sum([row.tokens for row in rows]),
             seal=seal,
             size=self.size - sum(map(_size, gone)) + size,
+            has_calls=self.has_calls or has_calls,
         )
 
 
@@ -192,10 +203,12 @@ class WindowCache:
         self._bytes -= self._sessions.pop(session, UNKNOWN).size
 
 
-def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int]:
-    """Each message itself if its recipient cannot change anything in it, else its row; and their size."""
+def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int, bool]:
+    """Each message itself if its recipient cannot change anything in it, else its row; their size; and
+    whether any of them makes or answers a call.
+    """
     entries: list[Message | StoredMessage] = []
-    size = 0
+    size, has_calls = 0, False
     for row, message in zip(rows, read_rows(rows), strict=True):
         if (
             type(message.content) is str
@@ -209,7 +222,8 @@ def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessag
         else:
             entries.append(message if is_unchangeable(message) else row)
             size += _size(entries[-1])
-    return entries, size
+            has_calls = has_calls or bool(message.calls or message.answers)
+    return entries, size, has_calls
 
 
 def _tokens(entry: Message | StoredMessage) -> int:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
+from strandline.producers.reading.history.call_pairs import settled
 from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -20,7 +21,8 @@ _AFTER_ALL = 2**63 - 1
 def newest_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[list[Message]]:
     """The pinned head, and the newest messages that fit beside it, flushed ones included, in order.
 
-    A head that does not fit by itself is left out. A tool's result whose call does not fit is left out too.
+    A head that does not fit by itself is left out. Tool calls and results are in the order of a read, and
+    without results whose call does not fit.
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -37,7 +39,7 @@ def _one_page_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation
     """None if there may be more than one page."""
     head, room = yield from _head_that_fits(identity, max_tokens)
     page = yield from _page(identity, _AFTER_ALL, room)
-    return [*head, *with_calls(page[::-1])] if len(page) < PAGE_MESSAGES else None
+    return _in_order(head, page[::-1]) if len(page) < PAGE_MESSAGES else None
 
 
 def _all_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[list[Message]]:
@@ -48,7 +50,7 @@ def _all_that_fit(identity: SessionIdentity, max_tokens: int) -> Operation[list[
         newest += page
         room -= _tokens(page)
         if len(page) < PAGE_MESSAGES:
-            return [*head, *with_calls(newest[::-1])]
+            return _in_order(head, newest[::-1])
 
 
 def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tuple[list[Message], int]]:
@@ -66,16 +68,9 @@ def _page(identity: SessionIdentity, before_seq: int, tokens: int) -> Operation[
     return read_rows(rows)
 
 
-def with_calls(messages: Sequence[Message]) -> Iterator[Message]:
-    """The messages without results whose call is not among those before them."""
-    open_calls: set[str] = set()
-    for message in messages:
-        open_calls.update(str(call.get("id")) for call in message.tool_calls or ())
-        if message.tool_call_id is None:
-            yield message
-        elif message.tool_call_id in open_calls:
-            open_calls.discard(message.tool_call_id)
-            yield message
+def _in_order(head: Sequence[Message], newest: Sequence[Message]) -> list[Message]:
+    # Without notes: these would have no room.
+    return [*settled((*head, *newest), with_notes=False)]
 
 
 def _tokens(messages: Sequence[Message]) -> int:

@@ -178,7 +178,7 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.facts)
+        return Shown(request.identity, snapshot.window_from, frozenset({snapshot.question}), snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
         always, Material(snapshot.fact_texts, snapshot.states, reading=reading_of(request, snapshot))
@@ -196,6 +196,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     else:
         reserved = yield Run(reserve)
     seqs = frozenset(message.seq for message in reserved if message.seq is not None)
+    seqs |= {snapshot.question}
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
@@ -220,6 +221,10 @@ def gather_filling(
         ]
     window = snapshot.known.window
     is_whole = window.messages is snapshot.window
+    is_compared = bool(asked and blocks) or any(material.hits.values())
+    texts = window.texts if is_whole and is_compared else None
+    if asked and blocks and asked not in (texts or [message.text for message in snapshot.window]):
+        asked = ""  # only where the question is shown need no hit repeat it
     return Filling(
         blocks=blocks,
         candidates=Candidates(
@@ -239,7 +244,7 @@ def gather_filling(
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
         else by_place(request, snapshot.window),
-        shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
+        shown_texts=texts,
     )
 
 

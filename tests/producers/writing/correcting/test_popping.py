@@ -203,6 +203,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         tokens=[seen.window_tokens],
         messages=[len(entries)],
         version=1,
+        question_seq=None,
         lazily=False,
     )
     assert database.fetch(flush) == []
