@@ -59,6 +59,11 @@ class Call:
 # What is asked for is not there; a proxy's 404 is not this.
 NOT_FOUND = frozenset({"not-found"})
 
+LOST = (
+    "No answer came, so the change may have taken effect; look before you repeat it."
+    " (A put whose messages have an `id` may simply be repeated.)"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Reply:
