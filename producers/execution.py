@@ -195,7 +195,7 @@ def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callabl
     def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
         return face._runner.run(operation(face, *arguments, **named), named.get("connection"))
 
-    return _signed(method, operation)
+    return signed(method, operation)
 
 
 def async_method(
@@ -211,15 +211,25 @@ def async_method(
     twin.__name__ = f"a{operation.__name__}"
     twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"
     twin.__doc__ = f"Async twin of ``{operation.__name__}``."
-    return _signed(twin, operation)
+    return signed(twin, operation)
 
 
-def _signed(method: M, operation: Callable[..., Any]) -> M:
-    """The method with the signature that ``help`` and tests are to see: of the operation, with its result."""
+def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
+    """The method with the signature that ``help`` and tests are to see: of the operation, with its result.
+
+    ``page_as``: what the method makes of the operation's pages; it then follows the cursors itself.
+    """
+    signature = inspect.signature(operation)
+    face, *others = signature.parameters.values()
+    result = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+    if page_as is not None:
+        result = f"{page_as}[{result.removeprefix('PageOf[')}"
+        others = others[1:]
     shown: Any = method
-    result = operation.__annotations__["return"].removeprefix("Operation[").removesuffix("]")
-    shown.__annotations__ = {**operation.__annotations__, "return": result}
-    shown.__signature__ = inspect.signature(operation).replace(return_annotation=result)
+    shown.__annotations__ = {**{one.name: one.annotation for one in others}, "return": result}
+    shown.__signature__ = signature.replace(
+        parameters=[face.replace(name="self"), *others], return_annotation=result
+    )
     return method
 
 

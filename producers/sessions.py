@@ -80,11 +80,12 @@ def history_part(
     identity: SessionIdentity, after_seq: int, page_size: int
 ) -> Operation[tuple[list[Message], bool]]:
     """A page, and whether another one may follow; raises as ``history_page`` does."""
+    page_size = check_page_size(page_size)
     rows = yield from fetch(
         History(
             **identity.keys,
             after_seq=check_seq("after_seq", after_seq),
-            page_size=check_page_size(page_size),
+            page_size=page_size,
             page_bytes=HISTORY_PAGE_BYTES,
         )
     )

@@ -1,4 +1,4 @@
-"""What a verification of audit trails found."""
+"""The findings of a verification of audit trails."""
 
 from __future__ import annotations
 

@@ -19,14 +19,8 @@ from starlette.responses import Response
 
 from strandline.producers.service.gate.bodies import check_keys
 from strandline.producers.service.gate.heads import check_media_type
-from strandline.producers.service.gate.places import NAME_EXPECTED
-from strandline.producers.service.gate.problems import (
-    MALFORMED,
-    ProblemError,
-    invalid,
-    of_validation,
-    refusal_of,
-)
+from strandline.producers.service.gate.places import NAME_EXPECTED, declared_steps, place_of_invalid
+from strandline.producers.service.gate.problems import MALFORMED, ProblemError, invalid, of_validation
 from strandline.producers.service.gate.turns import RequestAside
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.foreign_json import read_json
@@ -88,7 +82,10 @@ def _unstorable_text(kind: type[BaseModel], body: bytes) -> ProblemError | None:
             check_texts_within(name, value)
             name.encode()
     except InvalidMessageError as error:
-        return refusal_of(error, kind)
+        place = place_of_invalid(error, kind)
+        steps = [] if place is None else declared_steps(kind, place.pointer.split("/")[2:])
+        detail = "A text in it holds a lone surrogate; leave it out." if place is None else place.detail
+        return invalid("/".join(["/body", *steps]), detail)
     except UnicodeEncodeError:
         return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")
     except (AttributeError, ValueError, RecursionError):

@@ -53,7 +53,7 @@ namespace_rule = Table(
     moment("count_at", nullable=True),
     Column("records_puts", Boolean, nullable=False, server_default="false"),
     Column("least_ttl_seconds", BigInteger),
-    comment="What a put looks at: use of the namespace by the last count, trail, shortest retention",
+    comment="The rules and the use of a namespace, which each of its puts reads",
 )
 
 budget_slice = Table(

@@ -794,7 +794,7 @@ def upgrade() -> None:
         sa.Column("least_ttl_seconds", sa.BigInteger(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_rule_pkey")),
         schema=schema,
-        comment="What a put looks at: use of the namespace by the last count, trail, shortest retention",
+        comment="The rules and the use of a namespace, which each of its puts reads",
     )
     op.create_table(
         "budget_slice",

@@ -34,11 +34,11 @@ class ChatMemory(BaseMemory):
 
     def put(self, message: ChatMessage) -> None:
         """Accept one message: one round trip to Postgres, and no model call."""
-        self.put_messages([message])
+        self.session_memory.put(*self._storable([message_of(message)]))
 
     async def aput(self, message: ChatMessage) -> None:
         """Async twin of ``put``."""
-        await self.aput_messages([message])
+        await self.session_memory.aput(*self._storable([message_of(message)]))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Accept several messages in one round trip, all or none; an empty list does nothing."""
