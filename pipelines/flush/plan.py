@@ -38,7 +38,7 @@ class Entry:
     bytes: int = 0
 
     @property
-    def begins_turn(self) -> bool:
+    def is_new_turn(self) -> bool:
         """Whether a person speaks: in some forms a user's message holds results."""
         return self.role == "user" and not self.answers
 
@@ -223,7 +223,7 @@ class _Window:
         self._tokens = [0, *accumulate(entry.tokens for entry in entries)]
         self._bytes = [0, *accumulate(entry.bytes for entry in entries)]
         self._forbidden = _inside_calls(entries)
-        users = [index for index, entry in enumerate(entries) if entry.begins_turn]
+        users = [index for index, entry in enumerate(entries) if entry.is_new_turn]
         self.last_turn = users[-1] if users else 0
 
     def size(self, start: int, end: int) -> Size:
@@ -247,7 +247,7 @@ class _Window:
         return (
             at
             for at in range(after + 1, self.last_turn + 1)
-            if self.entries[at].begins_turn and self.allows(at, degree)
+            if self.entries[at].is_new_turn and self.allows(at, degree)
         )
 
     def inside_turn(self, after: int, degree: int = _NOTHING) -> Iterable[int]:
@@ -264,7 +264,7 @@ class _Window:
         role, before = self.entries[at].role, self.entries[at - 1]
         if role == "assistant":
             return before.role in ("assistant", "tool") or bool(before.answers)
-        return role in HEAD_ROLES and not before.begins_turn
+        return role in HEAD_ROLES and not before.is_new_turn
 
     def all_before(self, limit: int, degree: int = _NOTHING) -> Iterable[int]:
         return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at, degree))
@@ -344,7 +344,7 @@ def _goes_on(entries: Sequence[Entry]) -> list[int]:
     following, closes_at = [0] * len(entries), len(entries)
     for index in range(len(entries) - 1, -1, -1):
         following[index] = closes_at
-        if entries[index].role == "assistant" or entries[index].begins_turn:
+        if entries[index].role == "assistant" or entries[index].is_new_turn:
             closes_at = index - 1
     return following
 
@@ -358,9 +358,9 @@ def question_of(entries: Sequence[Entry], window_from: int, known: int | None) -
     at = bisect_left(entries, window_from, key=lambda entry: entry.seq)
     if at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls:
         return None
-    if 0 < at < len(entries) and entries[at].begins_turn:
+    if 0 < at < len(entries) and entries[at].is_new_turn:
         return None
-    return next((entry.seq for entry in reversed(entries[:at]) if entry.begins_turn), known)
+    return next((entry.seq for entry in reversed(entries[:at]) if entry.is_new_turn), known)
 
 
 def _plan(window: _Window, ends: Sequence[int], flushed_through: int, bound: Size) -> FlushPlan:

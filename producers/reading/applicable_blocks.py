@@ -127,7 +127,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 def _last_turn(window: Sequence[Message]) -> int:
     """The place at which the last turn begins: the last user message, or 0 without one."""
-    places = (place for place in range(len(window) - 1, -1, -1) if window[place].begins_turn)
+    places = (place for place in range(len(window) - 1, -1, -1) if window[place].is_new_turn)
     return next(places, 0)
 
 

@@ -55,7 +55,7 @@ def question_in_order(
 
 def _latest_user(window: Sequence[Message]) -> int | None:
     places = range(len(window) - 1, -1, -1)
-    return next((place for place in places if window[place].begins_turn), None)
+    return next((place for place in places if window[place].is_new_turn), None)
 
 
 def _behind(content: Content, memory: str, parts: Parts) -> Content:

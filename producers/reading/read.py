@@ -164,7 +164,7 @@ def _assemble(
         return messages, []
     begun = begins_with_user(messages)
     added = Omission(
-        "user_added", "window", "What is shown begins with another's message; a line stands before."
+        "user_added", "window", "The first message shown is not a user's, so a line stands before it."
     )
     return begun, [added] if len(begun) > len(messages) else []
 

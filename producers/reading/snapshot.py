@@ -114,7 +114,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     elif asked is not None:
         question, shown = asked.seq or 0, (asked, *messages)
         tail = [message for message in tail if message.seq != question]
-    before, shown, omitted = _settled(tail, shown, window)
+    before, shown, omitted = _settle_calls(tail, shown, window)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -145,10 +145,10 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
 def _begins_turn(window: Sequence[Message]) -> bool:
     """Whether a window begins with a user's message, but for system messages."""
     first = next((message for message in window if message.role not in HEAD_ROLES), None)
-    return first is not None and first.begins_turn
+    return first is not None and first.is_new_turn
 
 
-def _settled(
+def _settle_calls(
     tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
     """Tail and window with each result behind its call, and what was changed for that."""

@@ -138,7 +138,7 @@ class Message:
         return tuple(dict.fromkeys((self.tool_call_id, *self._ids_in_parts(results=True))))
 
     @property
-    def begins_turn(self) -> bool:
+    def is_new_turn(self) -> bool:
         """Whether a person speaks: a user's message may also hold results."""
         return self.role == "user" and not self.answers
 

@@ -101,10 +101,10 @@ def begins_with_user(messages: Sequence[Message]) -> tuple[Message, ...]:
 def wants_user_first(messages: Sequence[Message]) -> bool:
     """Whether they are written for a provider whose conversations begin with a user's message."""
     return any(
-        found is not None and found.is_user_first
+        tool_part is not None and tool_part.is_user_first
         for message in messages
         if message.content is not None and not isinstance(message.content, str)
-        for _, found in tool_parts(message.content)
+        for _, tool_part in tool_parts(message.content)
     )
 
 
@@ -197,7 +197,10 @@ def _is_mixed(message: Message) -> bool:
     """Whether two parts are the result of one call, or a result stands behind something else."""
     if len(_parts(message)) < 2:
         return False
-    ids = [found.id if found and found.is_result else None for _, found in tool_parts(_parts(message))]
+    ids = [
+        tool_part.id if tool_part and tool_part.is_result else None
+        for _, tool_part in tool_parts(_parts(message))
+    ]
     results = [one for one in ids if one is not None]
     return len(results) > len(set(results)) or None in ids[: len(results)]
 
@@ -207,7 +210,11 @@ def _rest(message: Message) -> Message | None:
     if message.role == "tool":
         return None
     answers = message.answers
-    parts = [part for part, found in tool_parts(_parts(message)) if found is None or found.id not in answers]
+    parts = [
+        part
+        for part, tool_part in tool_parts(_parts(message))
+        if tool_part is None or tool_part.id not in answers
+    ]
     return replace(message, content=parts) if parts else None
 
 
@@ -216,9 +223,9 @@ def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
     if _rest(message) is None and set(message.answers) == set(call_ids) and not _is_mixed(message):
         return message
     kept: dict[str, Mapping[str, object]] = {}
-    for part, found in tool_parts(_parts(message)):
-        if found is not None and found.is_result and found.id in call_ids:
-            kept.setdefault(found.id, part)
+    for part, tool_part in tool_parts(_parts(message)):
+        if tool_part is not None and tool_part.is_result and tool_part.id in call_ids:
+            kept.setdefault(tool_part.id, part)
     named = message.tool_call_id if message.tool_call_id in call_ids else call_ids[0]
     return replace(
         message,
@@ -232,8 +239,8 @@ def _without_calls(message: Message, call_ids: Collection[str]) -> Message | Non
     content = message.content
     if not (content is None or isinstance(content, str)):
         kept: list[Mapping[str, object]] = []
-        for part, found in tool_parts(content):
-            if found is None or found.is_result or found.id not in call_ids:
+        for part, tool_part in tool_parts(content):
+            if tool_part is None or tool_part.is_result or tool_part.id not in call_ids:
                 kept.append(part)
                 continue
             while kept and is_thinking(kept[-1]):

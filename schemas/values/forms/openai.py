@@ -54,8 +54,8 @@ def openai_messages(message: Spoken, also: Collection[str] = ()) -> list[dict[st
     Args:
         also: names of further fields and types of parts to give, for another server of the same protocol.
     """
-    own, found = _taken_apart(message.content)
-    results: dict[str, Any] = {part.id: _output(part.value) for part in found if part.is_result}
+    own, of_tools = _taken_apart(message.content)
+    results: dict[str, Any] = {part.id: _output(part.value) for part in of_tools if part.is_result}
     if message.role == "tool":
         results.setdefault(message.tool_call_id or "", _content("tool", own, also) or "")
         own = None
@@ -63,7 +63,7 @@ def openai_messages(message: Spoken, also: Collection[str] = ()) -> list[dict[st
         {"role": "tool", "tool_call_id": _call_id(one), "content": output} for one, output in results.items()
     ]
     calls = {str(call.get("id")): _call(call, also) for call in message.tool_calls or ()}
-    for part in found:
+    for part in of_tools:
         if not part.is_result and part.id not in calls:
             calls[part.id] = _function(part.id, part.name, part.value)
     if results and not own and not calls:
@@ -77,7 +77,7 @@ def _taken_apart(content: Content) -> tuple[Content, list[ToolPart]]:
     if content is None or isinstance(content, str):
         return content, []
     parts = list(tool_parts(content))
-    return [part for part, found in parts if found is None], [found for _, found in parts if found]
+    return [part for part, of_tool in parts if of_tool is None], [of_tool for _, of_tool in parts if of_tool]
 
 
 def _main(

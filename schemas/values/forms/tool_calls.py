@@ -81,9 +81,11 @@ def is_thinking(part: Mapping[str, Any]) -> bool:
 
 def ids_in(parts: Parts, *, results: bool) -> tuple[str, ...]:
     """The ids of the calls, or of the results, each once, without calls that the same parts answer."""
-    found = [part for _, part in tool_parts(parts) if part is not None]
-    here = {part.id for part in found if part.is_result} & {part.id for part in found if not part.is_result}
-    return tuple(dict.fromkeys(one.id for one in found if one.is_result is results and one.id not in here))
+    of_tools = [part for _, part in tool_parts(parts) if part is not None]
+    here = {part.id for part in of_tools if part.is_result} & {
+        part.id for part in of_tools if not part.is_result
+    }
+    return tuple(dict.fromkeys(one.id for one in of_tools if one.is_result is results and one.id not in here))
 
 
 def _first(body: Mapping[str, Any], keys: Sequence[str]) -> Any:

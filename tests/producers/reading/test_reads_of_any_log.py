@@ -100,7 +100,7 @@ class Log:
         named = {one.from_seq for one in context.omitted}
         window = [one.seq for one in log if one.seq is not None and one.seq >= context.window_from]
         assert {seq for seq in window if seq not in shown} <= named
-        people = [at for at, one in enumerate(log) if one.begins_turn]
+        people = [at for at, one in enumerate(log) if one.is_new_turn]
         behind = log[people[-1] :] if people else []
         if behind and not any(one.role == "assistant" and not one.calls for one in behind):
             assert behind[0].text in [one.text for one in context] or "question_cut" in kinds(context)

@@ -60,6 +60,7 @@ def test_every_language_goes_the_whole_way(
         memories[language].put({"role": "system", "content": first[::-1]})
         memories[language].put({"role": "user", "content": first, "name": SAID[language][-1]})
         memories[language].put({"role": "user", "content": second})
+        memories[language].put({"role": "assistant", "content": "."})
         assert memories[language].search(question, limit=1)[0].text == first, f"{language}, when just put"
     for memory in memories.values():
         memory.flush(all=True)

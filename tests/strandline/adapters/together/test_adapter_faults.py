@@ -87,11 +87,10 @@ def in_each_adapter(failing: Mapping[str, str]) -> pytest.MarkDecorator:
     )
 
 
-UNORDERED = "reads hand on calls and results in the order of the log"
 LATE = "a result that Pydantic AI gives late comes behind the read, which has its call before later turns"
 
 
-@in_each_adapter({"langgraph": UNORDERED})
+@in_each_adapter({})
 @pytest.mark.parametrize("happen", [raise_error, cancel])
 def test_a_turn_that_fails_at_any_step(adapter: str, database_url: str, happen: Happen) -> None:
     """The tool or the model raises, or the task is cancelled: every second turn, at each step in turn."""
@@ -127,7 +126,7 @@ def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -
     asyncio.run(whole())
 
 
-@in_each_adapter({name: UNORDERED for name in ADAPTERS if name != "agno"} | {"pydantic_ai": LATE})
+@in_each_adapter({"pydantic_ai": LATE})
 def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: str) -> None:
     async def whole() -> None:
         talk = Talk(adapter, database_url)
