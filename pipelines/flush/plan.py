@@ -66,7 +66,7 @@ EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
 
 # What a cut may part: nothing; a call from a result that came when the conversation had gone on; and a call
 # that still waits for its result from what follows it.
-_DEGREES = _NOTHING, _LATE, _WAITING = 0, 1, 2
+_DEGREES = _NOTHING, _LATE, _WAITING = range(3)
 
 # A step of a flush is at least this part of what a window may hold by messages or bytes.
 _SHARE_OF_WINDOW = 4
@@ -271,7 +271,7 @@ class _Window:
 
     def next_cut(self, start: int, step: Size) -> int | None:
         """The first cut that takes a whole step; if none does, the last cut. What parts least comes first."""
-        for degree in (_NOTHING, _LATE, _WAITING):
+        for degree in _DEGREES:
             for candidates in (self.whole_turns(start, degree), self.inside_turn(start, degree)):
                 last: int | None = None
                 for at in candidates:
@@ -308,10 +308,7 @@ class _Window:
 
 
 def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
-    """For each degree and each cut, whether it would part a call from its result, or from one still to come.
-
-    Of nothing, of late results, and of calls that still wait as well: see the degrees.
-    """
+    """For each degree and each cut, whether it would part a call from its result, or from one to come."""
     results: dict[str, list[int]] = {}
     for index, entry in enumerate(entries):
         for call in entry.answers:
@@ -323,14 +320,10 @@ def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
             # Providers reuse ids ("call_1"): a call belongs to the first result that follows it.
             places = results.get(call, [])
             place = bisect_right(places, index)
-            result = places[place] if place < len(places) else None
-            is_late = result is None or result > goes_on[index]
-            ends = (
-                goes_on[index] if result is None else result,
-                goes_on[index] if result is None or is_late else result,
-                index if result is None or is_late else result,
-            )
-            for spans, end in zip(covered, ends, strict=True):
+            closed = goes_on[index]
+            result = places[place] if place < len(places) else closed
+            came = place < len(places) and result <= closed
+            for spans, end in zip(covered, (result,) * 3 if came else (result, closed, index), strict=True):
                 spans[index + 1] += 1
                 spans[end + 1] -= 1
     return [[depth > 0 for depth in accumulate(spans)][: len(entries) + 1] for spans in covered]

@@ -11,7 +11,7 @@ from uuid import UUID
 
 from strandline.producers.reading.budget.fitting import Tail
 from strandline.producers.reading.context import Omission
-from strandline.producers.reading.history.call_pairs import REASONS, is_settled, settle
+from strandline.producers.reading.history.call_pairs import REASONS, Settled, is_settled
 from strandline.producers.reading.window_cache import (
     NOTHING_KNOWN,
     UNKNOWN,
@@ -155,16 +155,12 @@ def _settle_calls(
     has_calls = window.has_calls or any(message.calls or message.answers for message in tail)
     if not has_calls or (is_settled((*tail, *shown)) if tail else window.is_settled(shown)):
         return tail, shown, ()
-    settled = settle((*tail, *shown))
+    settled = Settled((*tail, *shown))
+    before = [message for group in settled.groups[: len(tail)] for message in group]
     omitted = [
         Omission(one.kind, one.call_id, REASONS[one.kind], one.seq, one.seq) for one in settled.changes
     ]
-    groups = settled.groups
-    before, inside = (
-        tuple([message for group in part for message in group])
-        for part in (groups[: len(tail)], groups[len(tail) :])
-    )
-    return before, inside, tuple(omitted)
+    return before, settled.messages[len(before) :], tuple(omitted)
 
 
 def _tokens(messages: Sequence[Message]) -> int:

@@ -125,33 +125,27 @@ class Message:
     @property
     def calls(self) -> tuple[str, ...]:
         """The ids of the tool calls that it makes, in whichever provider's form."""
-        if self.role != "assistant" or (not self.tool_calls and not _has_parts(self.content)):
+        if self.role != "assistant":
             return ()
         listed = [str(call.get("id")) for call in self.tool_calls or ()]
-        return tuple(dict.fromkeys((*listed, *self._ids_in_parts(results=False))))
+        return tuple(dict.fromkeys(listed + ids_in(self.content, results=False)))
 
     @property
     def answers(self) -> tuple[str, ...]:
         """The ids of the tool calls whose results it holds, in whichever provider's form."""
-        if self.tool_call_id is None:
-            return self._ids_in_parts(results=True) if _has_parts(self.content) else ()
-        return tuple(dict.fromkeys((self.tool_call_id, *self._ids_in_parts(results=True))))
+        own = [] if self.tool_call_id is None else [self.tool_call_id]
+        return tuple(dict.fromkeys(own + ids_in(self.content, results=True)))
 
     @property
     def is_new_turn(self) -> bool:
         """Whether a person speaks: a user's message may also hold results."""
         return self.role == "user" and not self.answers
 
-    def _ids_in_parts(self, *, results: bool) -> tuple[str, ...]:
-        content = self.content
-        return () if content is None or isinstance(content, str) else ids_in(content, results=results)
-
     def to_openai(self, also: Collection[str] = ()) -> dict[str, Any]:
-        """The message as OpenAI's chat API takes it: no id, metadata, seq or time, and no field or part that
-        its reference lacks.
+        """The message as OpenAI's chat API takes it: no field or part that its reference lacks.
 
-        Of a message that holds several results, which are several messages there, the first:
-        ``MemoryContext.to_openai`` gives them all.
+        Several results in one message are several messages there: this is the first, and
+        ``MemoryContext.to_openai`` gives all.
 
         Args:
             also: names of further fields and types of parts to give, for another server of the same protocol,
@@ -164,12 +158,10 @@ class Message:
         is_plain = type(self.content) is str and self.role != "tool"
         if is_plain and not (self.name or self.tool_calls or self.extra):
             return [{"role": self.role, "content": self.content}]  # as most are
-        return openai_messages(self, also)
+        return openai_messages(self.to_dict(), also)
 
     def to_dict(self) -> dict[str, Any]:
-        """The message in OpenAI's spelling with all that was given of it, for ``from_openai``; without id,
-        metadata, seq and time.
-        """
+        """The message in OpenAI's spelling, for ``from_openai``: all but id, metadata, seq and time."""
         message: dict[str, Any] = {"role": self.role, "content": plain(self.content)}
         for key in ("name", "tool_call_id"):
             if (value := getattr(self, key)) is not None:
@@ -218,10 +210,6 @@ class Message:
                 if key not in OWN_KEYS and (isinstance(value, str) or not is_empty(value))
             },
         )
-
-
-def _has_parts(content: Content) -> bool:
-    return content is not None and not isinstance(content, str)
 
 
 def is_unchangeable(message: Message) -> bool:

@@ -177,8 +177,9 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
+    seqs = frozenset({snapshot.question})
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset({snapshot.question}), snapshot.facts)
+        return Shown(request.identity, snapshot.window_from, seqs, snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
         always, Material(snapshot.fact_texts, snapshot.states, reading=reading_of(request, snapshot))
@@ -195,8 +196,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
         reserved = reserve()
     else:
         reserved = yield Run(reserve)
-    seqs = frozenset(message.seq for message in reserved if message.seq is not None)
-    seqs |= {snapshot.question}
+    seqs |= {message.seq for message in reserved if message.seq is not None}
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
@@ -207,8 +207,6 @@ def gather_filling(
     request: ReadRequest, snapshot: Snapshot, material: Material, fact_hits: Sequence[Hit]
 ) -> Filling:
     """What may fill the room, for the blocks that share it out."""
-    query = request.query
-    asked = query.shown_text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
     newest: list[FactPiece] = []
     matching: list[FactPiece] = []
@@ -221,17 +219,13 @@ def gather_filling(
         ]
     window = snapshot.known.window
     is_whole = window.messages is snapshot.window
-    is_compared = bool(asked and blocks) or any(material.hits.values())
-    texts = window.texts if is_whole and is_compared else None
-    if asked and blocks and asked not in (texts or [message.text for message in snapshot.window]):
-        asked = ""  # only where the question is shown need no hit repeat it
     return Filling(
         blocks=blocks,
         candidates=Candidates(
             newest_facts=newest,
             facts=matching,
             messages={
-                block.name: message_pieces(material.hits.get(block.name, ()), asked)
+                block.name: message_pieces(material.hits.get(block.name, ()))
                 for block in blocks
                 if isinstance(block, VectorMemoryBlock)
             },
@@ -244,7 +238,7 @@ def gather_filling(
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
         else by_place(request, snapshot.window),
-        shown_texts=texts,
+        shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
     )
 
 

@@ -96,15 +96,12 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
-def take_back(
-    identity: SessionIdentity, newest: int, id_: UUID, act: Act, from_seq: int | None = None
-) -> Operation[bool]:
-    """Rewind to before the newest message, or another; False if a newer one has come by now.
+def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act, from_seq: int) -> Operation[bool]:
+    """Rewind to before ``from_seq``; False if ``newest`` is no longer the newest message.
 
     Raises:
         ConflictError: flushes kept coming between.
     """
-    from_seq = newest if from_seq is None else from_seq
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act, newest=newest))
         if row.status in ("changed", "missing"):  # missing: another correction took it back

@@ -59,29 +59,23 @@ def pop(identity: SessionIdentity, act: Act, *, alone: bool = False) -> Operatio
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
-        newest = rows[0].seq
-        parted = [] if alone or not message.answers else (yield from _called_at(identity, newest))
-        if parted:
-            if (yield from take_back(identity, newest, uuid4(), act, parted[0])):
-                return message
-            continue
-        taken = yield from fetch(Pop(**identity.keys, seq=newest, pop_id=uuid4(), act=act.as_json()))
-        status = taken[0].status
+        newest = from_seq = rows[0].seq
+        if message.answers and not alone:
+            for parted in (yield from fetch(PartedCall(**identity.keys, seq=newest))):
+                from_seq = parted.call_seq
+        status = "delivered"
+        if from_seq == newest:
+            taken = yield from fetch(Pop(**identity.keys, seq=newest, pop_id=uuid4(), act=act.as_json()))
+            status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered" and (yield from take_back(identity, newest, uuid4(), act)):
+        if status == "delivered" and (yield from take_back(identity, newest, uuid4(), act, from_seq)):
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
         " popped; nothing was removed. Try again when no other caller is putting to it.",
         for_clients="Other requests were putting to this session; nothing was removed. Try again.",
     )
-
-
-def _called_at(identity: SessionIdentity, seq: int) -> Operation[list[int]]:
-    """The number of the message with the call that a message has a result of, if nobody spoke between."""
-    rows = yield from fetch(PartedCall(**identity.keys, seq=seq))
-    return [row.call_seq for row in rows]
 
 
 def pop_part(

@@ -36,6 +36,7 @@ _OUTPUTS = ("output", "result", "content", "response")
 _THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
 
 Parts = Sequence[Mapping[str, Any]]
+Content = str | Parts | None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,13 +50,15 @@ class ToolPart:
     is_user_first: bool
 
 
-def tool_parts(parts: Parts) -> Iterator[tuple[Mapping[str, Any], ToolPart | None]]:
-    """Each part, and the call or result that it is.
+def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart | None]]:
+    """Each part of a content, and the call or result that it is; a text has none.
 
     Gemini may give a call no id: then its name counts, with a number from the second in a message on.
     """
+    if content is None or isinstance(content, str):
+        return
     unnamed: Counter[tuple[str, bool]] = Counter()
-    for part in parts:
+    for part in content:
         wrapper = next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
         body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
         kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
@@ -79,13 +82,12 @@ def is_thinking(part: Mapping[str, Any]) -> bool:
     return part.get("type") in _THINKING
 
 
-def ids_in(parts: Parts, *, results: bool) -> tuple[str, ...]:
+def ids_in(content: Content, *, results: bool) -> list[str]:
     """The ids of the calls, or of the results, each once, without calls that the same parts answer."""
-    of_tools = [part for _, part in tool_parts(parts) if part is not None]
-    here = {part.id for part in of_tools if part.is_result} & {
-        part.id for part in of_tools if not part.is_result
-    }
-    return tuple(dict.fromkeys(one.id for one in of_tools if one.is_result is results and one.id not in here))
+    if content is None or isinstance(content, str):
+        return []  # as most are
+    ids = dict.fromkeys((part.id, part.is_result) for _, part in tool_parts(content) if part is not None)
+    return [one for one, is_result in ids if is_result is results and (one, not results) not in ids]
 
 
 def _first(body: Mapping[str, Any], keys: Sequence[str]) -> Any:

@@ -17,7 +17,7 @@ from strandline.producers.blocks.template import compile_memory_template
 from strandline.producers.reading.budget.contributions import Contribution, Measure
 from strandline.producers.reading.budget.fitting import Fitted, Tail, fit, newest_that_fit, reserved_tail
 from strandline.producers.reading.foreign_code import attempt
-from strandline.producers.reading.history.call_pairs import is_settled, settle, settled
+from strandline.producers.reading.history.call_pairs import Settled, is_settled, settled
 from strandline.schemas.values.message import Message
 
 
@@ -305,7 +305,7 @@ def tails(draw: st.DrawFn) -> Tail:
             seq += len(piece)
         ranges.append((first, seq - 1))
     cut_off = draw(st.integers(0, min(2, len(messages))))
-    if settle(messages[cut_off:]).changes != settle(messages).changes:
+    if Settled(messages[cut_off:]).changes != Settled(messages).changes:
         cut_off = 0  # a result without its call is left out for that
     return settled_tail(messages[cut_off:], ranges)
 

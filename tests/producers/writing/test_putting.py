@@ -257,7 +257,7 @@ def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(
     postponed = marks(database_url, "s")["replan_at_tokens"]
     assert postponed > marks(database_url, "s")["window_tokens"]
     memory.put(user("never mind"))
-    assert events(database_url, "s") == [(1, 8, 8, 90, "threshold")], "the call's name counts too"
+    assert events(database_url, "s") == [(1, 8, 8, 150, "threshold")], "the names of the calls count too"
     check_session(database_url, memory)
 
 

@@ -14,9 +14,9 @@ from hypothesis import strategies as st
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history.call_pairs import (
     NOTE,
+    Settled,
     begins_with_user,
     is_settled,
-    settle,
     settled,
     wants_user_first,
 )
@@ -101,9 +101,9 @@ def test_only_calls_and_results_are_touched_and_each_is_named(
     steps: list[Step], form: str, with_notes: bool, to_send: bool
 ) -> None:
     log = log_of(steps, form)
-    found = settle(log, to_send=to_send, with_notes=with_notes)
+    found = Settled(log, to_send=to_send, with_notes=with_notes)
     assert len(found.groups) == len(log)
-    again = settle(found.messages, to_send=to_send, with_notes=with_notes)
+    again = Settled(found.messages, to_send=to_send, with_notes=with_notes)
     assert again.messages == found.messages and not again.changes
     texts = [text for one in found.messages if one.role != "tool" for text in words(one)]
     said = [text for one in log if one.role != "tool" for text in words(one)]
@@ -157,7 +157,7 @@ def T(call_id: str, text: str = "r") -> Message:
 
 
 def seen(messages: Sequence[Message], **how: bool) -> list[str]:
-    found = settle(messages, **how).messages
+    found = Settled(messages, **how).messages
     return [one.text or "+".join(one.calls) for one in found]
 
 
