@@ -46,9 +46,7 @@ def question_in_order(
     """Tail and window where the window's first message, the question, may belong into the tail."""
     if not question or not tail or window[0].seq != question:
         return tail, window
-    behind = (
-        at for at, one in enumerate(tail) if one.seq is not None and one.seq > question and not one.answers
-    )
+    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > question and not one.answers)
     at = next(behind, len(tail))
     return (*tail[:at], window[0], *tail[at:]), window[1:]
 

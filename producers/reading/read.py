@@ -68,25 +68,8 @@ DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
 MAX_PAUSE_SECONDS = 0.2
 
-# Of omissions, those that come again with each read of the same state.
-_REPEATABLE = frozenset(
-    {
-        "window",
-        "tail",
-        "search_cut",
-        "block_dropped",
-        "block_truncated",
-        "not_rendered",
-        "not_fed",
-        "not_shared",
-        "result_moved",
-        "result_left_out",
-        "result_added",
-        "call_left_out",
-        "user_added",
-        "question_cut",
-    }
-)
+# Of omissions, those that another read of the same state may be without.
+_PASSING = frozenset({"block_failed", "search_text_only", "search_failed", "rerank_failed"})
 
 # Each round takes messages out of the hits that the tail came to show; one is the rule.
 _MAX_ROUNDS = 3
@@ -160,13 +143,11 @@ def _assemble(
         parts=fitted.parts,
         method=request.insert_method,
     )
-    if not (snapshot.known.window.has_calls and wants_user_first(messages)):
-        return messages, []
     begun = begins_with_user(messages)
-    added = Omission(
-        "user_added", "window", "The first message shown is not a user's, so a line stands before it."
-    )
-    return begun, [added] if len(begun) > len(messages) else []
+    if len(begun) == len(messages) or not wants_user_first(messages):
+        return messages, []
+    why = "The first message shown is not a user's, so a line stands before it."
+    return begun, [Omission("user_added", "window", why)]
 
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
@@ -233,7 +214,7 @@ def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: Memor
         and not request.messages
         and not snapshot.standing.is_bounded
         and not snapshot.tail.messages
-        and all(omission.kind in _REPEATABLE for omission in context.omitted)
+        and _PASSING.isdisjoint([omission.kind for omission in context.omitted])
         and not any(is_foreign(block) or _asks_others(block) for block in request.blocks)
         and snapshot.known.window.is_shareable
         and all(map(is_unchangeable, own))

@@ -152,8 +152,7 @@ def _settle_calls(
     tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
 ) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
     """Tail and window with each result behind its call, and what was changed for that."""
-    has_calls = window.has_calls or any(message.calls or message.answers for message in tail)
-    if not has_calls or (is_settled((*tail, *shown)) if tail else window.is_settled(shown)):
+    if is_settled((*tail, *shown)) if tail else window.is_settled(shown):
         return tail, shown, ()
     settled = Settled((*tail, *shown))
     before = [message for group in settled.groups[: len(tail)] for message in group]

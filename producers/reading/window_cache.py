@@ -44,7 +44,6 @@ class KnownWindow:
         tokens: the sum of the messages' tokens.
         seal: the seal of the last message, as the statement ``read`` makes it.
         size: approximate memory of the messages, in bytes.
-        has_calls: whether there are tool calls or results among them; if some were, it may stay so.
     """
 
     seqs: tuple[int, ...] = ()
@@ -52,7 +51,6 @@ class KnownWindow:
     tokens: int = 0
     seal: str = ""
     size: int = 0
-    has_calls: bool = False
 
     @cached_property
     def is_shareable(self) -> bool:
@@ -82,7 +80,9 @@ class KnownWindow:
         """Whether each result among its messages, which are given, is behind its call; looked at once."""
         known: bool | None = self.__dict__.get("settled")
         if known is None:
-            known = self.__dict__["settled"] = not self.has_calls or is_settled(messages)
+            # A text alone makes and answers no call.
+            is_plain = not any(not isinstance(one, Message) or one.tool_call_id for one in self.entries)
+            known = self.__dict__["settled"] = is_plain or is_settled(messages)
         return known
 
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:
@@ -94,14 +94,13 @@ class KnownWindow:
             return self
         begin = bisect_left(self.seqs, window_from)
         gone = self.entries[:begin]
-        new, size, has_calls = _entries(rows)
+        new, size = _entries(rows)
         return KnownWindow(
             seqs=(*self.seqs[begin:], *[row.seq for row in rows]),
             entries=(*self.entries[begin:], *new),
             tokens=self.tokens - sum(map(_tokens, gone)) + sum([row.tokens for row in rows]),
             seal=seal,
             size=self.size - sum(map(_size, gone)) + size,
-            has_calls=self.has_calls or has_calls,
         )
 
 
@@ -203,12 +202,10 @@ class WindowCache:
         self._bytes -= self._sessions.pop(session, UNKNOWN).size
 
 
-def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int, bool]:
-    """Each message itself if its recipient cannot change anything in it, else its row; their size; and
-    whether any of them makes or answers a call.
-    """
+def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int]:
+    """Each message itself if its recipient cannot change anything in it, else its row; and their size."""
     entries: list[Message | StoredMessage] = []
-    size, has_calls = 0, False
+    size = 0
     for row, message in zip(rows, read_rows(rows), strict=True):
         if (
             type(message.content) is str
@@ -222,8 +219,7 @@ def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessag
         else:
             entries.append(message if is_unchangeable(message) else row)
             size += _size(entries[-1])
-            has_calls = has_calls or bool(message.calls or message.answers)
-    return entries, size, has_calls
+    return entries, size
 
 
 def _tokens(entry: Message | StoredMessage) -> int:

@@ -74,7 +74,7 @@ def test_every_language_goes_the_whole_way(
         context = memory.get(question)
         assert str(context[0]).startswith(f"system: {first[::-1]}"), "the head stays"
         assert f": {first}\n" in context[0].text and f": {second}\n" in context[0].text
-        assert [message.text for message in memory.get_all()] == [first[::-1], first, second]
+        assert [message.text for message in memory.get_all()] == [first[::-1], first, second, "."]
         assert memory.facts.list(contains=part)[0].said_by in (name, None)
         assert memory.facts.delete(memory.facts.list(contains=part)[0].fact_id)
         say(memory, question)
