@@ -60,7 +60,7 @@ from strandline.schemas.queries.upkeep.export import (
 # Facts, and what people chose, have some tens of kilobytes at most.
 ROWS_PER_PAGE = 80
 # What has no bound of its own, messages, states and answers: a page ends with the row that fills it.
-_UP_TO_BYTES: Final = {"limit": 500, "page_bytes": HISTORY_PAGE_BYTES}
+_UP_TO_BYTES: dict[str, Any] = {"limit": 500, "page_bytes": HISTORY_PAGE_BYTES}
 
 _FIRST = UUID(int=0)
 

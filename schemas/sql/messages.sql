@@ -6,7 +6,7 @@
 -- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
 -- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
+--     json, metadata json?, calls json?, answers json?, created_at timestamptz?, labels bigint[]?,
 --     data_key integer
 -- row: seq bigint
 -- repeatable
@@ -29,7 +29,7 @@ WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
+        envelope json, metadata json, created_at timestamptz, calls json, answers json, labels bigint[],
         data_key integer)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE @takes_simply(t, g, rule.records_puts)
@@ -233,6 +233,32 @@ FROM (
     ORDER BY n.seq DESC LIMIT 1) AS m
 -- If that is past its time, the session is empty to whoever pops.
 WHERE @is_visible(m, %(shard_key)s)
+
+-- name: parted_call
+-- The call and the last of its results that a cut before a number would part, if nobody spoke between; no row if none.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: call_seq bigint, result_seq bigint
+-- repeatable
+SELECT c.seq AS call_seq, r.seq AS result_seq
+FROM strandline.session s
+CROSS JOIN LATERAL (
+    SELECT m.seq, m.calls FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= s.log_start_seq
+        AND m.seq < %(seq)s AND (m.role = 'assistant' OR (m.role = 'user' AND m.answers IS NULL))
+    ORDER BY m.seq DESC LIMIT 1) AS c
+CROSS JOIN LATERAL (
+    SELECT m.seq FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= %(seq)s
+        AND m.seq < coalesce((
+            SELECT n.seq FROM strandline.message n
+            WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s AND n.seq >= %(seq)s
+                AND (n.role = 'assistant' OR (n.role = 'user' AND n.answers IS NULL))
+            ORDER BY n.seq LIMIT 1), s.next_seq)
+        AND EXISTS (
+            SELECT FROM json_array_elements_text(m.answers) AS closed (call)
+            JOIN json_array_elements_text(c.calls) AS opened (call) USING (call))
+    ORDER BY m.seq DESC LIMIT 1) AS r
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.

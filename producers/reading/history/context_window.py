@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from functools import partial
 
 from strandline.pipelines.flush.plan import UNBOUNDED
+from strandline.producers.reading.history.call_pairs import settled
 from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -23,8 +24,9 @@ def newest_that_fit(
 ) -> Operation[list[Message]]:
     """The pinned head, and the newest messages that fit beside it, flushed ones included, in order.
 
-    A head that does not fit by itself is left out. A tool's result whose call does not fit is left out too.
-    Behind the head they end with the message that fills ``max_bytes``.
+    A head that does not fit by itself is left out. Tool calls and results are in the order of a read, and
+    without results whose call does not fit. Behind the head they end with the message that fills
+    ``max_bytes``.
 
     Raises:
         OwnerError: the session belongs to another owner.
@@ -45,7 +47,7 @@ def _one_page_that_fits(
     """None if there may be more than one page."""
     head, room = yield from _head_that_fits(identity, max_tokens)
     page = yield from _page(identity, _AFTER_ALL, room, max_bytes)
-    return [*head, *with_calls(read_rows(page[::-1]))] if len(page) < PAGE_MESSAGES else None
+    return _in_order(head, read_rows(page[::-1])) if len(page) < PAGE_MESSAGES else None
 
 
 def _all_that_fit(identity: SessionIdentity, max_tokens: int, max_bytes: int) -> Operation[list[Message]]:
@@ -56,7 +58,7 @@ def _all_that_fit(identity: SessionIdentity, max_tokens: int, max_bytes: int) ->
         page = yield from _page(identity, before_seq, room, max_bytes)
         newest += read_rows(page)
         if len(page) < PAGE_MESSAGES:
-            return [*head, *with_calls(newest[::-1])]
+            return _in_order(head, newest[::-1])
         room -= sum(row.tokens for row in page)
         max_bytes -= page[-1].bytes_taken
 
@@ -76,16 +78,9 @@ def _page(
     return fetch(NewestWithin(**identity.keys, before_seq=before_seq, **bounds))
 
 
-def with_calls(messages: Sequence[Message]) -> Iterator[Message]:
-    """The messages without results whose call is not among those before them."""
-    open_calls: set[str] = set()
-    for message in messages:
-        open_calls.update(str(call.get("id")) for call in message.tool_calls or ())
-        if message.tool_call_id is None:
-            yield message
-        elif message.tool_call_id in open_calls:
-            open_calls.discard(message.tool_call_id)
-            yield message
+def _in_order(head: Sequence[Message], newest: Sequence[Message]) -> list[Message]:
+    # Without notes: these would have no room.
+    return [*settled((*head, *newest), with_notes=False)]
 
 
 def _tokens(messages: Sequence[Message]) -> int:

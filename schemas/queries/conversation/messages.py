@@ -459,6 +459,25 @@ class NewestMessage(Query[NewestMessageRow]):
         self.values = (shard_key, session_key)
 
 
+class PartedCallRow(NamedTuple):
+    call_seq: int
+    result_seq: int
+
+
+class PartedCall(Query[PartedCallRow]):
+    """The call and the last of its results that a cut before a number would part, if nobody spoke between; no
+    row if none.
+    """
+
+    __slots__ = ()
+    name = "parted_call"
+    repeatable = True
+    row = PartedCallRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
+        self.values = (shard_key, session_key, seq)
+
+
 class PopRow(NamedTuple):
     status: str
 

@@ -18,6 +18,17 @@
         SELECT page.*, sum(page.bytes) OVER (ORDER BY {keys}) - page.bytes AS bytes_before FROM {rows} AS page) AS counted
     WHERE counted.bytes_before < %(page_bytes)s)
 
+-- fragment: question_before(shard_key, session_key, window_from)
+-- The user's message of the turn that goes on where a window begins, as a flush notes it (question_of); NULL if an
+-- answer ended it.
+(SELECT q.seq FROM strandline.message q
+    WHERE q.shard_key = {shard_key} AND q.session_key = {session_key} AND q.seq < {window_from}
+        AND q.role = 'user' AND q.answers IS NULL AND NOT EXISTS (
+            SELECT FROM strandline.message a
+            WHERE a.shard_key = {shard_key} AND a.session_key = {session_key} AND a.seq > q.seq
+                AND a.seq < {window_from} AND a.role = 'assistant' AND a.calls IS NULL)
+    ORDER BY q.seq DESC LIMIT 1)
+
 -- fragment: session_number(session_key)
 -- The last 64 bits of a session's key, which each label of its messages holds.
 ('x' || translate(right({session_key}::uuid::text, 17), '-', ''))::bit(64)::bigint
@@ -54,7 +65,7 @@ INSERT INTO strandline.message (
     answers, created_at, labels)
 SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
     %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
-    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
+    %(answers)s::json, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
 FROM moved n
 
 -- fragment: takes_simply(session, given, unless)

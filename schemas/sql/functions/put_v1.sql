@@ -144,7 +144,7 @@ BEGIN
             calls, answers, created_at, labels)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
-            p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
+            p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1]::json,
             coalesce(p_created_at[1], accepted_at), p_labels[1]::bigint[]);
         seqs := ARRAY[s.next_seq];
         added := 1;
@@ -189,7 +189,7 @@ BEGIN
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
                 calls, answers, created_at, labels)
             SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.bytes, f.digest,
-                f.envelope::json, f.metadata::json, f.calls::json, f.answers,
+                f.envelope::json, f.metadata::json, f.calls::json, f.answers::json,
                 coalesce(f.created_at, accepted_at), f.labels::bigint[]
             FROM fresh f
         ), placed AS (
