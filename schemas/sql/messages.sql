@@ -77,7 +77,7 @@ SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata
 FROM (
     SELECT p.*, sum(p.bytes) OVER (ORDER BY p.seq) - p.bytes AS bytes_before FROM (
         SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
+        WHERE @is_of_log(m) AND m.seq > %(after_seq)s
         ORDER BY m.seq LIMIT %(page_size)s) AS p) AS m
 WHERE m.bytes_before < %(page_bytes)s
 ORDER BY m.seq
@@ -97,7 +97,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+WHERE @is_of_log(m)
 ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: recent_matches
@@ -110,7 +110,7 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+    WHERE @is_of_log(m)
     ORDER BY m.seq DESC LIMIT %(scan)s
 )
 SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
@@ -196,8 +196,7 @@ SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata
 FROM (
     SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
         SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND @is_logged(m) AND m.seq < %(before_seq)s
+        WHERE @is_of_log(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
