@@ -35,7 +35,7 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "MALLOC", "LD_", "OPENBLAS", "OM
 # Where the suite runs encrypted, what a test starts has the keyring that the test has.
 GIVEN_TO_ALL = ("STRANDLINE_KEYRING_KEYS",) if os.environ.get("STRANDLINE_TEST_ENCRYPTION") else ()
 TAKEN_UP = ("PYTHONUNBUFFERED", "PYTHONPATH")
-# What it takes where it reads nothing.
+# What it takes where it is given no locale.
 TAKEN_FOR_NONE = {"LANG": "C.UTF-8"}
 
 
@@ -59,7 +59,7 @@ class Popen(subprocess.Popen[AnyStr]):
             return
         order = {
             "arguments": [os.fsdecode(argument) for argument in command[1:]],
-            "env": env,
+            "env": TAKEN_FOR_NONE | env,
             "cwd": str(options["cwd"] or Path.cwd()),
             "closed": closed,
             "new_session": options["start_new_session"],
