@@ -75,7 +75,7 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT m.* FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
+    WHERE @is_of_log(m) AND m.seq > %(after_seq)s
     ORDER BY m.seq LIMIT %(page_size)s), page.seq) AS m
 ORDER BY m.seq
 
@@ -94,7 +94,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+WHERE @is_of_log(m)
 ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: recent_matches
@@ -107,7 +107,7 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+    WHERE @is_of_log(m)
     ORDER BY m.seq DESC LIMIT %(scan)s
 )
 SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
@@ -196,8 +196,7 @@ FROM (
     SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken,
         sum(n.bytes + 200) OVER (ORDER BY n.seq DESC) AS bytes_taken FROM (
         SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND @is_logged(m) AND m.seq < %(before_seq)s
+        WHERE @is_of_log(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p

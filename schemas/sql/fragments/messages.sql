@@ -7,6 +7,13 @@
 ({message}.seq >= (SELECT logging.log_from FROM retained logging)
     AND {message}.seq < (SELECT logging.next_seq FROM retained logging) AND @is_shown({message}))
 
+-- fragment: is_of_log(message)
+-- The same of a message of any session, where a page is read in the order of the log.
+-- (The CTE names the session.  A plan for its key would know that it is long, guess that the bounds leave a page of it,
+-- and then read all of it to sort that page.)
+({message}.shard_key = %(shard_key)s AND {message}.session_key = (SELECT logging.session_key FROM retained logging)
+    AND @is_logged({message}))
+
 -- fragment: max_shown_bytes()
 -- What each read holds of a session's head and window at most, unless its policy says more.
 16000000

@@ -63,9 +63,10 @@ coalesce(statement_timestamp() - make_interval(secs => @retention_of(
         max_age_seconds, {shard_key}, {session_key}, {namespace})), '-infinity')
 
 -- fragment: retained(shard_key, session_key)
--- One row: where the log of a session begins, also with what is kept of lives that expired (log_from), where what a
--- read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
-(SELECT coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq, kept.pinned_through,
+-- One row: the key of a session, where its log begins, also with what is kept of lives that expired (log_from), where
+-- what a read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
+(SELECT kept.session_key, coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq,
+        kept.pinned_through,
         CASE WHEN @is_expired(kept, {shard_key}, {session_key}) THEN kept.next_seq ELSE kept.log_start_seq END
             AS shown_from,
         @oldest({shard_key}, {session_key}, kept.namespace) AS oldest,
