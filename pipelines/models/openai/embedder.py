@@ -99,7 +99,6 @@ class OpenAIEmbedder:
 
         Raises:
             TransientModelError: as for a text model; also fewer vectors than texts.
-            PermanentModelError: every text is refused.
         """
         call = _EmbeddingCall(self, timeout_seconds)
         vectors: list[tuple[float, ...]] = []
@@ -109,8 +108,6 @@ class OpenAIEmbedder:
             max_characters=self._form.max_characters,
         ):
             vectors += call.embed(batch)
-        if texts and not any(vectors):
-            raise PermanentModelError("The model server has no embedding for any of the texts.")
         return EmbeddingAnswer(tuple(vectors), self._model, call.tokens)
 
     def probe(self) -> None:

@@ -80,6 +80,7 @@ class OpenAITextModel:
         # How often in a row the plainest form helped, and nothing said why.
         self._helped = 0
         self._has_answered = False
+        self._is_broken_in_any_form = False
 
     @property
     def model(self) -> str:
@@ -174,6 +175,7 @@ class OpenAITextModel:
             if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
                 weaker, is_explained = PLAINEST, False
             if weaker is None:
+                self._is_broken_in_any_form = rejection.status >= 500
                 if isinstance(problem, PermanentModelError):
                     self._check_others_are_answered(rejection, is_probe=is_probe)
                 raise problem
@@ -181,7 +183,8 @@ class OpenAITextModel:
 
     def _may_be_about_form(self, form: RequestForm, rejection: Rejection, error: ModelError) -> bool:
         is_explained = isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
-        return not is_explained and may_be_about_form(rejection, is_proven=form in self._worked)
+        is_proven = form in self._worked or self._is_broken_in_any_form
+        return not is_explained and may_be_about_form(rejection, is_proven=is_proven)
 
     def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:
         """Raise if the server refuses everything alike: then a refusal for no known reason is its own.
@@ -204,7 +207,7 @@ class OpenAITextModel:
 
     def _remember(self, form: RequestForm, is_explained: bool) -> None:
         """Ask in this form from now on; if nothing explains why it helps, only once it has helped twice."""
-        self._has_answered = True
+        self._has_answered, self._is_broken_in_any_form = True, False
         self._worked |= {form}
         self._helped = 0 if is_explained else self._helped + 1
         if form == self._form or self._helped == 1:
