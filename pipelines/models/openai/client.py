@@ -29,6 +29,8 @@ from strandline.schemas.settings import Settings
 OPENAI_URL = "https://api.openai.com/v1"
 # Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
+# How long a probe may take, at most as long as a call: a slow server is asked for little.
+PROBE_SECONDS = 60.0
 # Four times the longest answer that a model gives (some 128,000 tokens, as JSON).
 MAX_COMPLETION_BYTES = 4_000_000
 

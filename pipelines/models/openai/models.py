@@ -13,7 +13,7 @@ from typing import assert_never
 
 from strandline.pipelines.models.answers import CheckedAnswer, check_answer
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName, TextPurpose
-from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     after_answers,
     is_moderated,
@@ -42,8 +42,6 @@ from strandline.schemas.settings import Settings
 
 COMPLETIONS = "/chat/completions"
 MAX_ECHO_CHARACTERS = 20_000
-# How long a probe may take, at most as long as a call: a slow server is asked for little.
-PROBE_SECONDS = 60.0
 PROBE_TOKENS = 32
 # A form that is weaker than it need be is given up after so long.
 FORM_SECONDS = 3_600.0
@@ -98,10 +96,7 @@ class OpenAITextModel:
             PermanentModelError: refused, or unusable after the repair.
         """
         prompt = render(task, self._prompts)
-        messages: Messages = [
-            {"role": "system", "content": prompt.instructions},
-            {"role": "user", "content": prompt.data},
-        ]
+        messages = _messages(prompt)
         room, spent, best, problem = most_tokens(task), Usage(), CheckedAnswer(""), ""
         for is_repair in (False, True):
             with after_answers(some=is_repair):
@@ -132,11 +127,7 @@ class OpenAITextModel:
         Raises: as ``answer``; what refuses it is no input's fault.
         """
         task = ChooseTask("What is OK?", (), 1)
-        prompt = render(task)
-        messages = [
-            {"role": "system", "content": prompt.instructions},
-            {"role": "user", "content": prompt.data},
-        ]
+        messages = _messages(render(task))
         seconds = min(PROBE_SECONDS, self._timeout_seconds)
         try:
             self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
@@ -244,6 +235,10 @@ def _model_for(purpose: TextPurpose, settings: Settings) -> str:
             return settings.summary_model
         case _:
             assert_never(purpose)
+
+
+def _messages(prompt: Prompt) -> Messages:
+    return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": prompt.data}]
 
 
 def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
