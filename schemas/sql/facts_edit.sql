@@ -12,6 +12,7 @@ SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s,
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.  What this transaction does to them is noted.
+-- No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did where it did it.
 -- params: shard_key uuid, stage text
 -- row: generation_id integer
 -- repeatable
@@ -26,7 +27,7 @@ WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = 
                 SELECT FROM strandline.lane m WHERE m.shard_key = %(shard_key)s
                     AND m.scope_key = %(shard_key)s AND m.generation_id = o.generation_id
                     AND m.stage = %(stage)s))
-ORDER BY l.generation_id FOR UPDATE OF l
+ORDER BY l.generation_id FOR UPDATE OF l FOR SHARE OF g
 
 -- name: fact_derivations
 -- The derivations of facts that are kept, and which of them serves the owner.

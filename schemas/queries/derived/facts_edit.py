@@ -37,7 +37,8 @@ class LockFactLanesRow(NamedTuple):
 class LockFactLanes(Query[LockFactLanesRow]):
     """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
     the derivations, and so only where all of them have their row.  What this transaction does to them is
-    noted.
+    noted. No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did
+    where it did it.
     """
 
     __slots__ = ()
