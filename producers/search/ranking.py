@@ -178,7 +178,8 @@ def rank_hits(
         StrandlineError: the statement failed.
     """
     compared = _comparison_params(query, vectors)
-    cutoff = _cutoff(query, similarity_cutoff)
+    # Without a vector no hit has a similarity.
+    cutoff = 0.0 if query.vector is None else similarity_cutoff
     if target.scope == "shared":
         shared = SearchSharedChunks(
             **compared,
@@ -265,11 +266,6 @@ def _indexed_search(
         facts_generation_id=None if facts is None else facts.generation_id,
         top_facts=0 if facts is None else facts.limit,
     )
-
-
-def _cutoff(query: SearchQuery, similarity_cutoff: float) -> float:
-    """The cut-off to apply: without a vector no hit has a similarity, so a cut-off would drop all hits."""
-    return 0.0 if query.vector is None else similarity_cutoff
 
 
 def ranked_facts(
