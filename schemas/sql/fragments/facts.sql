@@ -51,6 +51,11 @@ EXISTS (
         AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
             AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
 
+-- fragment: newest_revisions(shard_key, generation_id, fact_id)
+-- What is shown of a fact's history.
+@newest((SELECT revised.* FROM strandline.fact_revision revised WHERE revised.shard_key = {shard_key}
+    AND revised.generation_id = {generation_id} AND revised.fact_id = {fact_id}), revision)
+
 -- fragment: trace_of(line)
 -- What the traces of a person's event hold if the fact came from this line, among others.
 jsonb_build_array(jsonb_build_object('session_key', {line}.session_key, 'seqs', jsonb_build_array({line}.seq)))
