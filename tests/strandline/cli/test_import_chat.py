@@ -150,9 +150,7 @@ def test_short_values_wait_in_memory_by_what_they_take_there(
 ) -> None:
     """A line of one megabyte that holds half a million empty lists takes forty when it is read."""
     file = tmp_path / "chats.jsonl"
-    lines = [
-        {"role": "user", "content": "a", "session_id": f"s{n}", "more": [[]] * 50} for n in (1, 2, 1, 1)
-    ]
+    lines = [{"role": "user", "content": "a", "session_id": f"s{n}", "more": [[]] * 50} for n in (1, 2, 1, 1)]
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
     monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_IN_MEMORY", 12_000)
     monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_PER_CHUNK", 10_000)
