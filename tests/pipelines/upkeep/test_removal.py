@@ -26,6 +26,7 @@ from strandline.pipelines.upkeep.passes import Which, run_once, tick
 from strandline.pipelines.upkeep.removal import Removal, Remover, StepPoint
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.queries.derived.facts_merge import PendingCandidates
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.wiring.archives import open_archive
@@ -641,3 +642,37 @@ def test_a_fact_that_is_revived_meanwhile_is_not_taken_for_an_ended_one(
     kept = "SELECT f.live, count(r.*) > 0 FROM strandline.fact f LEFT JOIN strandline.fact_revision r"
     kept += " USING (shard_key, generation_id, fact_id) WHERE f.fact_id = %s GROUP BY f.live"
     assert rows_of(database_url, kept, ended) == [(True, True)]
+
+
+@clear_only("moves a message by SQL")
+def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archive(
+    database_url: str, database: Database
+) -> None:
+    """A derivation from the archive ends and rewords what people wrote no more than any other."""
+    ((shard_key, generation_id, event_id, session_key),) = rows_of(
+        database_url,
+        "UPDATE strandline.fact_candidate c SET seqs = '{3}' FROM (SELECT event_id, min(ordinal) AS ordinal"
+        " FROM strandline.fact_candidate GROUP BY event_id ORDER BY event_id LIMIT 1) AS one"
+        " WHERE c.event_id = one.event_id AND c.ordinal = one.ordinal"
+        " RETURNING c.shard_key, c.generation_id, c.event_id, c.session_key",
+    )
+
+    def said_by_assistants() -> set[bool]:
+        keys = {"shard_key": shard_key, "generation_id": generation_id}
+        rows = database.fetch(PendingCandidates(**keys, event_ids=[event_id]))
+        return {row.is_by_assistants for row in rows if row.seqs == [3]}
+
+    assert said_by_assistants() == {True}
+    rows_of(
+        database_url,
+        "WITH gone AS (DELETE FROM strandline.message WHERE session_key = %s AND seq = 3 RETURNING *)"
+        " INSERT INTO strandline.archived_input (shard_key, session_key, seq, generation_id, id, role,"
+        " tokens, envelope, metadata, created_at)"
+        " SELECT shard_key, session_key, seq, %s, id, role, tokens, envelope,"
+        " metadata, created_at FROM gone RETURNING 1",
+        session_key,
+        generation_id,
+    )
+    assert said_by_assistants() == {True}
+    rows_of(database_url, "DELETE FROM strandline.archived_input RETURNING 1")
+    assert said_by_assistants() == {False}, "what is known of nobody may be a user's"
