@@ -7,10 +7,8 @@ one, since a read waits for no text model; an application asks for it.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
-from datetime import datetime
+from dataclasses import dataclass, replace
 from functools import partial
-from typing import NamedTuple
 
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, TranscriptLine
@@ -82,16 +80,6 @@ class LatestSummaryRequest:
     payer: Payer
 
 
-class _Spoken(NamedTuple):
-    """What is shown of a message, so that the rest of it is not kept."""
-
-    seq: int
-    role: str
-    name: str | None
-    text: str
-    at: datetime
-
-
 def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | None]:
     """Ask the model, without holding a connection; None if nothing was said, and the model is not asked.
 
@@ -103,11 +91,13 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
     spoken = (yield from _newest_within(request, (yield from _last_seqs(request))[::-1]))[::-1]
     if not spoken:
         return None
-    task = SummaryTask("", _lines(spoken), request.max_tokens, (yield from _instructions(request)))
+    task = SummaryTask(
+        "", _lines(line for _seq, line in spoken), request.max_tokens, (yield from _instructions(request))
+    )
     make, characters = partial(request.ask_model, task), sum(len(line.text) for line in task.lines)
     answer = yield from ask_model(request.payer, PaidCall("summarize_last", "summary", make, characters))
     summary = parse_summary(answer.text, max_characters=request.max_tokens * _CHARACTERS_PER_TOKEN)
-    seqs = [one.seq for one in spoken]
+    seqs = [seq for seq, _line in spoken]
     return LatestSummary(
         text=summary.summary,
         topics=tuple(summary.topics),
@@ -136,9 +126,11 @@ def _instructions(request: LatestSummaryRequest) -> Operation[str | None]:
     return (yield from read_capture(CaptureLevel(identity.namespace, identity.owner))).summary_instructions
 
 
-def _newest_within(request: LatestSummaryRequest, seqs: list[int]) -> Operation[list[_Spoken]]:
-    """What messages say that have something to read, as many as a model is shown, at least one."""
-    spoken: list[_Spoken] = []
+def _newest_within(
+    request: LatestSummaryRequest, seqs: list[int]
+) -> Operation[list[tuple[int, TranscriptLine]]]:
+    """Messages with something to read, as many as a model is shown, at least one; none is kept whole."""
+    spoken: list[tuple[int, TranscriptLine]] = []
     characters, left = MAX_SUMMARIZED_CHARACTERS, MAX_READ_BYTES
     while seqs and left > 0:
         page = min(PAGE_BYTES, left)
@@ -149,17 +141,14 @@ def _newest_within(request: LatestSummaryRequest, seqs: list[int]) -> Operation[
             if characters < 0 and spoken:
                 return spoken
             if text and message.seq is not None and message.created_at is not None:
-                shown_text = text[-MAX_SUMMARIZED_CHARACTERS:]
-                name = shown_name(message)
-                spoken.append(_Spoken(message.seq, message.role, name, shown_text, message.created_at))
+                said, at = text[-MAX_SUMMARIZED_CHARACTERS:], message.created_at
+                line = TranscriptLine(0, message.role, shown_name(message), said, at)
+                spoken.append((message.seq, line))
         seqs = seqs[rows[-1].place :] if rows else []
         left -= rows[-1].bytes_taken if rows else 0
     return spoken
 
 
-def _lines(spoken: Iterable[_Spoken]) -> tuple[TranscriptLine, ...]:
-    pieces = ((one, text) for one in spoken for text in cut_pieces(one.text, MAX_LINE_CHARACTERS))
-    return tuple(
-        TranscriptLine(number, one.role, one.name, text, one.at)
-        for number, (one, text) in enumerate(pieces, 1)
-    )
+def _lines(lines: Iterable[TranscriptLine]) -> tuple[TranscriptLine, ...]:
+    pieces = ((one, text) for one in lines for text in cut_pieces(one.text, MAX_LINE_CHARACTERS))
+    return tuple(replace(one, number=number, text=text) for number, (one, text) in enumerate(pieces, 1))

@@ -14,6 +14,7 @@ from strandline import Capture, ConfigurationError, InvalidMessageError, Memory,
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.runs import latest_summary
 from strandline.schemas.errors import ModelError
+from strandline.schemas.values.message import read_rows
 from tests.conftest import rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer
@@ -146,7 +147,6 @@ def test_only_as_much_is_read_as_is_shown(
 ) -> None:
     """The newest first, and a page at a time where there is little to read in what is large."""
     pages: list[int] = []
-    read_rows = latest_summary.read_rows
 
     def count_rows(rows: Any) -> Any:
         pages.append(len(rows))

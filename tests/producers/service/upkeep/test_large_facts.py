@@ -89,14 +89,15 @@ def test_the_newest_are_kept_of_the_last_ones_asked_for(facts: Facts) -> None:
 
 
 def test_a_search_gives_the_best_that_fill_a_page(client: httpx2.Client, facts: Facts, user: str) -> None:
-    body = {"query": "Which boat is in the harbour?", "limit": 1_000}
+    query = "Which boat is in the harbour?"
+    body = {"query": query, "limit": 1_000}
     answer = client.post(f"/v1/users/{user}/facts/search", json=body).raise_for_status()
     assert len(answer.content) < FACTS_PAGE_BYTES + 100_000
     found = [item["fact"]["fact_id"] for item in answer.json()["items"]]
     assert 100 < len(found) < COUNT
     best = client.post(f"/v1/users/{user}/facts/search", json=body | {"limit": 50}).raise_for_status()
     assert found[:50] == [item["fact"]["fact_id"] for item in best.json()["items"]]
-    assert found == [str(match.fact.fact_id) for match in facts.search(body["query"], limit=1_000)]
+    assert found == [str(match.fact.fact_id) for match in facts.search(query, limit=1_000)]
 
 
 def test_the_client_and_the_command_read_all_pages(
