@@ -7,7 +7,7 @@ from pathlib import Path
 
 from strandline.schemas.postgres.statements import statements
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[2]
 # These delete what somebody said to delete, or what the same transaction makes anew, under the locks of that.
 ACTS = {
     "backfill_owner", "begin_batch_v1", "close_batch", "correct_v1", "delete_chunks", "delete_items",
