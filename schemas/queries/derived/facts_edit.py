@@ -609,6 +609,7 @@ class OwnerTopics(Query[OwnerTopicsRow]):
 
 class ListFactsRow(NamedTuple):
     total: int
+    is_cut: bool
     fact_id: UUID | None
     text: str
     topics: list[str]
@@ -630,7 +631,9 @@ class ListFactsRow(NamedTuple):
 
 
 class ListFacts(Query[ListFactsRow]):
-    """A page of an owner's facts with where each came from, and how many there are in all; always one row."""
+    """A page of an owner's facts with where each came from, up to the one that fills it, and how many there
+    are in all; always one row.
+    """
 
     __slots__ = ()
     name = "list_facts"
@@ -640,12 +643,12 @@ class ListFacts(Query[ListFactsRow]):
         owner=0,
         seals=(Mark(3, "name", "topic"),),
         opens=(
-            Mark(2, "text", "fact"),
-            Mark(3, "name", "topic"),
-            Mark(4, "name", "said_by"),
-            Mark(12, "text", "input"),
-            Mark(15, "text", "feedback"),
-            Mark(18, "within", "*.text=text:fact"),
+            Mark(3, "text", "fact"),
+            Mark(4, "name", "topic"),
+            Mark(5, "name", "said_by"),
+            Mark(13, "text", "input"),
+            Mark(16, "text", "feedback"),
+            Mark(19, "within", "*.text=text:fact"),
         ),
     )
 
@@ -664,6 +667,7 @@ class ListFacts(Query[ListFactsRow]):
         after_made: datetime | None,
         limit: int,
         offset: int,
+        page_bytes: int,
     ) -> None:
         self.values = (
             shard_key,
@@ -678,6 +682,7 @@ class ListFacts(Query[ListFactsRow]):
             after_made,
             limit,
             offset,
+            page_bytes,
         )
 
 
@@ -687,7 +692,7 @@ class FactTextsRow(NamedTuple):
 
 
 class FactTexts(Query[FactTextsRow]):
-    """The texts of an owner's facts, for a search by substring."""
+    """A page of the texts of an owner's facts, for a search by substring."""
 
     __slots__ = ()
     name = "fact_texts"
@@ -695,8 +700,8 @@ class FactTexts(Query[FactTextsRow]):
     row = FactTextsRow
     marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
-    def __init__(self, *, shard_key: UUID, with_invalidated: bool, limit: int) -> None:
-        self.values = (shard_key, with_invalidated, limit)
+    def __init__(self, *, shard_key: UUID, with_invalidated: bool, after: UUID, limit: int) -> None:
+        self.values = (shard_key, with_invalidated, after, limit)
 
 
 class FactsAsTheyAreRow(NamedTuple):
