@@ -37,6 +37,8 @@ MAX_ASIDE = 4
 # Rows of a statement are large with more bytes of messages, or of more messages.
 LARGE_ROWS_BYTES = 262_144
 LARGE_ROWS = 1_000
+# Of rows of messages, and of facts to list.
+LARGE_COLUMNS = (("envelope", "metadata"), ("revisions", "text"))
 
 # A millisecond is the shortest that epoll waits.
 PAUSE_SECONDS = 0.001
@@ -158,9 +160,9 @@ class RequestAside:
     def takes(self, result: object) -> bool:
         """Whether the step of an operation that gets this result is taken beside the loop."""
         if not self.is_large and isinstance(result, list) and result:
-            has_messages = hasattr(result[0], "envelope")  # None of a hit that is a fact
-            texts = [one for row in result for one in (row.envelope, row.metadata)] if has_messages else []
-            size = sum(map(len, filter(None, texts)))
+            columns = next((one for one in LARGE_COLUMNS if hasattr(result[0], one[0])), ())
+            # None of a message's columns in a hit that is a fact.
+            size = sum(len(getattr(row, column) or "") for row in result for column in columns)
             self.is_large = size > LARGE_ROWS_BYTES or len(result) > LARGE_ROWS
         return self.is_large
 
