@@ -38,7 +38,7 @@ pytestmark = pytest.mark.skipif(NGINX is None, reason="needs nginx")
 _MAIN = """\
 daemon off;
 master_process off;
-error_log {folder}/error.log;
+error_log {folder}/error.log warn;
 pid {folder}/nginx.pid;
 events {{}}
 http {{
@@ -97,7 +97,7 @@ def proxy(service: RunningService) -> Iterator[int]:
 
 @contextmanager
 def nginx_before(first: int, second: int) -> Iterator[int]:
-    """The port of nginx before two others."""
+    """The port of nginx before two others; no body may have been written to a file in the end."""
     text = FILE.read_text()
     port = free_port()
     with tempfile.TemporaryDirectory(prefix="strandline-nginx-", dir="/tmp") as name:
@@ -124,6 +124,7 @@ def nginx_before(first: int, second: int) -> Iterator[int]:
         finally:
             running.terminate()
             running.wait(30)
+        assert "temporary file" not in (folder / "error.log").read_text()
 
 
 def answers(port: int) -> bool:
@@ -167,6 +168,14 @@ def test_requests_arrive_as_they_were_sent_although_one_process_is_away(client: 
 def test_a_body_is_bounded_and_health_is_not_for_all(client: httpx2.Client) -> None:
     assert client.post("/v1/sessions/s/messages", content=b"x" * 2**21).status_code == 413
     assert client.get("/healthz/ready").status_code == 404
+
+
+def test_long_bodies_pass_both_ways_and_no_file(client: httpx2.Client) -> None:
+    """They are clear text, which a disk would keep."""
+    for _ in range(3):
+        put = client.post("/v1/sessions/long/messages", json=said("sand and " * 50_000))
+        assert put.status_code == 201
+    assert len(client.get("/v1/sessions/long/messages").content) > 1_000_000
 
 
 def test_events_come_while_they_happen(client: httpx2.Client) -> None:
