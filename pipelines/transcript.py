@@ -13,7 +13,7 @@ from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.flush_event import FlushEvent
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.message import Message, by_local_clock, read_rows
 
 # A pasted file must not crowd out the conversation around it (about 2,000 tokens).
 MAX_LINE_CHARACTERS = 8_000
@@ -67,7 +67,7 @@ def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list
     )
     by_event: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
     for row, message in zip(rows, read_rows(rows), strict=True):
-        by_event[row.place - 1][1].append(message)
+        by_event[row.place - 1][1].append(by_local_clock(message, row.time_zone))
     return by_event
 
 

@@ -134,11 +134,17 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         scoped._identity = identify_session(self.namespace, session_id, self.user_id)
         return scoped
 
-    def put(self, message: object, *, connection: object | None = None) -> int:
+    def put(self, message: object, *, replace_prompt: bool = False, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.
 
         One round trip; returns once it is committed.  Putting a message with the same ``id`` again returns
         the same ``seq`` and adds nothing.
+
+        With ``replace_prompt`` the message, a system or developer message, stands in front of later reads in
+        the place of the system messages that begin the session; these stay in the log.
+
+        Memory that a read gave is not stored again: a system message that ends with it is stored without,
+        and 0 is returned if it is nothing else.
 
         Raises:
             InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
@@ -148,14 +154,25 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
             DatabaseUnavailableError: Postgres cannot be reached; safe to put again.
         """
-        return self.put_messages([message], connection=connection)[0]
+        return self.put_messages([message], replace_prompt=replace_prompt, connection=connection)[0]
 
-    async def aput(self, message: object, *, connection: object | None = None) -> int:
+    async def aput(
+        self, message: object, *, replace_prompt: bool = False, connection: object | None = None
+    ) -> int:
         """Async twin of ``put``."""
-        return (await self.aput_messages([message], connection=connection))[0]
+        put = self.aput_messages([message], replace_prompt=replace_prompt, connection=connection)
+        return (await put)[0]
 
-    def put_messages(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
+    def put_messages(
+        self,
+        messages: Sequence[object],
+        *,
+        replace_prompt: bool = False,
+        connection: object | None = None,
+    ) -> list[int]:
         """Accept several messages in one round trip, all or none; an empty list does nothing.
+
+        With ``replace_prompt`` the first of them replaces the prompt, as with ``put``.
 
         Raises: as ``put``.
         """
@@ -164,23 +181,37 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             return []
         in_callers_transaction = connection is not None
         accept = put_whole if in_callers_transaction else put_quickly
-        put = self._put_all(messages, accept, in_callers_transaction=in_callers_transaction)
+        put = self._put_all(
+            messages,
+            accept,
+            in_callers_transaction=in_callers_transaction,
+            replace_prompt=check_flag("replace_prompt", replace_prompt),
+        )
         result = self._runner.run(put, connection)
         return self._announce(result, connection)
 
     async def aput_messages(
-        self, messages: Sequence[object], *, connection: object | None = None
+        self,
+        messages: Sequence[object],
+        *,
+        replace_prompt: bool = False,
+        connection: object | None = None,
     ) -> list[int]:
         """Async twin of ``put_messages``."""
+        replace_prompt = check_flag("replace_prompt", replace_prompt)
         messages = listed_messages(messages)
         if not messages:
             return []
         if connection is not None:
-            put = self._put_all(messages, put_whole, in_callers_transaction=True)
+            put = self._put_all(
+                messages, put_whole, in_callers_transaction=True, replace_prompt=replace_prompt
+            )
             result = await self._runner.arun(put, connection)
         else:
             commit = await self._resources.group_commit()
-            put = self._put_all(messages, commit.accept, in_callers_transaction=False)
+            put = self._put_all(
+                messages, commit.accept, in_callers_transaction=False, replace_prompt=replace_prompt
+            )
             result = await commit.run(put)
         return self._announce(result, connection)
 
@@ -195,6 +226,8 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         if not messages:
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
+        if not request.messages:
+            return Imported(0, 0)
         request.act = "import"
         database = self._resources.database()
         imported = import_messages(database, database.run(self._check_act(request)))

@@ -91,6 +91,7 @@ class Memory(SessionMemory):
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         message_flush_size: int | None = None,
         deliver: Deliver = "window",
+        time_zone: str | None = None,
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -117,6 +118,7 @@ class Memory(SessionMemory):
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
             deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
+            time_zone: whose days messages have whose time is in UTC, such as ``"Asia/Tokyo"``; None: UTC.
             memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
             tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
@@ -142,6 +144,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             idle_seconds=idle_seconds,
             shared_scope=shared_scope,
             **_policy_of(blocks, tokenizer_fn, on_overflow=on_overflow),
@@ -171,6 +174,7 @@ class Memory(SessionMemory):
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
         deliver: Deliver | None = None,
+        time_zone: str | None = None,
         on_overflow: bool | None = None,
         actor: str | None = None,
         connection: object | None = None,
@@ -186,6 +190,7 @@ class Memory(SessionMemory):
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
                 message_flush_size, deliver, on_overflow: as for ``from_defaults``; None: unchanged.
+            time_zone: the same; ``"UTC"`` takes one back.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -204,6 +209,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         done = self._runner.run(self._changing_policy(change, actor, connection), connection)
@@ -222,6 +228,7 @@ class Memory(SessionMemory):
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
         deliver: Deliver | None = None,
+        time_zone: str | None = None,
         on_overflow: bool | None = None,
         actor: str | None = None,
         connection: object | None = None,
@@ -235,6 +242,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)

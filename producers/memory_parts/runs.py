@@ -154,7 +154,7 @@ class MemoryRuns(MemoryCorrections):
         put = self._check_run(list(names))
         request = RunRequest(
             record=record,
-            messages=tuple(put.messages[place] for place in put.places),
+            messages=tuple(put.messages[place] for place in put.places if place is not None),
             check=self._check_run,
             replacement=self._replacement,
             max_messages=self._resources.settings.max_messages_per_put,

@@ -11,7 +11,7 @@ from strandline.producers.arguments import listed_messages
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
 from strandline.producers.writing.correcting.reset import reset
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages
+from strandline.producers.writing.put import PutRequest, PutResult, put_messages, replacing_prompt
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
@@ -38,21 +38,26 @@ class MemoryWriting(MemorySearch):
         return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
 
     def _put_all(
-        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
+        self,
+        messages: Sequence[object],
+        accept: Accept,
+        *,
+        in_callers_transaction: bool,
+        replace_prompt: bool = False,
     ) -> Operation[PutResult]:
         most = self._resources.settings.max_messages_per_put
+        check = partial(self._check_put, messages, max_messages=most, replace_prompt=replace_prompt)
         if self._redaction is not None or is_aside():
-            return self._put_checked_aside(messages, accept, most, in_callers_transaction)
-        request = self._check_put(messages, max_messages=most)
+            return self._put_checked_aside(check, accept, in_callers_transaction)
+        request = check()
         if self._resources.compliance is not None:
             return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
     def _put_checked_aside(
-        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
+        self, check: Callable[[], PutRequest], accept: Accept, in_callers_transaction: bool
     ) -> Operation[PutResult]:
         """The same, checked off the event loop: a hook of the application runs, or the messages are large."""
-        check = partial(self._check_put, messages, max_messages=most)
         request: PutRequest = yield Compute(check) if self._redaction is None else Run(check)
         if self._resources.compliance is None:
             return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
@@ -72,9 +77,14 @@ class MemoryWriting(MemorySearch):
         return request
 
     def _check_put(
-        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+        self,
+        messages: Sequence[object],
+        *,
+        max_messages: int,
+        is_redacted: bool = False,
+        replace_prompt: bool = False,
     ) -> PutRequest:
-        return PutRequest.check(
+        request = PutRequest.check(
             messages,
             identity=self._identity,
             policy=self._policy,
@@ -84,6 +94,7 @@ class MemoryWriting(MemorySearch):
             max_messages=max_messages,
             redaction=None if is_redacted else self._redaction,
         )
+        return replacing_prompt(request) if replace_prompt else request
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)

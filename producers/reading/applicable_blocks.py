@@ -64,6 +64,7 @@ def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
     return replace(
         snapshot,
         pinned=(),
+        note=None,
         window=kept,
         window_from=max(snapshot.window_from, window_from or 0),
         fixed_tokens=_tokens(kept),

@@ -27,7 +27,7 @@ from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.fitting import Fitted, fit
 from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.foreign_code import is_foreign
-from strandline.producers.reading.insertion import assemble_messages
+from strandline.producers.reading.insertion import assemble_messages, in_place
 from strandline.producers.reading.rendering import contributions_of, is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.searching.block_search import Shown, without_shown
@@ -111,8 +111,8 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
     covered = snapshot.covered_through(pipelines)
     return MemoryContext(
         messages=assemble_messages(
-            pinned=snapshot.pinned,
-            tail=fitted.tail,
+            pinned=snapshot.head,
+            tail=fitted.tail if snapshot.note is None else in_place(snapshot.note, fitted.tail),
             window=snapshot.window,
             memory=fitted.memory,
             parts=fitted.parts,
@@ -128,6 +128,8 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
         token_limit=request.token_limit,
         window_from=snapshot.window_from,
         pinned_through=snapshot.pinned_through,
+        time_zone=snapshot.time_zone,
+        prompt_seq=snapshot.prompt,
     )
 
 

@@ -32,10 +32,14 @@ class Snapshot:
         serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
         pending: pipeline, first and last ``seq`` of each range that is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
-        fixed_tokens: tokens of the pinned head and the window.
+        pinned: the pinned head or the message that replaced it, and ``note``.
+        note: the newest system message behind the head, if it is before the window and says something else.
+        prompt: the number of the message that replaced the head; None: the head stands.
+        fixed_tokens: tokens of ``pinned`` and the window.
         standing: by which it is known whether what a process keeps of the owner is what there is.
         known: the window and the facts in the form of the cache, for the next read.
         header: what the statement said beside facts and messages.
+        time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
     """
 
@@ -59,6 +63,14 @@ class Snapshot:
     known: KnownSession
     header: Mapping[str, Any]
     erasures: int = 0
+    time_zone: str | None = None
+    note: Message | None = None
+    prompt: int | None = None
+
+    @property
+    def head(self) -> list[Message]:
+        """The system messages that stand in front."""
+        return [one for one in self.pinned if one is not self.note]
 
     @property
     def fact_texts(self) -> list[str]:
@@ -93,8 +105,18 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     known_facts = known.facts
     if facts is not None or known_facts.version != version or known_facts.most != most_facts:
         known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
-    pinned = read_rows(rows[part_two:window_at])
+    prompt = marks.get("prompt")
+    last_of_head = prompt or pinned_through
+    head = read_rows(rows[part_two:window_at])
+    note = head.pop() if head and (head[-1].seq or 0) > last_of_head else None
     shown = window.messages
+    prompts = frozenset(marks.get("prompts") or ())
+    if prompts:
+        head = head or [one for one in shown if one.seq == prompt]
+        shown = tuple([one for one in shown if one.seq not in prompts])
+    if note is not None and any(one.content == note.content for one in head):
+        note = None  # a framework may put the prompt again with each turn
+    pinned = head if note is None else [*head, note]
     if header["is_aging"]:
         # What is past its age is left out, one message after the other, and with a call its results.
         shown = tuple(with_calls(shown))
@@ -118,12 +140,17 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         known=KnownSession(window, known_facts),
         header=header,
         erasures=header["erasures"] or 0,
+        time_zone=marks.get("time_zone"),
         tail=Tail(
-            messages=read_rows(rows[1:part_two]),
+            messages=[
+                one for one in read_rows(rows[1:part_two]) if one not in pinned and one.seq not in prompts
+            ],
             ranges=_gaps(pending, window_from),
         ),
+        note=note,
+        prompt=prompt,
         fixed_tokens=sum(message.tokens or 0 for message in (*pinned, *shown))
-        if header["is_aging"]
+        if header["is_aging"] or len(shown) < len(window.entries)
         else window.tokens + sum(message.tokens or 0 for message in pinned),
     )
 

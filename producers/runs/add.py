@@ -57,7 +57,7 @@ from strandline.schemas.queries.conversation.runs import (
 )
 from strandline.schemas.sealing.owner_keys import DIGEST_BYTES
 from strandline.schemas.values.identity import SessionKeys
-from strandline.schemas.values.message import Message, RunStatus, read_rows
+from strandline.schemas.values.message import Message, RunStatus, read_rows, without_offset
 
 
 @dataclass(frozen=True, slots=True)
@@ -318,12 +318,12 @@ def _compare(request: RunRequest, known: LockRunRow | None) -> Operation[_Differ
 
 def _is_same(row: RunRowsRow, message: PreparedMessage) -> bool:
     """By the texts: digests that are stored may be keyed."""
-    stored = row.role, row.envelope, row.metadata
-    return stored == (message.role, message.envelope, message.metadata)
+    stored = row.role, without_offset(row.envelope), row.metadata
+    return stored == (message.role, without_offset(message.envelope), message.metadata)
 
 
 def _is_same_but_content(row: RunRowsRow, message: PreparedMessage) -> bool:
-    old, new = (json.loads(envelope) for envelope in (row.envelope, message.envelope))
+    old, new = (json.loads(without_offset(envelope)) for envelope in (row.envelope, message.envelope))
     is_alike = {**old, "content": None} == {**new, "content": None}
     return not row.is_shared and is_alike and (row.role, row.metadata) == (message.role, message.metadata)
 

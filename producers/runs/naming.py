@@ -8,6 +8,7 @@ from uuid import uuid5
 
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.runs.given import system_id
+from strandline.producers.writing.own_memory import without_own_memory
 from strandline.producers.writing.validate import PutLimits, prepare, redact_message
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message
@@ -30,7 +31,9 @@ def name_messages(
     """
     for index, source in enumerate(sources):
         where = f"messages[{index}]"
-        message = Message.from_openai(source, where=where)
+        message = without_own_memory(Message.from_openai(source, where=where))
+        if message is None:
+            continue
         if redaction is not None:
             message = redact_message(message, where, limits, redaction)
         if message.id is not None:

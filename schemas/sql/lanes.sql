@@ -221,18 +221,21 @@ ORDER BY m.seq
 -- The messages of several events, with each event's place among them (1, 2, …); those that retention removed, as far as
 -- they were taken from the archive for the derivation.
 -- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid, generation_id integer
--- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
---     text?
+-- row: place bigint, time_zone text?, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope
+--     text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
-    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+WITH w AS MATERIALIZED (
+    SELECT g.*, @zone_of(%(shard_key)s, g.session_key, g.from_seq) AS time_zone
+    FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
+        WITH ORDINALITY AS g (session_key, from_seq, through_seq, place)
+)
+SELECT w.place, w.time_zone, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM w
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.session_key
     AND m.seq BETWEEN w.from_seq AND w.through_seq
 UNION ALL
-SELECT w.place, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
-    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+SELECT w.place, w.time_zone, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
+FROM w
 JOIN strandline.archived_input i ON i.shard_key = %(shard_key)s AND i.session_key = w.session_key
     AND i.seq BETWEEN w.from_seq AND w.through_seq AND i.generation_id = %(generation_id)s
 WHERE NOT EXISTS (
@@ -243,9 +246,11 @@ ORDER BY place, seq
 -- name: context_messages
 -- The messages before a batch's first event that it shows as context.
 -- params: shard_key uuid, batch_id uuid
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, time_zone
+--     text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
+    @zone_of(%(shard_key)s, b.scope_key, m.seq) AS time_zone
 FROM strandline.batch b
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.scope_key
     AND m.seq = ANY (b.context_seqs)

@@ -176,7 +176,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 ORDER BY m.seq
 
 -- name: newest_within
--- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together.
+-- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together.
 -- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
@@ -189,21 +189,25 @@ FROM (
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND @is_logged(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
+            AND (m.seq = ANY ((
+                SELECT t.prompts FROM strandline.session t
+                WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s)::bigint[])) IS NOT TRUE
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
 WHERE p.taken <= %(tokens)s
 ORDER BY p.seq DESC
 
 -- name: head_messages
--- The pinned head of a session, in order.
+-- The pinned head of a session, in order, or what replaced it.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
+CROSS JOIN LATERAL (SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq) AS p
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN coalesce(p.seq, s.log_start_seq) AND coalesce(p.seq, s.pinned_through)
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
     AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 ORDER BY m.seq

@@ -2,7 +2,8 @@
 
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
--- newest first and cut off by count and bytes, part 2 the pinned head and the window, without what is known of it.
+-- newest first and cut off by count and bytes, part 2 the pinned head or what replaced it, the newest system message behind it,
+-- and the window, without what is known of it.
 -- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
@@ -56,6 +57,8 @@ WITH retained AS MATERIALIZED (
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
             AND md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
+), prompt AS MATERIALIZED (
+    SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq FROM s
 ), versions AS MATERIALIZED (
     SELECT g.generation_id, g.generation_id || ':' || @version_of(%(shard_key)s, 'facts') AS facts
     FROM g WHERE g.pipeline = 'facts'
@@ -65,8 +68,11 @@ WITH retained AS MATERIALIZED (
         'pinned_through', s.pinned_through, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
         'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
         'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
-        'shared_key', s.shared_key) AS session
-    FROM s
+        'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
+        'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
+        'message_flush_size', s.message_flush_size, 'deliver', s.deliver, 'max_facts', s.max_facts,
+        'prompt', p.seq, 'prompts', s.prompts) AS session
+    FROM s, prompt p
 )
 SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,
     'epoch'::timestamptz AS created_at,
@@ -121,8 +127,18 @@ FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_ke
     AND @is_shown(m)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through AND @is_shown(m)
+FROM s CROSS JOIN prompt p
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN coalesce(p.seq, s.log_start_seq) AND coalesce(p.seq, s.pinned_through)
+    AND m.seq < s.window_from AND @is_shown(m)
+UNION ALL
+SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM s CROSS JOIN prompt p CROSS JOIN LATERAL (
+    SELECT n.* FROM strandline.message n
+    WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s AND n.role IN ('system', 'developer')
+        AND n.seq > s.pinned_through AND n.seq < s.next_seq
+    ORDER BY n.seq DESC LIMIT 1) AS m
+WHERE m.seq < s.window_from AND m.seq IS DISTINCT FROM p.seq AND @is_shown(m)
 ORDER BY part, seq
 
 -- name: coverage

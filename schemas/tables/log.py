@@ -66,6 +66,9 @@ session = Table(
     Column("max_window_bytes", Integer, nullable=False),
     Column("message_flush_size", Integer),
     Column("deliver", Text, nullable=False, server_default="window"),
+    Column("time_zone", Text),
+    # The newest messages that replaced the prompt, in order.
+    Column("prompts", ARRAY(BigInteger)),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
@@ -130,6 +133,13 @@ message = Table(
         postgresql_using="gin",
         postgresql_where=text("labels IS NOT NULL"),
         postgresql_with={"gin_pending_list_limit": 64},
+    ),
+    Index(
+        "message_by_system",
+        "shard_key",
+        "session_key",
+        "seq",
+        postgresql_where=text("role IN ('system', 'developer')"),
     ),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),

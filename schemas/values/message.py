@@ -6,11 +6,13 @@ Callers pass and receive a ``Message``; ``producers.writing.validate`` turns one
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, Protocol, get_args
 
+from strandline.schemas.display.local_time import at_offset, in_zone
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.values.foreign_values import is_empty, unreadable
@@ -72,7 +74,8 @@ class Message:
         tool_calls: an assistant's calls, as OpenAI spells them.
         tool_call_id: for ``tool`` messages, the call that this answers.
         metadata: any JSON object; never sent to a model.
-        created_at: time of the message, with a time zone; default: when it is accepted.
+        created_at: time of the message, with a time zone; default: when it is accepted.  Its offset from UTC
+            is kept, in minutes: days such as "tomorrow" are those of its speaker.
         seq: its number in the session, set once stored (1, 2, …; never used twice).
         tokens: its size as stored, in tokens of the session's tokenizer.
         extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back.
@@ -209,6 +212,18 @@ def read_rows(rows: Sequence[StoredMessage]) -> list[Message]:
     ]
 
 
+def without_offset(envelope: str) -> str:
+    """An envelope without the offset of its message's time, which makes no other message of it."""
+    return _OFFSET.sub("}", envelope)
+
+
+def by_local_clock(message: Message, time_zone: str | None) -> Message:
+    """The message with its time by its speaker's clock: at its own offset, else in the zone (None: UTC)."""
+    at = message.created_at
+    local = at if at is None else in_zone(at, time_zone)
+    return message if local is at else replace(message, created_at=local)
+
+
 def _read_whole(row: StoredMessage, body: dict[str, Any]) -> Message:
     return Message(
         role=row.role,  # type: ignore[arg-type]
@@ -218,7 +233,7 @@ def _read_whole(row: StoredMessage, body: dict[str, Any]) -> Message:
         tool_calls=body.get("tool_calls"),
         tool_call_id=body.get("tool_call_id"),
         metadata=NOTHING if row.metadata is None else ReadOnlyDict(json.loads(row.metadata)),
-        created_at=row.created_at,
+        created_at=at_offset(row.created_at, body["offset"]) if "offset" in body else row.created_at,
         seq=row.seq,
         tokens=row.tokens,
         extra=ReadOnlyDict(body["extra"]) if "extra" in body else NOTHING,
@@ -251,6 +266,9 @@ def _read_time(path: str, value: object) -> datetime | None:
             pass
     raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
 
+
+# At the end, where nothing that an application gave can stand.
+_OFFSET = re.compile(r',"offset":-?\d+\}\Z')
 
 _SCALARS = (str, int, float, bool, type(None))
 _LEAVES = frozenset({str, int, float, bool, type(None)})

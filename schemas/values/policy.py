@@ -13,6 +13,7 @@ from enum import Enum
 from functools import lru_cache
 from typing import Literal, Protocol, TypedDict, cast, get_args
 
+from strandline.schemas.display.local_time import is_time_zone
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
@@ -56,6 +57,7 @@ class Policy:
         message_flush_size: minimum messages of a flush by the second mark; None: a quarter of the mark.
         deliver: ``window``: messages are delivered when they leave the window, or the session is idle;
             ``turn``: also at the end of each turn, without leaving the window.
+        time_zone: of messages that name no offset from UTC, an IANA name; None: UTC.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
@@ -71,6 +73,7 @@ class Policy:
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
     message_flush_size: int | None = None
     deliver: Deliver = "window"
+    time_zone: str | None = None
 
 
 class StoredPolicy(Protocol):
@@ -112,6 +115,9 @@ class StoredPolicy(Protocol):
     @property
     def deliver(self) -> str: ...
 
+    @property
+    def time_zone(self) -> str | None: ...
+
 
 def stored_policy(stored: StoredPolicy) -> Policy:
     """The policy that is stored: it was checked then."""
@@ -128,6 +134,7 @@ def stored_policy(stored: StoredPolicy) -> Policy:
         max_window_bytes=stored.max_window_bytes,
         message_flush_size=stored.message_flush_size,
         deliver=cast(Deliver, stored.deliver),
+        time_zone=stored.time_zone,
     )
 
 
@@ -145,6 +152,7 @@ def make_policy(
     max_window_bytes: int = DEFAULT_WINDOW_BYTES,
     message_flush_size: int | None = None,
     deliver: Deliver = "window",
+    time_zone: str | None = None,
 ) -> Policy:
     """Check the limits and derive the mark.
 
@@ -153,8 +161,8 @@ def make_policy(
 
     Raises:
         ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
-            (0, 1], a flush by messages is to take more than the window may hold, or ``deliver`` is neither
-            ``window`` nor ``turn``.
+            (0, 1], a flush by messages is to take more than the window may hold, ``deliver`` is neither
+            ``window`` nor ``turn``, or there is no such time zone.
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
     token_limit = _token_limit(token_limit)
@@ -170,6 +178,11 @@ def make_policy(
     if deliver not in DELIVERIES:
         raise ConfigurationError(f"deliver is {quote(deliver)}; it must be one of {', '.join(DELIVERIES)}")
     chat_history_token_ratio = _ratio(chat_history_token_ratio)
+    if time_zone is not None and not is_time_zone(time_zone):
+        raise ConfigurationError(
+            f"time_zone is {quote(time_zone)}; it must be a name of the IANA time zone database, such as"
+            " Europe/Lisbon"
+        )
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
     return Policy(
@@ -185,6 +198,7 @@ def make_policy(
         max_window_bytes=max_window_bytes,
         message_flush_size=message_flush_size,
         deliver=deliver,
+        time_zone=time_zone,
     )
 
 
@@ -246,6 +260,7 @@ class PolicyChange:
     max_window_bytes: int | None = None
     message_flush_size: int | None = None
     deliver: Deliver | None = None
+    time_zone: str | None = None
     on_overflow: bool | None = None
 
 
@@ -281,6 +296,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
             else change.message_flush_size
         ),
         deliver=present.deliver if change.deliver is None else change.deliver,
+        time_zone=present.time_zone if change.time_zone is None else change.time_zone,
     )
     if change.chat_history_token_ratio is not None:
         return policy

@@ -10,6 +10,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
+from strandline.schemas.display.local_time import is_time_zone
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
 
@@ -72,6 +73,14 @@ def _past(moment: datetime) -> datetime:
     return moment
 
 
+def _time_zone(name: str) -> str:
+    """The name of a time zone that this machine knows."""
+    if not is_time_zone(name):
+        raise ValueError("the IANA database has no time zone of this name")
+    return name
+
+
+TimeZone = Annotated[Short, AfterValidator(_time_zone)]
 # JSON has no time of its own: text in ISO 8601 is read.
 Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
 PastMoment = Annotated[Moment, AfterValidator(_past)]

@@ -89,6 +89,7 @@ class RemoteSession:
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         message_flush_size: int | None = None,
         deliver: Deliver = "window",
+        time_zone: str | None = None,
         memory_blocks: Sequence[str] | None = None,
         insert_method: str = InsertMethod.SYSTEM,
         shared_scope: str | None = None,
@@ -103,7 +104,7 @@ class RemoteSession:
             user_id: the owner of facts; default: that of the key, or without one the session itself.
             memory_blocks: names of pipelines; None: facts, summary and vectors; []: none.
             token_limit, chat_history_token_ratio, token_flush_size, max_window_messages, max_window_bytes,
-                message_flush_size, deliver, insert_method, shared_scope, idle_seconds: as for
+                message_flush_size, deliver, time_zone, insert_method, shared_scope, idle_seconds: as for
                 ``Memory.from_defaults``.  They are stored with the session at its first put.
 
         Raises:
@@ -123,6 +124,7 @@ class RemoteSession:
             "max_window_bytes": max_window_bytes,
             "message_flush_size": message_flush_size,
             "deliver": deliver,
+            "time_zone": time_zone,
             "idle_seconds": idle_seconds,
             "shared_scope": shared_scope,
         }

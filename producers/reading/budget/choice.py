@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
+from datetime import UTC, datetime
 from operator import attrgetter
 
 from strandline.producers.reading.budget.pieces import (
@@ -20,6 +21,8 @@ from strandline.schemas.values.message import Message
 FACTS_SHARE = 0.15
 # Of the facts' room, kept for the newest: what a question does not name may still matter.
 NEWEST_SHARE = 0.25
+
+_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -137,8 +140,8 @@ def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
     """Session by session, each from its beginning; the session that was begun first comes first."""
     if len({piece.place[0] for piece in pieces}) < 2:
         return sorted(pieces, key=attrgetter("place"))
-    begun: dict[int, str] = {}
+    begun: dict[int, datetime] = {}
     for piece in pieces:
-        session, at = piece.place[0], str(piece.message.created_at)
+        session, at = piece.place[0], piece.message.created_at or _LONG_AGO
         begun[session] = min(at, begun.get(session, at))
     return sorted(pieces, key=lambda one: (begun[one.place[0]], one.place))

@@ -76,7 +76,7 @@ def search_for_read(
             sources = yield from sources_of(block, snapshot, request.identity, request.shared_key)
             if sources is None:
                 continue
-            query = yield from _prepare(text, sources.vectors, request, prepared)
+            query = yield from _prepare(text, sources.vectors, request, snapshot, prepared)
             hits[block.name], found_facts, of_block = yield from search_for_block(
                 block,
                 query,
@@ -123,12 +123,13 @@ def _prepare(
     text: str,
     vectors: Vectors | None,
     request: ReadRequest,
+    snapshot: Snapshot,
     prepared: dict[tuple[str, int | None], SearchQuery],
 ) -> Operation[SearchQuery]:
     """The query in the form of the search; each text is embedded once per generation."""
     asked = text, None if vectors is None else vectors.generation_id
     if asked not in prepared:
-        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query)
+        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query, snapshot.time_zone)
     return prepared[asked]
 
 
@@ -140,7 +141,7 @@ def _matching_facts(
 ) -> Operation[list[Hit]]:
     serving = snapshot.serving.get(VECTORS)
     vectors = None if serving is None else Vectors(serving["generation_id"], serving["config"])
-    query = yield from _prepare(text, vectors, request, prepared)
+    query = yield from _prepare(text, vectors, request, snapshot, prepared)
     if query.is_empty:
         return []
     target = Target(request.identity, "owner", MESSAGES_ALONE, None)
@@ -177,8 +178,9 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
+    fixed = frozenset([one.seq for one in snapshot.pinned if one.seq is not None])
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, frozenset(), snapshot.facts)
+        return Shown(request.identity, snapshot.window_from, fixed, snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
         always, Material(snapshot.fact_texts, snapshot.states, reading=reading_of(request, snapshot))
@@ -195,7 +197,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
         reserved = reserve()
     else:
         reserved = yield Run(reserve)
-    seqs = frozenset(message.seq for message in reserved if message.seq is not None)
+    seqs = fixed.union(message.seq for message in reserved if message.seq is not None)
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
@@ -219,7 +221,8 @@ def gather_filling(
             for fact in snapshot.facts[: -NEWEST_FACTS - 1 : -1]
         ]
     window = snapshot.known.window
-    is_whole = window.messages is snapshot.window
+    is_behind_head = snapshot.note is None and snapshot.prompt is None
+    is_whole = window.messages is snapshot.window and is_behind_head
     return Filling(
         blocks=blocks,
         candidates=Candidates(
@@ -238,8 +241,9 @@ def gather_filling(
         },
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
-        else by_place(request, snapshot.window),
+        else by_place(request, (*snapshot.pinned, *snapshot.window)),
         shown_texts=window.texts if is_whole else None,
+        time_zone=snapshot.time_zone,
     )
 
 

@@ -947,6 +947,14 @@ def upgrade() -> None:
         schema=schema,
     )
     op.create_index(
+        "message_by_system",
+        "message",
+        ["shard_key", "session_key", "seq"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("role IN ('system', 'developer')"),
+    )
+    op.create_index(
         "message_by_label",
         "message",
         ["labels"],
@@ -1065,6 +1073,8 @@ def upgrade() -> None:
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
         sa.Column("message_flush_size", sa.Integer(), nullable=True),
         sa.Column("deliver", sa.Text(), server_default="window", nullable=False),
+        sa.Column("time_zone", sa.Text(), nullable=True),
+        sa.Column("prompts", sa.ARRAY(sa.BigInteger()), nullable=True),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",

@@ -353,9 +353,7 @@ class NewestWithinRow(NamedTuple):
 
 
 class NewestWithin(Query[NewestWithinRow]):
-    """A page of messages behind the pinned head, the newest first, as far as they fit so many tokens
-    together.
-    """
+    """A page of messages behind the prompt, the newest first, as far as they fit so many tokens together."""
 
     __slots__ = ()
     name = "newest_within"
@@ -386,7 +384,7 @@ class HeadMessagesRow(NamedTuple):
 
 
 class HeadMessages(Query[HeadMessagesRow]):
-    """The pinned head of a session, in order."""
+    """The pinned head of a session, in order, or what replaced it."""
 
     __slots__ = ()
     name = "head_messages"

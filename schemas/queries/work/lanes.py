@@ -530,6 +530,7 @@ class RangeMessages(Query[RangeMessagesRow]):
 
 class BatchMessagesRow(NamedTuple):
     place: int
+    time_zone: str | None
     seq: int
     id: str
     role: str
@@ -548,23 +549,23 @@ class BatchMessages(Query[BatchMessagesRow]):
     name = "batch_messages"
     row = BatchMessagesRow
     marks = Marks(
-        owner=3,
+        owner=0,
         opens=(
-            Mark(6, "json", "message", 2),
-            Mark(7, "json", "metadata", 2),
+            Mark(7, "json", "message", 3),
+            Mark(8, "json", "metadata", 3),
         ),
     )
 
     def __init__(
         self,
         *,
+        shard_key: UUID,
         session_keys: list[UUID],
         from_seqs: list[int],
         through_seqs: list[int],
-        shard_key: UUID,
         generation_id: int,
     ) -> None:
-        self.values = (session_keys, from_seqs, through_seqs, shard_key, generation_id)
+        self.values = (shard_key, session_keys, from_seqs, through_seqs, generation_id)
 
 
 class ContextMessagesRow(NamedTuple):
@@ -575,6 +576,7 @@ class ContextMessagesRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
+    time_zone: str | None
 
 
 class ContextMessages(Query[ContextMessagesRow]):

@@ -23,7 +23,8 @@ from strandline.schemas.values.policy import DELIVERIES, Deliver, Policy, Unchan
 
 _CHANGING = (
     "--token-limit", "--history-ratio", "--token-flush-size", "--max-window-messages", "--max-window-bytes",
-    "--message-flush-size", "--deliver", "--idle-seconds", "--never-idle", "--pipelines", "--no-pipelines",
+    "--message-flush-size", "--deliver", "--time-zone", "--idle-seconds", "--never-idle", "--pipelines",
+    "--no-pipelines",
 )  # fmt: skip
 
 
@@ -40,6 +41,7 @@ _CHANGING = (
     "--message-flush-size", type=int, metavar="N", help="Minimum messages of a flush by their number."
 )
 @click.option("--deliver", type=click.Choice(DELIVERIES), help="When messages are delivered.")
+@click.option("--time-zone", metavar="NAME", help="Whose days messages have whose time is in UTC.")
 @click.option("--idle-seconds", type=int, metavar="N", help="Flush after this long without a put.")
 @click.option("--never-idle", is_flag=True, help="Never flush an idle session.")
 @click.option("--pipelines", metavar="NAMES", help="What later flushes feed: facts,summary,vectors.")
@@ -62,6 +64,7 @@ def set_policy_command(
     max_window_bytes: int | None,
     message_flush_size: int | None,
     deliver: Deliver | None,
+    time_zone: str | None,
     idle_seconds: int | None,
     never_idle: bool,
     pipelines: str | None,
@@ -86,7 +89,7 @@ def set_policy_command(
         )
     names = _names(pipelines, no_pipelines)
     limits = (token_limit, history_ratio, token_flush_size, max_window_messages, max_window_bytes)
-    changes = (*limits, message_flush_size, deliver, idle_seconds, names, max_facts)
+    changes = (*limits, message_flush_size, deliver, time_zone, idle_seconds, names, max_facts)
     if not never_idle and all(change is None for change in changes):
         raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
@@ -105,6 +108,7 @@ def set_policy_command(
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             actor=actor,
         )
     report = _report(policy)
@@ -137,9 +141,11 @@ def policy_lines(policy: SessionPolicy) -> Iterator[str]:
         f" {size}; window of at most {window}; delivered when idle: {idle}{at_turns}"
     )
     facts = "" if policy.max_facts is None else f", at most {quantity(policy.max_facts, 'fact')}"
+    zone = "" if policy.time_zone is None else f"; time zone {policy.time_zone}"
     shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
     yield (
         f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"
+        f"{zone}"
     )
 
 
