@@ -47,6 +47,7 @@ from strandline.schemas.values.identity import (
     identify_session,
     scope_session_id,
 )
+from strandline.schemas.values.message import NOTHING
 from strandline.schemas.values.policy import Policy
 
 
@@ -67,6 +68,8 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        token_limit: of its reads; default: what the session has stored.
+        named: values of ``policy`` that its caller named: if the session has stored others, a read says so.
         redaction: applied to what is put; default: the hooks that the settings name.
     """
 
@@ -83,11 +86,15 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
         redaction: Redaction | None = None,
+        token_limit: int | None = None,
+        named: Mapping[str, Any] = NOTHING,
     ) -> None:
         super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
+        self._token_limit = token_limit
+        self._named = named
         self._blocks = tuple(blocks)
         self._insert_method = insert_method
         self._count_text = text_counter(tokenizer)
@@ -108,7 +115,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
 
     @property
     def token_limit(self) -> int:
-        return self._policy.token_limit
+        return self._token_limit or self._policy.token_limit
 
     @property
     def memory_blocks(self) -> tuple[BaseMemoryBlock, ...]:
@@ -264,18 +271,10 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             OwnerError: the session belongs to another owner.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
-        return self._runner.run(
-            self._record_read(
-                "read",
-                read(
-                    self._read_request(
-                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                    )
-                ),
-                connection,
-            ),
-            connection,
+        request = self._read_request(
+            input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
         )
+        return self._runner.run(self._record_read("read", read(request), connection), connection)
 
     async def aget(
         self,
@@ -289,18 +288,10 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         connection: object | None = None,
     ) -> MemoryContext:
         """Async twin of ``get``."""
-        return await self._runner.arun(
-            self._record_read(
-                "read",
-                read(
-                    self._read_request(
-                        input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-                    )
-                ),
-                connection,
-            ),
-            connection,
+        request = self._read_request(
+            input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
         )
+        return await self._runner.arun(self._record_read("read", read(request), connection), connection)
 
     def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""
@@ -342,6 +333,8 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             self._blocks = tuple(blocks)
         if limit is not None:
             self._policy = replace(self._policy, token_limit=done.policy.token_limit)
+            self._token_limit = done.policy.token_limit
+        self._named = NOTHING
         return done.policy
 
     def close(self) -> None:
@@ -375,7 +368,9 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         return ReadRequest(
             identity=self._identity,
             blocks=self._blocks,
-            token_limit=self._policy.token_limit,
+            token_limit=self.token_limit,
+            within_own=self._token_limit is None,
+            named=self._named,
             insert_method=self._insert_method,
             count_text=self._count_text,
             query=read_query(input),

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
 from typing import Literal
 from uuid import UUID
 
@@ -13,10 +16,53 @@ from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT, Policy, make_policy
+
+logger = logging.getLogger("strandline.policy")
 
 HISTORY_PAGE = 1_000
+# What changes a value of a stored policy, on the command line.
+_OPTIONS = {
+    "token_limit": "--token-limit {}",
+    "token_flush_size": "--token-flush-size {}",
+    "max_window_messages": "--max-window-messages {}",
+    "max_window_bytes": "--max-window-bytes {}",
+    "message_flush_size": "--message-flush-size {}",
+    "deliver": "--deliver {}",
+    "idle_seconds": "--idle-seconds {}",
+    "time_zone": "--time-zone {}",
+}
 
 SessionKind = Literal["chat", "source", "instruction"]
+
+
+def named_values(policy: Policy) -> dict[str, object]:
+    """The values of a policy that are not the default, as its caller named them."""
+    usual = make_policy(token_limit=policy.token_limit, tokenizer="", pipelines=())
+    named = {name: getattr(policy, name) for name in _OPTIONS}
+    defaults = {name: getattr(usual, name) for name in _OPTIONS} | {"token_limit": DEFAULT_TOKEN_LIMIT}
+    return {name: value for name, value in named.items() if value != defaults[name]}
+
+
+def tell_stored_policy(named: Mapping[str, object], stored: Mapping[str, object]) -> None:
+    """Log that a session has other values stored than a memory of it was made with, once for all such."""
+    if others := tuple((name, named[name], stored[name]) for name in named if named[name] != stored[name]):
+        _tell(others)
+
+
+@lru_cache(maxsize=256)
+def _tell(others: tuple[tuple[str, object, object], ...]) -> None:
+    options = " ".join(
+        "--never-idle" if value is None else _OPTIONS[name].format(value) for name, value, _ in others
+    )
+    logger.warning(
+        "A memory was made with %s; its session has stored %s, and is flushed by that. To change it:"
+        " strandline sessions set-policy SESSION %s; --namespace NAMESPACE --all in place of SESSION changes"
+        " all sessions",
+        ", ".join(f"{name}={value}" for name, value, _ in others),
+        ", ".join(f"{name}={value}" for name, _, value in others),
+        options,
+    )
 
 
 def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:

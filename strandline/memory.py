@@ -18,6 +18,7 @@ from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.memory import SessionMemory, new_session_id
+from strandline.producers.sessions import named_values
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -84,7 +85,7 @@ class Memory(SessionMemory):
         *,
         user_id: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        token_limit: int = DEFAULT_TOKEN_LIMIT,
+        token_limit: int | None = None,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
@@ -113,7 +114,7 @@ class Memory(SessionMemory):
         Args:
             session_id: the conversation; default: a new random one.
             user_id, namespace: the owner of facts, by default the session itself; and the tenant.
-            token_limit: maximum tokens of a read, long-term memory included.
+            token_limit: maximum tokens of a read, memory included; None: the session's own, at first 30,000.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
@@ -137,7 +138,7 @@ class Memory(SessionMemory):
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
         blocks = declare_blocks(memory_blocks, partial(_custom_blocks, settings.blocks))
         policy = make_policy(
-            token_limit=token_limit,
+            token_limit=DEFAULT_TOKEN_LIMIT if token_limit is None else token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
             token_flush_size=token_flush_size,
             max_window_messages=max_window_messages,
@@ -160,6 +161,8 @@ class Memory(SessionMemory):
             render=_template(memory_template),
             shared_key=_shared_key(namespace, shared_scope, blocks),
             redaction=None if redact is None else storing_redaction(settings, redact),
+            token_limit=token_limit,
+            named=named_values(policy),
         )
 
     def set_policy(

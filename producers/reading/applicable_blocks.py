@@ -46,7 +46,7 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
     if first == 0:
         return snapshot, []
     cut, kept = snapshot.window[:first], tuple(snapshot.window[first:])
-    reason = "The tokens already used leave no room for it."
+    reason = "The tokens of this read leave no room for it."
     omission = Omission("window", "window", reason, cut[0].seq, cut[-1].seq)
     shorter = replace(
         snapshot,

@@ -46,7 +46,7 @@ from strandline.producers.reading.window_cache import (
     SessionKey,
     WindowCache,
 )
-from strandline.producers.sessions import check_unowned
+from strandline.producers.sessions import check_unowned, tell_stored_policy
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch, note_unsealed
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
@@ -92,6 +92,8 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     known, snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
+    elif request.named:
+        tell_stored_policy(request.named, snapshot.header["session"])
     answer: Answer | None = known.answer
     if answer is not None and answer.fits(request, snapshot):
         return replace(answer.context, covered_through=dict(answer.context.covered_through))
@@ -277,9 +279,10 @@ def is_covered(identity: SessionIdentity, pipelines: Sequence[str], seq: int) ->
 def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
     """The read without blocks that cannot be shown, and messages for which the caller left no room."""
     blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
-    request = replace(request, blocks=blocks)
-    if request.initial_token_count:
-        request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
+    own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
+    limit = (own if request.within_own else request.token_limit) - request.initial_token_count
+    request = replace(request, blocks=blocks, token_limit=max(0, limit))
+    if limit < own:
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut
     if request.latest_tokens is not None:

@@ -15,7 +15,7 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import Message
+from strandline.schemas.values.message import NOTHING, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,7 +23,10 @@ class ReadRequest:
     """One read of one session.
 
     Attributes:
-        token_limit: maximum tokens of the result, memory included.
+        token_limit: maximum tokens of the result, memory included.  If they are fewer than the session's own,
+            the window is cut to fit.
+        within_own: read within the session's own limit; ``token_limit`` is that of one that has not begun.
+        named: values of the policy that the memory was made with, which are told if the session has others.
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
         initial_token_count: tokens of the limit that are already used.
@@ -58,6 +61,8 @@ class ReadRequest:
     part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
     initial_token_count: int = 0
     latest_tokens: int | None = None
+    within_own: bool = False
+    named: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     shared_key: UUID | None = None
     windows: WindowCache | None = None
     indexes: IndexCache | None = None

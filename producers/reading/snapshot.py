@@ -38,6 +38,7 @@ class Snapshot:
         fixed_tokens: tokens of ``pinned`` and the window.
         standing: by which it is known whether what a process keeps of the owner is what there is.
         known: the window and the facts in the form of the cache, for the next read.
+        token_limit: of the session's policy; None: it has not begun.
         header: what the statement said beside facts and messages.
         time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
@@ -63,6 +64,7 @@ class Snapshot:
     known: KnownSession
     header: Mapping[str, Any]
     erasures: int = 0
+    token_limit: int | None = None
     time_zone: str | None = None
     note: Message | None = None
     prompt: int | None = None
@@ -140,6 +142,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         known=KnownSession(window, known_facts),
         header=header,
         erasures=header["erasures"] or 0,
+        token_limit=marks.get("token_limit"),
         time_zone=marks.get("time_zone"),
         tail=Tail(
             messages=[

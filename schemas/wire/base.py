@@ -76,7 +76,8 @@ def _past(moment: datetime) -> datetime:
 def _time_zone(name: str) -> str:
     """The name of a time zone that this machine knows."""
     if not is_time_zone(name):
-        raise ValueError("the IANA database has no time zone of this name")
+        problem = "must be a name of the IANA time zone database, such as Europe/Lisbon"
+        raise PydanticCustomError(NAME_ERROR, "It {problem}.", {"problem": problem})
     return name
 
 

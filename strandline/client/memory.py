@@ -62,7 +62,7 @@ class RemoteSession:
         session_id: str,
         user_id: str | None,
         *,
-        token_limit: int,
+        token_limit: int | None,
         insert_method: str,
         policy: dict[str, Any],
     ) -> None:
@@ -82,7 +82,7 @@ class RemoteSession:
         *,
         service: RemoteService,
         user_id: str | None = None,
-        token_limit: int = DEFAULT_TOKEN_LIMIT,
+        token_limit: int | None = None,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
@@ -129,8 +129,8 @@ class RemoteSession:
             "shared_scope": shared_scope,
         }
         names = None if memory_blocks is None else [check_name("memory_blocks", one) for one in memory_blocks]
-        make_policy(tokenizer="", pipelines=tuple(names or ()), **limits)  # type: ignore[arg-type]
         policy = {name: value for name, value in limits.items() if value != _DEFAULTS[name]}
+        make_policy(tokenizer="", pipelines=tuple(names or ()), **policy)  # type: ignore[arg-type]
         return cls(
             service,
             new_session_id() if session_id is None else check_name("session_id", session_id),
@@ -155,7 +155,12 @@ class RemoteSession:
 
     @property
     def token_limit(self) -> int:
-        """Of a read; ``set_policy`` changes it."""
+        """Of a read; ``set_policy`` changes it.  Unless it was given, that of a new session."""
+        return self._token_limit or DEFAULT_TOKEN_LIMIT
+
+    @property
+    def own_token_limit(self) -> int | None:
+        """The same as it was given; None: a read takes the session's."""
         return self._token_limit
 
     def read_within(self, token_limit: int) -> None:

@@ -114,7 +114,7 @@ def get(
     body = set_fields(
         input=input if input is None or isinstance(input, str) else message_body(input, "input"),
         messages=None if messages is None else message_bodies(messages),
-        token_limit=memory.token_limit,
+        token_limit=memory.own_token_limit,
         initial_token_count=initial_token_count or None,
         wait_for=wait_for,
         insert_method=memory.insert_method,

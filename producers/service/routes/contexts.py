@@ -127,7 +127,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
     context = await memory.aget(
         body.input.openai_form() if isinstance(body.input, MessageIn) else body.input,
         messages=messages,
-        initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
+        initial_token_count=body.initial_token_count,
         wait_for=body.wait_for,
         timeout=0,  # it has waited already, without a place among the reads
         block_arguments=body.block_arguments,
@@ -189,8 +189,3 @@ async def _open(
             raise
     identity = call.caller.session(new_session_id())
     return records.begin(identity, token_limit=token_limit, insert_method=insert_method)
-
-
-def _withheld(memory: SessionMemory, token_limit: int | None) -> int:
-    """What a read within fewer tokens than the session's own leaves of these: the window is cut to fit."""
-    return 0 if token_limit is None else max(0, memory.token_limit - token_limit)

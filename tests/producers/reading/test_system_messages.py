@@ -189,7 +189,7 @@ def test_retention_keeps_what_replaced_the_prompt(make_memory: MakeMemory) -> No
 @pytest.mark.parametrize("message", [{"role": "user", "content": "V2"}, Message("assistant", "V2")])
 def test_only_a_system_message_replaces_the_prompt(make_memory: MakeMemory, message: object) -> None:
     memory = make_memory(**SMALL)
-    with pytest.raises(InvalidMessageError, match="message.role: must be system or developer"):
+    with pytest.raises(InvalidMessageError, match=r"message\.role: must be system or developer"):
         memory.put(message, replace_prompt=True)
     assert memory.get_all() == []
 

@@ -142,6 +142,7 @@ def test_a_zone_holds_from_a_change_on_and_a_replay_gives_the_same(
     memory = make_memory(user_id="ida", time_zone=TOKYO)
     say(memory, "My sister Ida has her wedding tomorrow.", MOMENT)
     memory.set_policy(time_zone="UTC", actor="ops")
+    drain()
     say(memory, "My brother moves to Oslo tomorrow with his wife.", MOMENT)
     drain()
 
@@ -152,7 +153,7 @@ def test_a_zone_holds_from_a_change_on_and_a_replay_gives_the_same(
     assert days() == expected
     for pipeline in ("facts", "vectors"):
         replay = begin_in_place(database, pipeline, Selection())
-        assert replay_in_place(database, replay, settings)
+        replay_in_place(database, replay, settings)
     drain()
     assert days() == expected
 
