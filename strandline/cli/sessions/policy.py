@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import click
@@ -15,21 +17,34 @@ from strandline.cli.servers.options import (
     settings_from,
     target_options,
 )
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, print_schema, say
-from strandline.pipelines.inspect.sessions import SessionPolicy
+from strandline.memory import Memory
+from strandline.pipelines.inspect.sessions import SessionPolicy, SessionState, list_sessions
 from strandline.producers.blocks.resolve import stored_blocks
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.policy import DELIVERIES, Deliver, Policy, Unchanged
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.policy import DELIVERIES, PolicyChange, changed_policy, stored_policy
+from strandline.schemas.wire.report import Report
 
 _CHANGING = (
     "--token-limit", "--history-ratio", "--token-flush-size", "--max-window-messages", "--max-window-bytes",
     "--message-flush-size", "--deliver", "--time-zone", "--idle-seconds", "--never-idle", "--pipelines",
     "--no-pipelines",
 )  # fmt: skip
+# Options that are a value of the policy by the same name.
+_VALUES = (
+    "token_limit", "token_flush_size", "max_window_messages", "max_window_bytes", "message_flush_size",
+    "deliver", "time_zone",
+)  # fmt: skip
+_PAGE = 200
 
 
-@click.command("set-policy", short_help="Change a session's limits or pipelines.")
-@click.argument("session")
+@click.command("set-policy", short_help="Change the limits or pipelines of a session, or of all.")
+@click.argument("session", required=False)
+@click.option("--all", "everything", is_flag=True, help="All sessions of the namespace, or of --user.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @namespace_option
 @click.option("--user", metavar="ID", help="The user that must own it; default: any.")
 @click.option("--token-limit", type=int, metavar="N", help="Maximum tokens of a read.")
@@ -54,17 +69,12 @@ _CHANGING = (
 @json_schema_option
 @target_options
 def set_policy_command(
-    session: str,
+    session: str | None,
+    everything: bool,
+    dry_run: bool,
     namespace: str,
     user: str | None,
-    token_limit: int | None,
     history_ratio: float | None,
-    token_flush_size: int | None,
-    max_window_messages: int | None,
-    max_window_bytes: int | None,
-    message_flush_size: int | None,
-    deliver: Deliver | None,
-    time_zone: str | None,
     idle_seconds: int | None,
     never_idle: bool,
     pipelines: str | None,
@@ -73,57 +83,119 @@ def set_policy_command(
     actor: str | None,
     as_json: bool,
     json_schema: bool,
-    **target: Any,
+    **options: Any,
 ) -> int:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
+    With --all, of all sessions, one after the other; repeated, it goes on with those that are left.
     Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
     Tokenizer, user and shared scope are fixed.
     """
     if json_schema:
-        print_schema(SessionPolicy)
+        print_schema(PoliciesChanged if everything else SessionPolicy)
         return 0
+    if everything is (session is not None):
+        raise click.UsageError("Whose policy? Name a SESSION, or give --all.")
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
         raise click.UsageError(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
         )
     names = _names(pipelines, no_pipelines)
-    limits = (token_limit, history_ratio, token_flush_size, max_window_messages, max_window_bytes)
-    changes = (*limits, message_flush_size, deliver, time_zone, idle_seconds, names, max_facts)
-    if not never_idle and all(change is None for change in changes):
+    values = {name: options.pop(name) for name in _VALUES} | {"chat_history_token_ratio": history_ratio}
+    if not never_idle and {*values.values(), idle_seconds, names, max_facts} == {None}:
         raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
-    settings = settings_from(**target)
+    if idle_seconds is not None or never_idle:
+        values["idle_seconds"] = idle_seconds
+    change = PolicyChange(**values, pipelines=names, max_facts=max_facts)
+    settings = settings_from(**options)
+    if session is None:
+        changed = _change_all(settings, namespace, user, change, actor, dry_run=dry_run)
+        print_json(changed) if as_json else say(*_changed_lines(changed, namespace))
+        return 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        policy = memory.set_policy(
-            token_limit=token_limit,
-            chat_history_token_ratio=history_ratio,
-            token_flush_size=token_flush_size,
-            idle_seconds=idle_seconds if idle_seconds is not None or never_idle else Unchanged.UNCHANGED,
-            memory_blocks=None
-            if names is None
-            else stored_blocks(names, max_facts or state.policy.max_facts),
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            time_zone=time_zone,
-            actor=actor,
-        )
-    report = _report(policy)
+        report = _changed(memory, state, change, actor, dry_run=dry_run)
     if as_json:
         print_json(report)
     else:
-        say("nothing changed" if report == state.policy else f"changed the policy of session {session}")
-        requested_size = state.policy.token_flush_size if token_flush_size is None else token_flush_size
-        if policy.token_flush_size != requested_size:
+        did = "would change" if dry_run else "changed"
+        say("nothing changed" if report == state.policy else f"{did} the policy of session {session}")
+        size = values["token_flush_size"]
+        requested_size = state.policy.token_flush_size if size is None else size
+        if report.token_flush_size != requested_size:
             say(
                 f"the flush size of {requested_size:,} does not fit the token limit and became"
-                f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
+                f" {report.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
             )
         say(*policy_lines(report))
     return 0
+
+
+class PoliciesChanged(Report):
+    """``strandline sessions set-policy --all``: how many sessions there are, and those that it changes."""
+
+    sessions: int
+    changed: tuple[str, ...]
+    dry_run: bool
+
+
+def _change_all(
+    settings: Settings,
+    namespace: str,
+    user: str | None,
+    change: PolicyChange,
+    actor: str | None,
+    *,
+    dry_run: bool,
+) -> PoliciesChanged:
+    changes: dict[str, bool] = {}
+    with servers_for_once(settings) as servers, opened_pool(servers.database_url, settings) as database:
+        own = partial(
+            Memory.from_defaults,
+            namespace=namespace,
+            database_url=servers.database_url,
+            schema=settings.database_schema,
+        )
+        for state in _sessions(database, namespace, user):
+            memory = own(state.session_id, user_id=state.user_id)
+            policy = _changed(memory, state, change, actor, dry_run=dry_run)
+            changes[state.session_id] = policy != state.policy
+        own().close()
+    changed = tuple(session for session, is_changed in changes.items() if is_changed)
+    return PoliciesChanged(sessions=len(changes), changed=changed, dry_run=dry_run)
+
+
+def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[SessionState]:
+    after: str | None = None
+    while True:
+        page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE, after=after)
+        yield from page.sessions
+        if (after := page.after) is None:
+            return
+
+
+def _changed(
+    memory: Memory, state: SessionState, change: PolicyChange, actor: str | None, *, dry_run: bool
+) -> SessionPolicy:
+    """The policy of a session after the change, or as it would be."""
+    present = state.policy
+    if change.pipelines is not None and change.max_facts is None:
+        change = replace(change, max_facts=present.max_facts)
+    policy = changed_policy(stored_policy(present), change)
+    if not dry_run:
+        names = None if change.pipelines is None else stored_blocks(change.pipelines, change.max_facts)
+        values = {name: getattr(change, name) for name in (*_VALUES, "chat_history_token_ratio")}
+        policy = memory.set_policy(
+            **values, idle_seconds=change.idle_seconds, memory_blocks=names, actor=actor
+        )
+    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
+
+
+def _changed_lines(report: PoliciesChanged, namespace: str) -> Iterator[str]:
+    did = "would change" if report.dry_run else "changed"
+    yield f"{did} {len(report.changed)} of {quantity(report.sessions, 'session')} of namespace {namespace}"
+    yield from (f"  {session}" for session in report.changed)
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:
@@ -158,7 +230,3 @@ def _names(pipelines: str | None, none: bool) -> tuple[str, ...] | None:
     if not names:
         raise click.UsageError("--pipelines names none; to feed none, give --no-pipelines.")
     return names
-
-
-def _report(policy: Policy) -> SessionPolicy:
-    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})

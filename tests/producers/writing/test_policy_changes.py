@@ -212,6 +212,42 @@ def test_the_command_changes_what_is_named_and_nothing_else(
     command(database_url, *change, "--pipelines", " , ", code=2)
 
 
+def test_the_command_changes_all_sessions_of_a_namespace_or_of_a_user(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    owners = {"a": "anna", "b": "anna", "c": None, "d": "ole"}
+    for name, owner in owners.items():
+        memory = make_memory(
+            name, user_id=owner, token_limit=1_000, deliver="turn" if name == "b" else "window"
+        )
+        memory.put({"role": "user", "content": "hello"})
+    other = make_memory("a", namespace="other", user_id="anna", token_limit=1_000)
+    other.put({"role": "user", "content": "hello"})
+    change = ("sessions", "set-policy", "--all", "--deliver", "turn")
+
+    def turns() -> set[str]:
+        states = {name: show_session(database, name).session.policy.deliver for name in owners}
+        return {name for name, deliver in states.items() if deliver == "turn"}
+
+    planned = json.loads(command(database_url, *change, "--dry-run", "--json"))
+    assert planned == {"sessions": 4, "changed": ["a", "c", "d"], "dry_run": True}
+    assert turns() == {"b"}
+    said = command(database_url, *change, "--user", "anna", "--actor", "ops")
+    assert "changed 1 of 2 sessions of namespace default" in said and turns() == {"a", "b"}
+    assert [one.actor for one in show_session(database, "a").policy_changes] == ["ops"]
+    assert "changed 2 of 4 sessions" in command(database_url, *change) and turns() == set(owners)
+    assert "changed 0 of 4 sessions" in command(database_url, *change)
+    assert other.set_policy().deliver == "window"
+    one = ("sessions", "set-policy", "a", "--time-zone", "Asia/Tokyo")
+    assert "would change the policy of session a" in command(database_url, *one, "--dry-run")
+    assert "time zone Asia/Tokyo" in command(database_url, *one)
+    assert json.loads(command(database_url, *one, "--dry-run", "--json"))["time_zone"] == "Asia/Tokyo"
+    command(database_url, "sessions", "set-policy", "--deliver", "turn", code=2)
+    command(database_url, *change, "a", code=2)
+    command(database_url, *change, "--namespace", "none", code=1)
+    command(database_url, "sessions", "set-policy", "--all", "--time-zone", "Mars", code=1)
+
+
 def test_a_change_of_a_fixed_or_wrong_setting_is_refused(make_memory: MakeMemory) -> None:
     memory = make_memory("s", user_id="anna")
     with pytest.raises(NotFoundError, match="Nothing has been put yet"):
