@@ -58,7 +58,7 @@ WITH retained AS MATERIALIZED (
             AND m.seq = %(known_through)s::bigint
             AND md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
 ), prompt AS MATERIALIZED (
-    SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq FROM s
+    SELECT CASE WHEN s.prompts IS NOT NULL THEN @prompt_of(s, %(shard_key)s, %(session_key)s) END AS seq FROM s
 ), versions AS MATERIALIZED (
     SELECT g.generation_id, g.generation_id || ':' || @version_of(%(shard_key)s, 'facts') AS facts
     FROM g WHERE g.pipeline = 'facts'
