@@ -112,24 +112,19 @@ class Memory(SessionMemory):
         """Make a memory; does no I/O, so a backend can make one per request.
 
         Args:
-            session_id: the conversation; default: a new random one.
-            user_id, namespace: the owner of facts, by default the session itself; and the tenant.
+            session_id, user_id, namespace: the conversation (default: a new one), whose facts, the tenant.
             token_limit: maximum tokens of a read, memory included; None: the session's own, at first 30,000.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
-            deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
-            time_zone: whose days messages have whose time is in UTC, such as ``"Asia/Tokyo"``; None: UTC.
-            memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
-            insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
-            tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
-            part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
+            deliver, time_zone: ``"turn"``: each turn at its end; whose days times in UTC have (None: UTC).
+            memory_blocks, insert_method: blocks or names (None: the default); ``"system"`` or ``"user"``.
+            tokenizer_fn, part_tokens: text to its tokens or their number; those of an ``image``, ``audio``.
             memory_template, shared_scope: Jinja2 that lays blocks out; a name under which sessions share.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             redact, on_overflow: a redaction hook of its own; workers hand what is flushed to the handler.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
-            pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
-            consume: with ``"background"``, threads of this process also consume events.
+            pool, consume: your own pool or engine, sync or async; ``"background"``: consume events here.
 
         Raises:
             ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.

@@ -11,10 +11,12 @@ from strandline.producers.arguments import listed_messages
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
 from strandline.producers.writing.correcting.reset import reset
-from strandline.producers.writing.put import PutRequest, PutResult, put_messages, replacing_prompt
+from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
+from strandline.schemas.values.message import HEAD_ROLES
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 
@@ -94,7 +96,7 @@ class MemoryWriting(MemorySearch):
             max_messages=max_messages,
             redaction=None if is_redacted else self._redaction,
         )
-        return replacing_prompt(request) if replace_prompt else request
+        return _replacing_prompt(request) if replace_prompt else request
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
@@ -114,3 +116,14 @@ class MemoryWriting(MemorySearch):
         if request is None:
             return PutResult([], None)
         return (yield from put_messages(request, put_whole, in_callers_transaction=True))
+
+
+def _replacing_prompt(request: PutRequest) -> PutRequest:
+    """The put, whose first message takes the place of the prompt; raises InvalidMessageError if it cannot."""
+    if not request.messages or request.messages[0].role not in HEAD_ROLES:
+        where = "message" if len(request.places) == 1 else "messages[0]"
+        raise InvalidMessageError(
+            f"{where}.role", "must be system or developer: with replace_prompt it becomes the prompt"
+        )
+    request.replaces_prompt = True
+    return request

@@ -49,7 +49,7 @@ from strandline.schemas.values.acts.acting import Acting, current_acting
 from strandline.schemas.values.foreign_values import unreadable
 from strandline.schemas.values.identity import SessionIdentity, shared_scope_key
 from strandline.schemas.values.labels import as_array
-from strandline.schemas.values.message import HEAD_ROLES, Message
+from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy
 
 logger = logging.getLogger("strandline.producers")
@@ -152,17 +152,6 @@ class PutRequest:
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
         places = tuple(None if i is None else index_of[i] for i in order)
         return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
-
-
-def replacing_prompt(request: PutRequest) -> PutRequest:
-    """The put, whose first message takes the place of the prompt; raises InvalidMessageError if it cannot."""
-    if not request.messages or request.messages[0].role not in HEAD_ROLES:
-        where = "message" if len(request.places) == 1 else "messages[0]"
-        raise InvalidMessageError(
-            f"{where}.role", "must be system or developer: with replace_prompt it becomes the prompt"
-        )
-    request.replaces_prompt = True
-    return request
 
 
 @dataclass(slots=True)

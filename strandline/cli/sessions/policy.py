@@ -115,7 +115,7 @@ def set_policy_command(
         print_json(changed) if as_json else say(*_changed_lines(changed, namespace))
         return 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        report = _changed(memory, state, change, actor, dry_run=dry_run)
+        report = _change_session(memory, state, change, actor, dry_run=dry_run)
     if as_json:
         print_json(report)
     else:
@@ -159,7 +159,7 @@ def _change_all(
         )
         for state in _sessions(database, namespace, user):
             memory = own(state.session_id, user_id=state.user_id)
-            policy = _changed(memory, state, change, actor, dry_run=dry_run)
+            policy = _change_session(memory, state, change, actor, dry_run=dry_run)
             changes[state.session_id] = policy != state.policy
         own().close()
     changed = tuple(session for session, is_changed in changes.items() if is_changed)
@@ -175,7 +175,7 @@ def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[
             return
 
 
-def _changed(
+def _change_session(
     memory: Memory, state: SessionState, change: PolicyChange, actor: str | None, *, dry_run: bool
 ) -> SessionPolicy:
     """The policy of a session after the change, or as it would be."""
