@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar
 
 from strandline.pipelines.capture import load_capture
 from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.pipelines.models.answers import parse_summary
+from strandline.pipelines.models.answers import RolledSummary, parse_summary
 from strandline.pipelines.models.asking import ask
-from strandline.pipelines.models.contract import SummaryTask, TextModel
+from strandline.pipelines.models.contract import SummaryTask, TextModel, TranscriptLine
 from strandline.pipelines.states import add_state, latest_state
 from strandline.pipelines.transcript import Transcript, load_transcript
 from strandline.schemas.postgres.database import Fetcher
@@ -53,18 +54,23 @@ class SummaryStage:
         return SummaryWork(json.loads(state) if state else {}, load_transcript(fetcher, batch), instructions)
 
     def calls(self, batch: Batch, work: SummaryWork) -> Sequence[Call]:
-        if not work.transcript.lines:
-            return ()
-        lines = work.transcript.lines
-        task = SummaryTask(work.previous.get("text", ""), lines, self.max_tokens, work.instructions)
-        return (Call(_STEP, lambda: ask(self.model, task)),)
+        texts = [work.previous.get("text", "")]  # each call goes on from what the one before it gave
+
+        def fold(lines: tuple[TranscriptLine, ...]) -> RawAnswer:
+            return ask(self.model, SummaryTask(texts[-1], lines, self.max_tokens, work.instructions))
+
+        return [
+            Call(step, partial(fold, lines), lambda answer: texts.append(self._read(answer).summary))
+            for step, lines in work.transcript.calls(_STEP).items()
+        ]
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
         """The state after the batch, as JSON; None if nothing was said."""
-        answer = answers.get(_STEP)
+        steps = list(work.transcript.calls(_STEP))
+        answer = answers.get(steps[-1]) if steps else None
         if answer is None:
             return None
-        rolled = parse_summary(answer.body.decode(), max_characters=self.max_tokens * _CHARACTERS_PER_TOKEN)
+        rolled = self._read(answer)
         state = {
             "text": rolled.summary,
             "topics": list(rolled.topics),
@@ -72,6 +78,9 @@ class SummaryStage:
             "prompt_hash": answer.prompt_hash,
         }
         return json.dumps(state)
+
+    def _read(self, answer: RawAnswer) -> RolledSummary:
+        return parse_summary(answer.body.decode(), max_characters=self.max_tokens * _CHARACTERS_PER_TOKEN)
 
     def write(self, fetcher: Fetcher, batch: Batch, work: SummaryWork, effect: str | None) -> list[Lane]:
         if effect is not None:

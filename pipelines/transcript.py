@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -12,24 +12,39 @@ from strandline.pipelines.models.answers import MAX_NAME_CHARACTERS
 from strandline.pipelines.models.contract import TranscriptLine
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
+from strandline.schemas.values.content_parts import without_payloads
 from strandline.schemas.values.flush_event import FlushEvent
 from strandline.schemas.values.message import Message, by_local_clock, read_rows
 
-# A pasted file must not crowd out the conversation around it (about 2,000 tokens).
+# About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
 MAX_LINE_CHARACTERS = 8_000
+# Of the lines of one call: a batch of the usual size is far below, a message of a megabyte far above.
+MAX_CALL_CHARACTERS = 64_000
 
 
 @dataclass(frozen=True, slots=True)
 class Transcript:
     """A batch's messages with the event each one came with, in order, and the lines made of them.
 
-    ``lines[n - 1]`` is line number ``n`` and shows ``messages[n - 1]``; messages without any text have
-    no line and are left out of both.
+    ``lines[n - 1]`` is line number ``n`` and shows ``messages[n - 1]``, or a piece of it if it is long;
+    messages without any text have no line and are left out of both.
     """
 
     messages: tuple[Message, ...]
     events: tuple[FlushEvent, ...]
     lines: tuple[TranscriptLine, ...]
+
+    def calls(self, step: str) -> dict[str, tuple[TranscriptLine, ...]]:
+        """The lines that each call of a model is to see, by the names of its steps, in order."""
+        groups: list[list[TranscriptLine]] = []
+        room = 0
+        for line in self.lines:
+            if len(line.text) > room:
+                groups.append([])
+                room = MAX_CALL_CHARACTERS
+            groups[-1].append(line)
+            room -= len(line.text)
+        return {step if at == 1 else f"{step}-{at}": tuple(lines) for at, lines in enumerate(groups, 1)}
 
     def event_of(self, number: int) -> FlushEvent:
         return self.events[number - 1]
@@ -44,7 +59,7 @@ def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
         (event, message, text)
         for event, messages in load_messages(fetcher, batch)
         for message in messages
-        if (text := plain_text(message))
+        for text in cut_pieces(full_text(message), MAX_LINE_CHARACTERS)
     ]
     lines = tuple(
         TranscriptLine(number, message.role, shown_name(message), text, message.created_at)
@@ -77,10 +92,21 @@ def plain_text(message: Message) -> str:
     return text if len(text) <= MAX_LINE_CHARACTERS else text[: MAX_LINE_CHARACTERS - 1] + "…"
 
 
+def cut_pieces(text: str, max_characters: int) -> Iterator[str]:
+    """The text in pieces of bounded length, cut at the last blank where there is one; none if it is empty."""
+    while len(text) > max_characters:
+        cut = text.rfind(" ", max_characters // 2, max_characters)
+        at = cut if cut > 0 else max_characters
+        yield text[:at]
+        text = text[at:].lstrip()
+    if text:
+        yield text
+
+
 def full_text(message: Message) -> str:
-    """Text and tool calls of a message, all of it; empty if there is nothing to read."""
-    pieces = [message.text, *(_call_text(call) for call in message.tool_calls or ())]
-    return "\n".join(piece for piece in pieces if piece.strip())
+    """Text and tool calls of a message, all of it but data in base64; empty if there is nothing to read."""
+    pieces = [message.shown_text, *(_call_text(call) for call in message.tool_calls or ())]
+    return without_payloads("\n".join(piece for piece in pieces if piece.strip()))
 
 
 def speaker(message: Message) -> str:

@@ -20,7 +20,7 @@ from strandline.pipelines.audit.listing import (
 )
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
 from strandline.pipelines.audit.verifying import verify_trail
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
@@ -28,7 +28,7 @@ from strandline.schemas.values.acts.kinds import DEFAULT_LEVEL, AuditLevel
 from strandline.schemas.values.identity import check_name
 
 
-class NamespaceAudit:
+class NamespaceAudit(Closing):
     """Who did what in a namespace, and when; make it by ``Audit.of_namespace``.
 
     Reading the trail is an act as well, and recorded.  All methods raise DatabaseUnavailableError when
@@ -44,6 +44,7 @@ class NamespaceAudit:
     def namespace(self) -> str:
         return self._namespace
 
+    @sync_method
     def acts(
         self,
         *,
@@ -54,7 +55,7 @@ class NamespaceAudit:
         user_id: str | None = None,
         limit: int = 100,
         before: str | None = None,
-    ) -> ActPage:
+    ) -> Operation[ActPage]:
         """A page of acts, newest first; those of the last second have no seal yet.
 
         Args:
@@ -70,22 +71,9 @@ class NamespaceAudit:
             InvalidMessageError: another argument cannot be used.
         """
         asked = ActFilter(since, until, kind, actor, user_id)
-        return self._runner.run(self._acts(asked, limit, before))
+        return self._acts(asked, limit, before)
 
-    async def aacts(
-        self,
-        *,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        kind: str | None = None,
-        actor: str | None = None,
-        user_id: str | None = None,
-        limit: int = 100,
-        before: str | None = None,
-    ) -> ActPage:
-        """Async twin of ``acts``."""
-        asked = ActFilter(since, until, kind, actor, user_id)
-        return await self._runner.arun(self._acts(asked, limit, before))
+    aacts = async_method(acts)
 
     def each(self, *, page_size: int = 1_000, **filters: Any) -> Iterator[AuditedAct]:
         """All acts that pass, newest first, read page by page; ``filters`` as for ``acts``."""
@@ -104,23 +92,25 @@ class NamespaceAudit:
                 yield act
             before, is_last = page.next_before, page.next_before is None
 
-    def act(self, entry_id: UUID | str) -> AuditedAct | None:
+    @sync_method
+    def act(self, entry_id: UUID | str) -> Operation[AuditedAct | None]:
         """One act by its id; None if the trail has no such act."""
-        return self._runner.run(self._act(entry_id))
+        page = yield from self._acts(ActFilter(entry_id=_entry_id(entry_id)), 1, None)
+        return page.acts[0] if page.acts else None
 
-    async def aact(self, entry_id: UUID | str) -> AuditedAct | None:
-        """Async twin of ``act``."""
-        return await self._runner.arun(self._act(entry_id))
+    aact = async_method(act)
 
-    def level(self) -> AuditLevel:
+    @sync_method
+    def level(self) -> Operation[AuditLevel]:
         """What is recorded: ``off``, ``changes`` (the default) or ``all``."""
-        return self._runner.run(self._level())
+        rows = yield from audited_namespaces(self._namespace)
+        level: Any = rows[0].level if rows else DEFAULT_LEVEL
+        return level  # type: ignore[no-any-return]
 
-    async def alevel(self) -> AuditLevel:
-        """Async twin of ``level``."""
-        return await self._runner.arun(self._level())
+    alevel = async_method(level)
 
-    def set_level(self, level: AuditLevel, *, actor: str | None = None) -> bool:
+    @sync_method
+    def set_level(self, level: AuditLevel, *, actor: str | None = None) -> Operation[bool]:
         """Set what is recorded; False if it was set so already.
 
         It holds for puts and changes at once, and for reads of running processes within five seconds.  The
@@ -129,13 +119,12 @@ class NamespaceAudit:
         Raises:
             ConfigurationError: there is no such level.
         """
-        return self._runner.run(self._set_level(level, actor))
+        return set_level(self._namespace, level, Act.here("audit.level", actor=actor))
 
-    async def aset_level(self, level: AuditLevel, *, actor: str | None = None) -> bool:
-        """Async twin of ``set_level``."""
-        return await self._runner.arun(self._set_level(level, actor))
+    aset_level = async_method(set_level)
 
-    def verify(self, *, anchors: Sequence[Anchor] = ()) -> TrailVerification:
+    @sync_method
+    def verify(self, *, anchors: Sequence[Anchor] = ()) -> Operation[TrailVerification]:
         """Verify the chain; ``.findings`` names what was changed, removed, inserted or put elsewhere.
 
         Args:
@@ -144,75 +133,43 @@ class NamespaceAudit:
         Raises:
             ConfigurationError: the keys of the settings cannot be used.
         """
-        return self._runner.run(self._verify(anchors))
+        mine = [anchor for anchor in anchors if anchor.namespace == self._namespace]
+        return verify_trail(self._namespace, keys_of(self._resources.settings), mine)
 
-    async def averify(self, *, anchors: Sequence[Anchor] = ()) -> TrailVerification:
-        """Async twin of ``verify``."""
-        return await self._runner.arun(self._verify(anchors))
+    averify = async_method(verify)
 
-    def anchor(self) -> Anchor | None:
+    @sync_method
+    def anchor(self) -> Operation[Anchor | None]:
         """The present end of the chain, to be kept outside of the database; None if nothing is sealed yet."""
-        return self._runner.run(self._anchor())
+        for row in (yield from audited_namespaces(self._namespace)):
+            if row.mac is not None and row.sealed_at is not None:
+                return Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
+        return None
 
-    async def aanchor(self) -> Anchor | None:
-        """Async twin of ``anchor``."""
-        return await self._runner.arun(self._anchor())
+    aanchor = async_method(anchor)
 
-    def plan_pruning(self, before: datetime) -> Pruning:
+    @sync_method
+    def plan_pruning(self, before: datetime) -> Operation[Pruning]:
         """Count what ``prune`` would delete now; changes nothing."""
-        return self._runner.run(plan_pruning(self._namespace, before))
+        return plan_pruning(self._namespace, before)
 
-    async def aplan_pruning(self, before: datetime) -> Pruning:
-        """Async twin of ``plan_pruning``."""
-        return await self._runner.arun(plan_pruning(self._namespace, before))
+    aplan_pruning = async_method(plan_pruning)
 
-    def prune(self, before: datetime, *, actor: str | None = None) -> Pruning:
+    @sync_method
+    def prune(self, before: datetime, *, actor: str | None = None) -> Operation[Pruning]:
         """Delete what was sealed before a time, in whole seals; what is left can still be verified.
 
         Raises:
             ConfigurationError: the time has no zone.
         """
-        return self._runner.run(prune_trail(self._namespace, before, Act.here("audit.prune", actor=actor)))
+        return prune_trail(self._namespace, before, Act.here("audit.prune", actor=actor))
 
-    async def aprune(self, before: datetime, *, actor: str | None = None) -> Pruning:
-        """Async twin of ``prune``."""
-        act = Act.here("audit.prune", actor=actor)
-        return await self._runner.arun(prune_trail(self._namespace, before, act))
-
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers."""
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used it."""
-        await self._resources.aclose()
+    aprune = async_method(prune)
 
     def _acts(self, asked: ActFilter, limit: int, before: str | None) -> Operation[ActPage]:
         page = yield from list_acts(self._namespace, asked.check(), limit=limit, before=before)
         yield from append_act(self._namespace, Act.here("audit.read", count=len(page.acts)))
         return page
-
-    def _act(self, entry_id: UUID | str) -> Operation[AuditedAct | None]:
-        page = yield from self._acts(ActFilter(entry_id=_entry_id(entry_id)), 1, None)
-        return page.acts[0] if page.acts else None
-
-    def _level(self) -> Operation[AuditLevel]:
-        rows = yield from audited_namespaces(self._namespace)
-        level: Any = rows[0].level if rows else DEFAULT_LEVEL
-        return level  # type: ignore[no-any-return]
-
-    def _set_level(self, level: str, actor: str | None) -> Operation[bool]:
-        return set_level(self._namespace, level, Act.here("audit.level", actor=actor))
-
-    def _verify(self, anchors: Sequence[Anchor]) -> Operation[TrailVerification]:
-        mine = [anchor for anchor in anchors if anchor.namespace == self._namespace]
-        return verify_trail(self._namespace, keys_of(self._resources.settings), mine)
-
-    def _anchor(self) -> Operation[Anchor | None]:
-        for row in (yield from audited_namespaces(self._namespace)):
-            if row.mac is not None and row.sealed_at is not None:
-                return Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
-        return None
 
 
 def _entry_id(value: UUID | str) -> UUID:

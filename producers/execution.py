@@ -6,8 +6,10 @@ nothing.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
-from typing import Any, Protocol, TypeVar, cast
+import inspect
+from collections.abc import Callable, Coroutine, Iterable, Mapping
+from functools import wraps
+from typing import Any, Concatenate, ParamSpec, Protocol, TypeVar, cast
 
 import psycopg
 
@@ -27,6 +29,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import Lane
 
 T = TypeVar("T")
+P = ParamSpec("P")
 
 
 class Resources(Protocol):
@@ -173,3 +176,75 @@ class OperationRunner:
     @property
     def _schema(self) -> str:
         return self._resources.settings.database_schema
+
+
+class Face(Protocol):
+    """An object whose methods run operations."""
+
+    _runner: OperationRunner
+
+
+F = TypeVar("F", bound=Face)
+M = TypeVar("M", bound=Callable[..., Any])
+
+
+def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
+    """A method that runs the operation, in the transaction of its argument ``connection`` if it has one."""
+
+    @wraps(operation)
+    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return face._runner.run(operation(face, *arguments, **named), named.get("connection"))
+
+    return signed(method, operation)
+
+
+def async_method(
+    method: Callable[Concatenate[F, P], T],
+) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
+    """The same for asyncio, of what ``sync_method`` made."""
+    operation: Callable[Concatenate[F, P], Operation[T]] = inspect.unwrap(method)
+
+    @wraps(operation)
+    async def twin(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await face._runner.arun(operation(face, *arguments, **named), named.get("connection"))
+
+    twin.__name__ = f"a{operation.__name__}"
+    twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"
+    twin.__doc__ = f"Async twin of ``{operation.__name__}``."
+    return signed(twin, operation)
+
+
+def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
+    """The method with the signature that ``help`` and tests are to see: of the operation, with its result.
+
+    ``page_as``: what the method makes of the operation's pages; it then follows the cursors itself.
+    """
+    signature = inspect.signature(operation)
+    face, *others = signature.parameters.values()
+    result = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
+    if page_as is not None:
+        result = f"{page_as}[{result.removeprefix('PageOf[')}"
+        others = others[1:]
+    shown: Any = method
+    shown.__annotations__ = {**{one.name: one.annotation for one in others}, "return": result}
+    shown.__signature__ = signature.replace(
+        parameters=[face.replace(name="self"), *others], return_annotation=result
+    )
+    return method
+
+
+class Closing:
+    """A face that can close what its process shares."""
+
+    _resources: Resources
+
+    def close(self) -> None:
+        """Close the resources that this process shares: pools, threads, the embedded servers.
+
+        Nothing else that uses them, such as another memory, can be used after that.
+        """
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used the object."""
+        await self._resources.aclose()

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Self
 from uuid import UUID, uuid4
 
-from strandline.pipelines.flush.flush import Flushed, flush_by_hand
+from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import (
     check_flag,
@@ -22,18 +22,16 @@ from strandline.producers.arguments import (
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.execution import Resources
+from strandline.producers.execution import Closing, Resources, async_method, sync_method
 from strandline.producers.memory_parts.history import MemoryHistory
 from strandline.producers.memory_parts.retention import MemoryRetention
 from strandline.producers.memory_parts.runs import MemoryRuns
 from strandline.producers.memory_parts.summaries import MemorySummaries
 from strandline.producers.memory_parts.tools import MemoryTools
-from strandline.producers.memory_parts.writing import MemoryWriting
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
-from strandline.producers.sessions import history_page
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
 from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
@@ -51,7 +49,7 @@ from strandline.schemas.values.message import NOTHING
 from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention):
+class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention, Closing):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -69,9 +67,11 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
         token_limit: of its reads; default: what the session has stored.
-        named: values of ``policy`` that its caller named: if the session has stored others, a read says so.
         redaction: applied to what is put; default: the hooks that the settings name.
     """
+
+    # The values of its policy that are told if the session has stored others.
+    _named: Mapping[str, object] = NOTHING
 
     def __init__(
         self,
@@ -87,14 +87,12 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         shared_key: UUID | None = None,
         redaction: Redaction | None = None,
         token_limit: int | None = None,
-        named: Mapping[str, Any] = NOTHING,
     ) -> None:
         super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
         self._token_limit = token_limit
-        self._named = named
         self._blocks = tuple(blocks)
         self._insert_method = insert_method
         self._count_text = text_counter(tokenizer)
@@ -112,6 +110,11 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
     @property
     def namespace(self) -> str:
         return self._identity.namespace
+
+    @property
+    def put_limits(self) -> PutLimits:
+        """How large a message may be that is put."""
+        return self._put_limits
 
     @property
     def token_limit(self) -> int:
@@ -241,6 +244,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         self._announce_flush(imported.flushed, connection=None)
         return imported
 
+    @sync_method
     def get(
         self,
         input: object | None = None,
@@ -251,7 +255,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         timeout: float | None = None,
         block_arguments: Mapping[str, Any] | None = None,
         connection: object | None = None,
-    ) -> MemoryContext:
+    ) -> Operation[MemoryContext]:
         """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
 
         Args:
@@ -274,56 +278,37 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
         request = self._read_request(
             input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
         )
-        return self._runner.run(self._record_read("read", read(request), connection), connection)
+        return self._record_read("read", read(request), connection)
 
-    async def aget(
-        self,
-        input: object | None = None,
-        *,
-        messages: Sequence[object] | None = None,
-        initial_token_count: int = 0,
-        wait_for: int | None = None,
-        timeout: float | None = None,
-        block_arguments: Mapping[str, Any] | None = None,
-        connection: object | None = None,
-    ) -> MemoryContext:
-        """Async twin of ``get``."""
-        request = self._read_request(
-            input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-        )
-        return await self._runner.arun(self._record_read("read", read(request), connection), connection)
+    aget = async_method(get)
 
-    def set(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
+    @sync_method
+    def set(self, messages: Sequence[object], *, connection: object | None = None) -> Operation[list[int]]:
         """Replace the history by ``messages``, atomically; memory derived earlier stays."""
-        result = self._runner.run(self._replace_operation(messages), connection)
+        result = yield from self._replace_operation(messages)
         return self._announce(result, connection)
 
-    async def aset(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
-        """Async twin of ``set``."""
-        result = await self._runner.arun(self._replace_operation(messages), connection)
-        return self._announce(result, connection)
+    aset = async_method(set)
 
-    def reset(self, *, derived: bool = False, connection: object | None = None) -> None:
+    @sync_method
+    def reset(self, *, derived: bool = False, connection: object | None = None) -> Operation[None]:
         """Start the history over; with ``derived``, also forget the memory derived from this session.
 
         Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
         on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
         """
-        self._runner.run(self._reset_operation(check_flag("derived", derived)), connection)
+        return self._reset_operation(check_flag("derived", derived))
 
-    async def areset(self, *, derived: bool = False, connection: object | None = None) -> None:
-        """Async twin of ``reset``."""
-        await self._runner.arun(self._reset_operation(check_flag("derived", derived)), connection)
+    areset = async_method(reset)
 
-    def flush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
+    @sync_method
+    def flush(self, *, all: bool = False, connection: object | None = None) -> Operation[list[UUID]]:
         """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        flushed = self._runner.run(self._flush_now(everything=check_flag("all", all)), connection)
-        return self._announce_flush(flushed, connection)
+        identity, everything = self._identity, check_flag("all", all)
+        flushing = flush_by_hand(identity.shard_key, identity.session_key, everything=everything)
+        return self._announce_after(flushing, connection)
 
-    async def aflush(self, *, all: bool = False, connection: object | None = None) -> list[UUID]:
-        """Async twin of ``flush``."""
-        flushed = await self._runner.arun(self._flush_now(everything=check_flag("all", all)), connection)
-        return self._announce_flush(flushed, connection)
+    aflush = async_method(flush)
 
     def _take_on(
         self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
@@ -336,24 +321,6 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             self._token_limit = done.policy.token_limit
         self._named = NOTHING
         return done.policy
-
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
-        cannot be used after that.
-        """
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used the memory."""
-        await self._resources.aclose()
-
-    def _flush_now(self, *, everything: bool) -> Operation[Flushed | None]:
-        flushed = yield from flush_by_hand(
-            self._identity.shard_key, self._identity.session_key, everything=everything
-        )
-        if flushed is None:
-            yield from history_page(self._identity, 0, 1)
-        return flushed
 
     def _read_request(
         self,
@@ -386,6 +353,7 @@ class SessionMemory(MemoryTools, MemoryWriting, MemoryRuns, MemorySummaries, Mem
             initial_token_count=check_token_count("initial_token_count", initial_token_count),
             shared_key=self._shared_key,
             block_arguments=check_block_arguments(self._blocks, block_arguments),
+            indexed_characters=self._resources.settings.max_indexed_characters,
         )
 
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:

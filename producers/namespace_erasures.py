@@ -30,7 +30,7 @@ from strandline.producers.erasing.erase import (
     verify_receipt,
 )
 from strandline.producers.erasing.planned import PlannedErasure, plan_erasure
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.producers.exports.export import aexport_lines, export_lines
 from strandline.producers.exports.pages import ExportTarget
 from strandline.producers.items.paths import range_below
@@ -56,7 +56,7 @@ class ReappliedReceipt:
     outcome: Reapplied
 
 
-class NamespaceErasures:
+class NamespaceErasures(Closing):
     """The erasures of a namespace; get it from ``Erasures.of_namespace``.
 
     An erasure begins with one transaction that sets the fence; from its commit on nothing can be written for
@@ -94,30 +94,21 @@ class NamespaceErasures:
         """Whether receipts are signed: whether a key was given."""
         return self._signer is not None
 
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers."""
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used it."""
-        await self._resources.aclose()
-
-    def plan_user(self, user_id: str) -> PlannedErasure:
+    @sync_method
+    def plan_user(self, user_id: str) -> Operation[PlannedErasure]:
         """Count what ``erase_user`` would delete now, by table; changes nothing."""
-        return self._runner.run(plan_erasure(self._user(user_id)))
+        return plan_erasure(self._user(user_id))
 
-    async def aplan_user(self, user_id: str) -> PlannedErasure:
-        """Async twin of ``plan_user``."""
-        return await self._runner.arun(plan_erasure(self._user(user_id)))
+    aplan_user = async_method(plan_user)
 
-    def plan_session(self, session_id: str) -> PlannedErasure:
+    @sync_method
+    def plan_session(self, session_id: str) -> Operation[PlannedErasure]:
         """Count what ``erase_session`` would delete now, by table; changes nothing."""
-        return self._runner.run(self._plan_session(session_id))
+        return (yield from plan_erasure((yield from self._session(session_id))))
 
-    async def aplan_session(self, session_id: str) -> PlannedErasure:
-        """Async twin of ``plan_session``."""
-        return await self._runner.arun(self._plan_session(session_id))
+    aplan_session = async_method(plan_session)
 
+    @sync_method
     def erase_user(
         self,
         user_id: str,
@@ -125,7 +116,7 @@ class NamespaceErasures:
         actor: str | None = None,
         items_below: Iterable[Sequence[str]] = (),
         on_progress: OnProgress = _silent,
-    ) -> ErasureReceipt:
+    ) -> Operation[ErasureReceipt]:
         """Erase a user: every session, message, fact, summary, vector, answer and name, in all derivations.
 
         A user of whom nothing is known is fenced as well, so that nothing comes later.  For one who was
@@ -141,23 +132,14 @@ class NamespaceErasures:
             ConflictError: a reader still finds something, as while a process of an earlier release writes.
         """
         order = self._order(self._user(user_id), actor, items_below, on_progress)
-        return self._runner.run(erase(order, self._signer, self._beside))
+        return erase(order, self._signer, self._beside)
 
-    async def aerase_user(
-        self,
-        user_id: str,
-        *,
-        actor: str | None = None,
-        items_below: Iterable[Sequence[str]] = (),
-        on_progress: OnProgress = _silent,
-    ) -> ErasureReceipt:
-        """Async twin of ``erase_user``."""
-        order = self._order(self._user(user_id), actor, items_below, on_progress)
-        return await self._runner.arun(erase(order, self._signer, self._beside))
+    aerase_user = async_method(erase_user)
 
+    @sync_method
     def erase_session(
         self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
-    ) -> ErasureReceipt:
+    ) -> Operation[ErasureReceipt]:
         """Erase one session, and of its user what only this session gave.
 
         A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
@@ -167,15 +149,13 @@ class NamespaceErasures:
             ConflictError: as for ``erase_user``; or the erasure of its user is not finished, which only the
                 same call finishes.
         """
-        return self._runner.run(self._erase_session(session_id, actor, on_progress))
+        order = self._order((yield from self._session(session_id)), actor, (), on_progress)
+        return (yield from erase(order, self._signer, self._beside))
 
-    async def aerase_session(
-        self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
-    ) -> ErasureReceipt:
-        """Async twin of ``erase_session``."""
-        return await self._runner.arun(self._erase_session(session_id, actor, on_progress))
+    aerase_session = async_method(erase_session)
 
-    def readmit_user(self, user_id: str, *, actor: str | None = None) -> ErasureReceipt:
+    @sync_method
+    def readmit_user(self, user_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
         """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
 
         A session that was erased by itself stays away until ``readmit_session``.
@@ -184,55 +164,48 @@ class NamespaceErasures:
             NotFoundError: the user was not erased, or was readmitted.
             ConflictError: the erasure is not finished, or something that was erased is there again.
         """
-        return self._runner.run(readmit(self._user(user_id), actor, self._signer))
+        return readmit(self._user(user_id), actor, self._signer)
 
-    async def areadmit_user(self, user_id: str, *, actor: str | None = None) -> ErasureReceipt:
-        """Async twin of ``readmit_user``."""
-        return await self._runner.arun(readmit(self._user(user_id), actor, self._signer))
+    areadmit_user = async_method(readmit_user)
 
-    def readmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
+    @sync_method
+    def readmit_session(self, session_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
         """Let the id of an erased session be used again by its owner; raises as ``readmit_user``."""
-        return self._runner.run(self._readmit_session(session_id, actor))
+        return (yield from readmit((yield from self._session(session_id)), actor, self._signer))
 
-    async def areadmit_session(self, session_id: str, *, actor: str | None = None) -> ErasureReceipt:
-        """Async twin of ``readmit_session``."""
-        return await self._runner.arun(self._readmit_session(session_id, actor))
+    areadmit_session = async_method(readmit_session)
 
-    def list(self, *, limit: int = 50, before: int | None = None) -> Sequence[ErasureSummary]:
+    @sync_method
+    def list(self, *, limit: int = 50, before: int | None = None) -> Operation[Sequence[ErasureSummary]]:
         """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
-        return self._runner.run(list_erasures(self._namespace, _limit(limit), before))
+        return list_erasures(self._namespace, _limit(limit), before)
 
-    async def alist(self, *, limit: int = 50, before: int | None = None) -> Sequence[ErasureSummary]:
-        """Async twin of ``list``."""
-        return await self._runner.arun(list_erasures(self._namespace, _limit(limit), before))
+    alist = async_method(list)
 
-    def show(self, number: int) -> ErasureRecord:
+    @sync_method
+    def show(self, number: int) -> Operation[ErasureRecord]:
         """One erasure, with its receipt if it is done.
 
         Raises:
             NotFoundError: the namespace has none of this number.
         """
-        return self._runner.run(show_erasure(number, self._namespace))
+        return show_erasure(number, self._namespace)
 
-    async def ashow(self, number: int) -> ErasureRecord:
-        """Async twin of ``show``."""
-        return await self._runner.arun(show_erasure(number, self._namespace))
+    ashow = async_method(show)
 
-    def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
+    @sync_method
+    def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> Operation[ReceiptVerdict]:
         """Whether a receipt is as it was signed, whether its fence stands, and what there is of the owner."""
-        return self._runner.run(verify_receipt(receipt, verifier))
+        return verify_receipt(receipt, verifier)
 
-    async def averify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> ReceiptVerdict:
-        """Async twin of ``verify``."""
-        return await self._runner.arun(verify_receipt(receipt, verifier))
+    averify = async_method(verify)
 
-    def find_erased_rows(self) -> dict[str, int]:
+    @sync_method
+    def find_erased_rows(self) -> Operation[dict[str, int]]:
         """By table, the rows of any owner or session, of any namespace, that was erased."""
-        return self._runner.run(erased_rows())
+        return erased_rows()
 
-    async def afind_erased_rows(self) -> dict[str, int]:
-        """Async twin of ``find_erased_rows``."""
-        return await self._runner.arun(erased_rows())
+    afind_erased_rows = async_method(find_erased_rows)
 
     def vacuum(self) -> None:
         """Make the space of what was deleted free to be used again, in tables and indexes; may take long.
@@ -298,19 +271,20 @@ class NamespaceErasures:
 
     def export_session(self, session_id: str) -> Iterator[str]:
         """Everything that is kept about a session, in the same form."""
-        target = self._runner.run(session_target(self._namespace, check_name("session_id", session_id)))
+        target = self._runner.run(self._session(session_id))
         return export_lines(self._runner, self._export_of(target), session_id)
 
     async def aexport_session(self, session_id: str) -> AsyncIterator[str]:
         """Async twin of ``export_session``."""
-        target = await self._runner.arun(
-            session_target(self._namespace, check_name("session_id", session_id))
-        )
+        target = await self._runner.arun(self._session(session_id))
         async for line in aexport_lines(self._runner, self._export_of(target), session_id):
             yield line
 
     def _user(self, user_id: str) -> ErasureTarget:
         return user_target(self._namespace, check_user_id(user_id))
+
+    def _session(self, session_id: str) -> Operation[ErasureTarget]:
+        return session_target(self._namespace, check_name("session_id", session_id))
 
     def _order(
         self,
@@ -322,20 +296,6 @@ class NamespaceErasures:
         act = Act.here("erasure", actor=actor)
         ranges = item_ranges(items_below)
         return ErasureOrder(target, act.named_actor, ranges, act=act, on_progress=on_progress)
-
-    def _erase_session(
-        self, session_id: str, actor: str | None, on_progress: OnProgress
-    ) -> Operation[ErasureReceipt]:
-        target = yield from session_target(self._namespace, check_name("session_id", session_id))
-        return (yield from erase(self._order(target, actor, (), on_progress), self._signer, self._beside))
-
-    def _plan_session(self, session_id: str) -> Operation[PlannedErasure]:
-        target = yield from session_target(self._namespace, check_name("session_id", session_id))
-        return (yield from plan_erasure(target))
-
-    def _readmit_session(self, session_id: str, actor: str | None) -> Operation[ErasureReceipt]:
-        target = yield from session_target(self._namespace, check_name("session_id", session_id))
-        return (yield from readmit(target, actor, self._signer))
 
     @staticmethod
     def _export_of(target: ErasureTarget) -> ExportTarget:

@@ -11,7 +11,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts
 from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.producers.arguments import check_count
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
@@ -44,7 +44,7 @@ class _Page:
     to_clear: tuple[tuple[UUID, int], ...]
 
 
-class NamespaceFacts(CaptureSettings):
+class NamespaceFacts(CaptureSettings, Closing):
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
     Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
@@ -64,48 +64,34 @@ class NamespaceFacts(CaptureSettings):
     def _capture_level(self) -> CaptureLevel:
         return CaptureLevel(self._namespace)
 
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
-        cannot be used after that.
-        """
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used it."""
-        await self._resources.aclose()
-
     @property
     def namespace(self) -> str:
         return self._namespace
 
-    def users(self, *, limit: int = 50, after: str | None = None) -> UserPage:
+    @sync_method
+    def users(self, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:
         """A page of the users who have a session or were given facts, by name, each with their figures.
 
         ``limit`` is at most 200; ``after`` is that of the page before.
         """
-        return self._runner.run(self._users_operation(limit, after))
+        place = None if after is None else check_name("after", after)
+        number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
+        page = users_page(self._namespace, number, place)
+        return self._recorder.read(Act.here("directory.read"), page)
 
-    async def ausers(self, *, limit: int = 50, after: str | None = None) -> UserPage:
-        """Async twin of ``users``."""
-        return await self._runner.arun(self._users_operation(limit, after))
+    ausers = async_method(users)
 
-    def to_clear(self) -> Clearing:
+    @sync_method
+    def to_clear(self) -> Operation[Clearing]:
         """Count the owners and facts that ``clear`` would delete now; changes nothing."""
         total = Clearing()
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = self._runner.run(_page(self._namespace, after))
+            page = yield from _page(self._namespace, after)
             total, after = total + _sum(page), page.last
         return total
 
-    async def ato_clear(self) -> Clearing:
-        """Async twin of ``to_clear``."""
-        total = Clearing()
-        after: UUID | None = _BEFORE_ALL
-        while after is not None:
-            page = await self._runner.arun(_page(self._namespace, after))
-            total, after = total + _sum(page), page.last
-        return total
+    ato_clear = async_method(to_clear)
 
     def clear(self, *, actor: str | None = None) -> Clearing:
         """Delete all facts of all owners for good; earlier messages do not bring them back.
@@ -149,12 +135,6 @@ class NamespaceFacts(CaptureSettings):
         yield from open_fact_lanes(owner)
         clearing = partial(clear_facts, owner, actor)
         return (yield from recorder.change(act, clearing, lambda act, cleared: replace(act, count=cleared)))
-
-    def _users_operation(self, limit: int, after: str | None) -> Operation[UserPage]:
-        place = None if after is None else check_name("after", after)
-        number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
-        page = users_page(self._namespace, number, place)
-        return self._recorder.read(Act.here("directory.read"), page)
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

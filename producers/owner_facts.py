@@ -5,12 +5,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 from datetime import date
-from typing import TypeVar
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
-from strandline.producers.fact_parts.editing import FactEditing
 from strandline.producers.fact_parts.lookups import FactLookups
 from strandline.producers.fact_parts.optimizing import FactOptimizing
 from strandline.producers.fact_parts.sources import FactSources
@@ -34,10 +33,8 @@ from strandline.producers.search.facts import FoundFact, search_end, search_fact
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
-T = TypeVar("T")
 
-
-class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, FactLookups):
+class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     """The facts of one owner, over all sessions; get it from ``memory.facts``, or make a ``Facts``.
 
     Edits are recorded as events of the owner, and are seen by the next read.  They outlive every derivation:
@@ -68,14 +65,14 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         """The owner, or None if a session owns its facts itself."""
         return self._owner.user_id
 
-    def get(self, fact_id: UUID | str) -> Fact | None:
+    @sync_method
+    def get(self, fact_id: UUID | str) -> Operation[Fact | None]:
         """One fact of this owner, even if it ended; None if no fact has this id."""
-        return self._runner.run(self._record_read("facts.read", get_fact(self._owner, fact_id)))
+        return self._record_read("facts.read", get_fact(self._owner, fact_id))
 
-    async def aget(self, fact_id: UUID | str) -> Fact | None:
-        """Async twin of ``get``."""
-        return await self._runner.arun(self._record_read("facts.read", get_fact(self._owner, fact_id)))
+    aget = async_method(get)
 
+    @sync_method
     def list(
         self,
         *,
@@ -89,7 +86,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         with_invalidated: bool = False,
         first_n: int | None = None,
         last_n: int | None = None,
-    ) -> FactPage:
+    ) -> Operation[FactPage]:
         """A page of the live facts; ``.total`` is the number of all of them.
 
         Args:
@@ -103,35 +100,18 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
             first_n, last_n: instead of ``limit``, ``offset`` and ``sort``, the facts said first or last, so
                 many of them, in the order in which they were said; 0 gives none.
         """
-        return self._runner.run(
-            self._list_operation(
-                PageRequest.check(limit, offset, sort, contains, first_n, last_n),
-                FactFilter.check(topics, agent_id, team_id, with_invalidated),
-            )
+        listing = list_facts(
+            self._owner,
+            PageRequest.check(limit, offset, sort, contains, first_n, last_n),
+            FactFilter.check(topics, agent_id, team_id, with_invalidated),
+        )
+        return self._recorder.read(
+            Act.here("facts.read"), listing, lambda act, page: replace(act, count=len(page))
         )
 
-    async def alist(
-        self,
-        *,
-        limit: int = 100,
-        offset: int = 0,
-        sort: Sort = "newest",
-        contains: str | None = None,
-        topics: Sequence[str] | None = None,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        with_invalidated: bool = False,
-        first_n: int | None = None,
-        last_n: int | None = None,
-    ) -> FactPage:
-        """Async twin of ``list``."""
-        return await self._runner.arun(
-            self._list_operation(
-                PageRequest.check(limit, offset, sort, contains, first_n, last_n),
-                FactFilter.check(topics, agent_id, team_id, with_invalidated),
-            )
-        )
+    alist = async_method(list)
 
+    @sync_method
     def search(
         self,
         query: str,
@@ -142,7 +122,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         team_id: str | None = None,
         first_n: int | None = None,
         last_n: int | None = None,
-    ) -> Sequence[FoundFact]:
+    ) -> Operation[Sequence[FoundFact]]:
         """The live facts that match ``query`` best, best first, by their words and their sources.
 
         If vectors are available and the query can be embedded, the meaning of the conversation that a fact
@@ -156,23 +136,17 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
                 last, so many of them, in the order in which they were said; 0 gives none.
         """
         filters = FactFilter.check(topics, agent_id, team_id)
-        return self._runner.run(self._search_operation(query, limit, first_n, last_n, filters))
+        number, embed_query = checked_limit(limit), self._resources.embed_query
+        if first_n is None and last_n is None:
+            hits = search_facts(self._owner, query, number, filters, embed_query)
+            return self._record_read("facts.search", hits)
+        end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
+        end_hits = search_end(self._owner, query, end, filters, embed_query)
+        return self._record_read("facts.search", end_hits)
 
-    async def asearch(
-        self,
-        query: str,
-        *,
-        limit: int = 10,
-        topics: Sequence[str] | None = None,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        first_n: int | None = None,
-        last_n: int | None = None,
-    ) -> Sequence[FoundFact]:
-        """Async twin of ``search``."""
-        filters = FactFilter.check(topics, agent_id, team_id)
-        return await self._runner.arun(self._search_operation(query, limit, first_n, last_n, filters))
+    asearch = async_method(search)
 
+    @sync_method
     def add(
         self,
         text: str,
@@ -183,7 +157,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         agent_id: str | None = None,
         team_id: str | None = None,
         actor: str | None = None,
-    ) -> Fact:
+    ) -> Operation[Fact]:
         """Add a fact by hand and return it; if a live fact has the same words, return that one.
 
         ``input`` is its source, up to 8,000 characters; ``text`` has at most 1,000.  If ``about_date`` is a
@@ -192,25 +166,11 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         wording = Wording.check(
             text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
         )
-        return self._runner.run(self._add_fact(wording, actor))
+        return self._edits.add(wording, actor)
 
-    async def aadd(
-        self,
-        text: str,
-        *,
-        topics: Sequence[str] | None = None,
-        about_date: date | None = None,
-        input: str | None = None,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        actor: str | None = None,
-    ) -> Fact:
-        """Async twin of ``add``."""
-        wording = Wording.check(
-            text, topics=topics, about_date=about_date, input=input, agent_id=agent_id, team_id=team_id
-        )
-        return await self._runner.arun(self._add_fact(wording, actor))
+    aadd = async_method(add)
 
+    @sync_method
     def replace(
         self,
         fact_id: UUID | str,
@@ -220,7 +180,7 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         about_date: date | None = None,
         actor: str | None = None,
         if_version: str | None = None,
-    ) -> Fact | None:
+    ) -> Operation[Fact | None]:
         """Give a live fact other words and return it; None if this owner has no such live fact.
 
         Its history stays, and so do its topics and its day unless new ones are given. If another fact already
@@ -231,46 +191,33 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
             VersionError: it was changed meanwhile; nothing was done.
         """
         wording = Wording.check(text, topics=topics, about_date=about_date)
-        return self._runner.run(self._replace_fact(fact_id, wording, actor, if_version))
+        return self._edits.replace(fact_id, wording, actor, if_version)
 
-    async def areplace(
-        self,
-        fact_id: UUID | str,
-        text: str,
-        *,
-        topics: Sequence[str] | None = None,
-        about_date: date | None = None,
-        actor: str | None = None,
-        if_version: str | None = None,
-    ) -> Fact | None:
-        """Async twin of ``replace``."""
-        wording = Wording.check(text, topics=topics, about_date=about_date)
-        return await self._runner.arun(self._replace_fact(fact_id, wording, actor, if_version))
+    areplace = async_method(replace)
 
-    def delete(self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None) -> bool:
+    @sync_method
+    def delete(
+        self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
+    ) -> Operation[bool]:
         """Delete a fact and its history for good; False if this owner has no such fact.
 
         The messages it came from stay in their log.
         """
-        return self._runner.run(self._delete_fact(fact_id, actor, if_version))
+        return self._edits.delete(fact_id, actor, if_version)
 
-    async def adelete(
-        self, fact_id: UUID | str, *, actor: str | None = None, if_version: str | None = None
-    ) -> bool:
-        """Async twin of ``delete``."""
-        return await self._runner.arun(self._delete_fact(fact_id, actor, if_version))
+    adelete = async_method(delete)
 
-    def clear(self, *, actor: str | None = None) -> int:
+    @sync_method
+    def clear(self, *, actor: str | None = None) -> Operation[int]:
         """Delete all facts of this owner for good; return how many were live.
 
         Nothing said earlier comes back as a fact, not even from messages that workers have not read yet.
         """
-        return self._runner.run(self._clear_facts(actor))
+        return self._edits.clear(actor)
 
-    async def aclear(self, *, actor: str | None = None) -> int:
-        """Async twin of ``clear``."""
-        return await self._runner.arun(self._clear_facts(actor))
+    aclear = async_method(clear)
 
+    @sync_method
     def feedback(
         self,
         fact_id: UUID | str,
@@ -278,43 +225,16 @@ class OwnerFacts(CaptureSettings, FactEditing, FactOptimizing, FactSources, Fact
         *,
         actor: str | None = None,
         if_version: str | None = None,
-    ) -> Fact | None:
+    ) -> Operation[Fact | None]:
         """Record people's opinion of a fact (None removes it); return None if this owner has no such fact."""
         judged = checked_feedback(feedback)
-        return self._runner.run(self._judge_fact(fact_id, judged, actor, if_version))
+        return self._edits.judge(fact_id, judged, actor, if_version)
 
-    async def afeedback(
-        self,
-        fact_id: UUID | str,
-        feedback: str | None,
-        *,
-        actor: str | None = None,
-        if_version: str | None = None,
-    ) -> Fact | None:
-        """Async twin of ``feedback``."""
-        judged = checked_feedback(feedback)
-        return await self._runner.arun(self._judge_fact(fact_id, judged, actor, if_version))
+    afeedback = async_method(feedback)
 
     def import_facts(self, facts: Sequence[ImportedFact]) -> FactsImported:
         """Add up to 200 facts of another system, each once: one that was changed or deleted since stays so.
 
         They are people's facts, and have the times that they had there.
         """
-        return self._runner.run(self._import_facts(facts))
-
-    def _list_operation(self, page: PageRequest, filters: FactFilter) -> Operation[FactPage]:
-        listing = list_facts(self._owner, page, filters)
-        return self._recorder.read(
-            Act.here("facts.read"), listing, lambda act, page: replace(act, count=len(page))
-        )
-
-    def _search_operation(
-        self, query: str, limit: int, first_n: int | None, last_n: int | None, filters: FactFilter
-    ) -> Operation[Sequence[FoundFact]]:
-        number, embed_query = checked_limit(limit), self._resources.embed_query
-        if first_n is None and last_n is None:
-            hits = search_facts(self._owner, query, number, filters, embed_query)
-            return self._record_read("facts.search", hits)
-        end = PageRequest.check(limit, first_n=first_n, last_n=last_n)
-        end_hits = search_end(self._owner, query, end, filters, embed_query)
-        return self._record_read("facts.search", end_hits)
+        return self._runner.run(self._edits.import_facts(facts))

@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from functools import partial
+from typing import Any, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.pipelines.redaction.json_texts import Visit, visit_message, visit_object
 from strandline.schemas.errors import InvalidMessageError, ProviderDownError, RedactionError, RefusalError
+from strandline.schemas.values.content_parts import kind_of
 
 _Object = dict[str, Any]
+T = TypeVar("T")
 
 SETTING = "STRANDLINE_REDACT_BEFORE_STORING"
 
@@ -26,8 +29,12 @@ def redact_texts(redaction: Redaction, texts: Sequence[str], where: str) -> list
         InvalidMessageError: a hook refuses one of them; the error names ``where``.
         RedactionError: a hook failed, was late, or returned no text.
     """
+    return _apply(partial(redaction.texts, texts), where)
+
+
+def _apply(work: Callable[[], T], where: str) -> T:
     try:
-        return redaction.texts(texts)
+        return work()
     except RefusalError as error:
         raise InvalidMessageError(where, f"was refused by the redaction hook: {error}") from error
     except (RedactionError, ProviderDownError) as error:
@@ -42,6 +49,7 @@ def redact_stored(
     Raises: as ``redact_texts``.
     """
     body, beside = json.loads(envelope), {} if metadata is None else json.loads(metadata)
+    has_captions = _add_captions(redaction, body, where)
     texts: list[str] = []
 
     def note(text: str) -> str:
@@ -50,10 +58,21 @@ def redact_stored(
 
     _visit(body, beside, note)
     results = redact_texts(redaction, texts, where)
-    if results == texts:
+    if results == texts and not has_captions:
         return None
     left = iter(results)
     return _visit(body, beside, lambda _text: next(left))
+
+
+def _add_captions(redaction: Redaction, body: _Object, where: str) -> bool:
+    """Put the captions that hooks give to parts behind these, as text; tells whether there are any."""
+    content: Any = body.get("content")
+    places = [at for at, part in enumerate(content) if kind_of(part)] if isinstance(content, list) else []
+    captions = _apply(partial(redaction.captions, [content[at] for at in places]), where) if places else []
+    for at, caption in list(zip(places, captions, strict=False))[::-1]:
+        if caption:
+            content.insert(at + 1, {"type": "text", "text": caption})
+    return any(captions)
 
 
 def _visit(body: _Object, metadata: _Object, visit: Visit) -> tuple[_Object, _Object]:

@@ -16,53 +16,49 @@ from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
-from strandline.schemas.values.policy import DEFAULT_TOKEN_LIMIT, Policy, make_policy
+from strandline.schemas.values.policy import PLAIN_VALUES, Policy, make_policy
 
 logger = logging.getLogger("strandline.policy")
 
 HISTORY_PAGE = 1_000
-# What changes a value of a stored policy, on the command line.
-_OPTIONS = {
-    "token_limit": "--token-limit {}",
-    "token_flush_size": "--token-flush-size {}",
-    "max_window_messages": "--max-window-messages {}",
-    "max_window_bytes": "--max-window-bytes {}",
-    "message_flush_size": "--message-flush-size {}",
-    "deliver": "--deliver {}",
-    "idle_seconds": "--idle-seconds {}",
-    "time_zone": "--time-zone {}",
-}
+# A page ends with the message that fills it, however few it has.
+HISTORY_PAGE_BYTES = 4_000_000
 
 SessionKind = Literal["chat", "source", "instruction"]
 
 
-def named_values(policy: Policy) -> dict[str, object]:
+@lru_cache(maxsize=256)
+def named_values(policy: Policy, token_limit: int | None) -> Mapping[str, object]:
     """The values of a policy that are not the default, as its caller named them."""
     usual = make_policy(token_limit=policy.token_limit, tokenizer="", pipelines=())
-    named = {name: getattr(policy, name) for name in _OPTIONS}
-    defaults = {name: getattr(usual, name) for name in _OPTIONS} | {"token_limit": DEFAULT_TOKEN_LIMIT}
-    return {name: value for name, value in named.items() if value != defaults[name]}
+    values = ((name, getattr(policy, name)) for name in (*PLAIN_VALUES, "idle_seconds", "flush_at_tokens"))
+    named = {name: value for name, value in values if value != getattr(usual, name)}
+    return named if token_limit is None else {"token_limit": token_limit, **named}
 
 
 def tell_stored_policy(named: Mapping[str, object], stored: Mapping[str, object]) -> None:
-    """Log that a session has other values stored than a memory of it was made with, once for all such."""
+    """Log, once per process, that a session has stored other values than a memory of it was made with."""
     if others := tuple((name, named[name], stored[name]) for name in named if named[name] != stored[name]):
         _tell(others)
 
 
 @lru_cache(maxsize=256)
 def _tell(others: tuple[tuple[str, object, object], ...]) -> None:
-    options = " ".join(
-        "--never-idle" if value is None else _OPTIONS[name].format(value) for name, value, _ in others
-    )
     logger.warning(
         "A memory was made with %s; its session has stored %s, and is flushed by that. To change it:"
         " strandline sessions set-policy SESSION %s; --namespace NAMESPACE --all in place of SESSION changes"
         " all sessions",
         ", ".join(f"{name}={value}" for name, value, _ in others),
         ", ".join(f"{name}={value}" for name, _, value in others),
-        options,
+        " ".join(_option(name, value) for name, value, _ in others),
     )
+
+
+def _option(name: str, value: object) -> str:
+    """What of ``strandline sessions set-policy`` stores the value."""
+    if name == "flush_at_tokens":
+        return "--history-ratio RATIO"
+    return "--never-idle" if value is None else f"--{name.replace('_', '-')} {value}"
 
 
 def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:
@@ -110,31 +106,44 @@ def check_owner(identity: SessionIdentity, owner_key: UUID) -> None:
 def history_page(identity: SessionIdentity, after_seq: int, page_size: int) -> Operation[list[Message]]:
     """The next messages of the whole log after ``after_seq`` (0: from its start), in order.
 
+    A page has at most ``page_size`` messages, and ends sooner with the one that fills ``HISTORY_PAGE_BYTES``.
+
     Raises:
         ConfigurationError: ``after_seq`` or ``page_size`` is not valid.
         OwnerError: the session belongs to another owner.
     """
+    messages, _ = yield from history_part(identity, after_seq, page_size)
+    return messages
+
+
+def history_part(
+    identity: SessionIdentity, after_seq: int, page_size: int
+) -> Operation[tuple[list[Message], bool]]:
+    """A page, and whether another one may follow; raises as ``history_page`` does."""
+    page_size = check_page_size(page_size)
     rows = yield from fetch(
         History(
             **identity.keys,
             after_seq=check_seq("after_seq", after_seq),
-            page_size=check_page_size(page_size),
+            page_size=page_size,
+            page_bytes=HISTORY_PAGE_BYTES,
         )
     )
     if not rows:
         yield from check_unowned(identity)
-    return read_rows(rows)
+    # Stored, a message may have some more bytes than its texts.
+    size = sum(len(row.envelope) + len(row.metadata or "") for row in rows)
+    return read_rows(rows), len(rows) == page_size or 2 * size >= HISTORY_PAGE_BYTES
 
 
 def whole_history(identity: SessionIdentity) -> Operation[list[Message]]:
     """Every message of the log in order, read in pages; raises OwnerError as ``history_page`` does."""
     messages: list[Message] = []
-    while page := (
-        yield from history_page(identity, (messages[-1].seq or 0) if messages else 0, HISTORY_PAGE)
-    ):
-        messages.extend(page)
-        if len(page) < HISTORY_PAGE:
-            break
+    may_follow = True
+    while may_follow:
+        after_seq = (messages[-1].seq or 0) if messages else 0
+        page, may_follow = yield from history_part(identity, after_seq, HISTORY_PAGE)
+        messages += page
     return messages
 
 

@@ -17,6 +17,7 @@ import tiktoken
 from strandline.schemas.display.shown_text import MAX_QUOTED_CHARACTERS, quote, shown
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
+from strandline.schemas.values.content_parts import KINDS, MIN_PAYLOAD_CHARACTERS, split_payloads
 from strandline.schemas.values.foreign_values import is_empty, plain_scalar
 from strandline.schemas.values.message import Message, plain
 from strandline.schemas.values.policy import MIN_MESSAGE_TOKENS
@@ -35,24 +36,11 @@ MAX_COUNTED_JSON_CHARACTERS = 20_000
 # Tokens of a part that is not text, where the provider's own count is unknown (LlamaIndex's figures).
 KIND_TOKENS: Mapping[str, int] = {"image": 256, "audio": 256, "video": 256, "document": 2048}
 
-_KINDS: Mapping[str, str] = {
-    "image": "image",
-    "image_url": "image",
-    "input_image": "image",
-    "audio": "audio",
-    "input_audio": "audio",
-    "video": "video",
-    "video_url": "video",
-    "document": "document",
-    "file": "document",
-    "input_file": "document",
-}
-
 # Counting this much text takes about 0.2 ms; more is moved off the event loop.
 INLINE_CHARACTERS = 2_000
 
 # The same by the part's type.
-PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in _KINDS.items()}
+PART_TOKENS: Mapping[str, int] = {part: KIND_TOKENS[kind] for part, kind in KINDS.items()}
 
 _TEXT_KEYS = ("text", "thinking")
 
@@ -65,11 +53,14 @@ def count_message(
     """Tokens of one message, at least ``MIN_MESSAGE_TOKENS``.
 
     ``count_text`` counts its texts, ``part_tokens`` its images and other parts that are not text; anything
-    else (a part of an unknown type, an object that a provider added) counts by its JSON.
+    else (a part of an unknown type, an object that a provider added) counts by its JSON.  Data in base64
+    counts as a part of its kind, wherever it is.
     """
     if isinstance(message.content, str) and not (message.name or message.tool_calls or message.extra):
-        texts = count_text(message.content) if message.content else 0  # as with most messages
-        return max(MIN_MESSAGE_TOKENS, texts)
+        text = message.content  # as with most messages
+        if len(text) < MIN_PAYLOAD_CHARACTERS:
+            return max(MIN_MESSAGE_TOKENS, count_text(text) if text else 0)
+        return max(MIN_MESSAGE_TOKENS, _count_readable(text, count_text, part_tokens))
     return max(MIN_MESSAGE_TOKENS, _count(message, count_text, part_tokens))
 
 
@@ -83,9 +74,12 @@ def count_parts(
 
 
 def _count(message: Message, count_text: Callable[[str], int], part_tokens: Mapping[str, int]) -> int:
-    texts = sum(count_text(text) for text in _texts(message) if text)
+    texts = sum(_count_readable(text, count_text, part_tokens) for text in _texts(message) if text)
     estimates = sum(part_tokens.get(part["type"], 0) for part in _parts(message))
-    values = sum(_count_json(value, count_text) for value in _values(message, part_tokens))
+    values = sum(
+        _count_readable(_to_json(value), count_text, part_tokens, MAX_COUNTED_JSON_CHARACTERS)
+        for value in _values(message, part_tokens)
+    )
     return texts + estimates + values
 
 
@@ -113,7 +107,7 @@ def part_estimates(estimates: Mapping[str, int] | None) -> Mapping[str, int]:
                 f"part_tokens[{quote(kind)}] is {quote(tokens)}; it must be a whole number, 0 or above."
             )
     by_kind = {**KIND_TOKENS, **dict(pairs)}
-    return {part: by_kind[kind] for part, kind in _KINDS.items()}
+    return {part: by_kind[kind] for part, kind in KINDS.items()}
 
 
 def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
@@ -223,10 +217,15 @@ def _beside_texts(part: Mapping[str, Any]) -> dict[str, Any]:
     return {key: value for key, value in part.items() if not (key in _TEXT_KEYS and isinstance(value, str))}
 
 
-def _count_json(value: object, count_text: Callable[[str], int]) -> int:
-    text = _to_json(value)
-    counted = count_text(text[:MAX_COUNTED_JSON_CHARACTERS])
-    return -(-counted * len(text) // min(len(text), MAX_COUNTED_JSON_CHARACTERS))
+def _count_readable(
+    text: str, count_text: Callable[[str], int], part_tokens: Mapping[str, int], most: int | None = None
+) -> int:
+    """Tokens of a text, of which ``most`` characters are counted; data in it counts as a part of its kind."""
+    readable, kinds = split_payloads(text)
+    counted = count_text(readable[:most])
+    if most is not None and len(readable) > most:
+        counted = -(-counted * len(readable) // most)
+    return counted + sum(part_tokens.get(kind, part_tokens["image"]) for kind in kinds)
 
 
 def _to_json(value: object) -> str:

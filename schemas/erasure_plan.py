@@ -73,7 +73,7 @@ KEPT: Mapping[str, str] = {
     "erasure_fence": "the fence itself: a key, by which the owner is kept away",
     "generation": "recipes of the application, without owners",
     "namespace_limit": "limits of a namespace, without owners",
-    "namespace_use": "sums of a namespace, without owners",
+    "namespace_rule": "sums and choices of a namespace, without owners",
     "retention_act": "the choice of a namespace",
     "retention_run": "passes over all sessions, without names",
     "replay_budget": "an allowance of a namespace, without owners",

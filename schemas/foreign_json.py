@@ -7,10 +7,6 @@ from math import isfinite
 from typing import Any
 
 
-class RepeatedKeyError(ValueError):
-    """An object has a key twice, of which one reader takes the first and another the last."""
-
-
 def read_json(text: str | bytes) -> Any:
     """The value of JSON as RFC 8259 has it; raises ValueError, or RecursionError, for all else."""
     return json.loads(
@@ -19,9 +15,9 @@ def read_json(text: str | bytes) -> Any:
 
 
 def refuse_repeated(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """The object of these pairs; raises RepeatedKeyError if a key is there twice."""
+    """The object of these pairs; raises ValueError for a key that is there twice: readers take either one."""
     if len(value := dict(pairs)) < len(pairs):
-        raise RepeatedKeyError("an object in it has a key twice")
+        raise ValueError("an object in it has a key twice")
     return value
 
 

@@ -112,6 +112,7 @@ class Settings(BaseSettings):
     # Bounds on what a put accepts.
     max_content_bytes: int = Field(1_000_000, ge=1)
     max_metadata_bytes: int = Field(16_384, ge=2)
+    max_indexed_characters: int = Field(100_000, ge=1_600, le=10_000_000)
     max_messages_per_put: int = Field(1_000, ge=1)
 
     # Erasures.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from strandline.producers.execution import Closing
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.errors import ConfigurationError
@@ -10,7 +11,7 @@ from strandline.wiring.environment import settings_with
 from strandline.wiring.runtime import Pool, runtime_for
 
 
-class Facts(OwnerFacts):
+class Facts(OwnerFacts, Closing):
     """The facts of one owner; see ``OwnerFacts`` for its methods."""
 
     @classmethod
@@ -67,13 +68,3 @@ class Facts(OwnerFacts):
         """
         settings = settings_with(database_url=database_url, database_schema=schema)
         return NamespaceFacts(runtime_for(settings, pool=pool, consume=None), namespace)
-
-    def close(self) -> None:
-        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
-        cannot be used after that.
-        """
-        self._resources.close()
-
-    async def aclose(self) -> None:
-        """Async twin of ``close``; to be called on the event loop that used the facts."""
-        await self._resources.aclose()

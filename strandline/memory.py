@@ -17,11 +17,14 @@ from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory import SessionMemory, new_session_id
 from strandline.producers.sessions import named_values
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
+from strandline.producers.writing.set_policy import PolicySet
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
@@ -33,7 +36,6 @@ from strandline.schemas.values.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,
-    DEFAULT_TOKEN_LIMIT,
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
     Deliver,
@@ -77,6 +79,7 @@ class Memory(SessionMemory):
         if not parts or not isinstance(parts[0], Runtime):
             raise TypeError('Memory is made by Memory.from_defaults("a-session", user_id="a-user").')
         super().__init__(*parts, **more)
+        self._named = named_values(self._policy, self._token_limit)
 
     @classmethod
     def from_defaults(
@@ -112,19 +115,21 @@ class Memory(SessionMemory):
         """Make a memory; does no I/O, so a backend can make one per request.
 
         Args:
-            session_id, user_id, namespace: the conversation (default: a new one), whose facts, the tenant.
+            session_id, user_id, namespace: the conversation (default: a new one), facts' owner, tenant.
             token_limit: maximum tokens of a read, memory included; None: the session's own, at first 30,000.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
-            deliver, time_zone: ``"turn"``: each turn at its end; whose days times in UTC have (None: UTC).
-            memory_blocks, insert_method: blocks or names (None: the default); ``"system"`` or ``"user"``.
-            tokenizer_fn, part_tokens: text to its tokens or their number; those of an ``image``, ``audio``.
+            deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
+            time_zone: whose days messages without an offset of their own have, an IANA name; None: UTC.
+            memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
+            insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
+            tokenizer_fn, part_tokens: a text's tokens, or their number; those of an ``image`` and so on.
             memory_template, shared_scope: Jinja2 that lays blocks out; a name under which sessions share.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             redact, on_overflow: a redaction hook of its own; workers hand what is flushed to the handler.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
-            pool, consume: your own pool or engine, sync or async; ``"background"``: consume events here.
+            pool, consume: your own pool or engine, sync or async; ``"background"``: consume events here too.
 
         Raises:
             ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.
@@ -133,7 +138,7 @@ class Memory(SessionMemory):
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
         blocks = declare_blocks(memory_blocks, partial(_custom_blocks, settings.blocks))
         policy = make_policy(
-            token_limit=DEFAULT_TOKEN_LIMIT if token_limit is None else token_limit,
+            token_limit=token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
             token_flush_size=token_flush_size,
             max_window_messages=max_window_messages,
@@ -142,8 +147,7 @@ class Memory(SessionMemory):
             deliver=deliver,
             time_zone=time_zone,
             idle_seconds=idle_seconds,
-            shared_scope=shared_scope,
-            **_policy_of(blocks, tokenizer_fn, on_overflow=on_overflow),
+            **_policy_of(blocks, tokenizer_fn, shared_scope, on_overflow=on_overflow),
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -157,11 +161,12 @@ class Memory(SessionMemory):
             shared_key=_shared_key(namespace, shared_scope, blocks),
             redaction=None if redact is None else storing_redaction(settings, redact),
             token_limit=token_limit,
-            named=named_values(policy),
         )
 
+    @sync_method
     def set_policy(
         self,
+        /,
         *,
         token_limit: int | None = None,
         chat_history_token_ratio: float | None = None,
@@ -177,7 +182,7 @@ class Memory(SessionMemory):
         actor: str | None = None,
         connection: object | None = None,
         **fixed: Any,
-    ) -> Policy:
+    ) -> Operation[Policy]:
         """Change the stored policy of the session, from the next put and flush on; return the new one.
 
         The change is recorded, with ``actor`` and the time.  Added pipelines receive later flushes;
@@ -188,7 +193,7 @@ class Memory(SessionMemory):
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
                 message_flush_size, deliver, on_overflow: as for ``from_defaults``; None: unchanged.
-            time_zone: the same; ``"UTC"`` takes one back.
+            time_zone: as for ``from_defaults``; None: unchanged; ``"UTC"`` takes one back.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -210,40 +215,19 @@ class Memory(SessionMemory):
             time_zone=time_zone,
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
-        done = self._runner.run(self._changing_policy(change, actor, connection), connection)
-        self._announce_flush(done.flushed, connection)
-        return self._take_on(done, blocks, token_limit)
+        changing = self._changing_policy(change, actor, connection)
+        return self._change_policy(changing, blocks, token_limit, connection)
 
-    async def aset_policy(
+    aset_policy = async_method(set_policy)
+
+    def _change_policy(
         self,
-        *,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float | None = None,
-        token_flush_size: int | None = None,
-        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
-        memory_blocks: Sequence[BlockSource] | None = None,
-        max_window_messages: int | None = None,
-        max_window_bytes: int | None = None,
-        message_flush_size: int | None = None,
-        deliver: Deliver | None = None,
-        time_zone: str | None = None,
-        on_overflow: bool | None = None,
-        actor: str | None = None,
-        connection: object | None = None,
-        **fixed: Any,
-    ) -> Policy:
-        """Async twin of ``set_policy``."""
-        blocks = self._declared_blocks(memory_blocks, fixed)
-        change = replace(
-            _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            time_zone=time_zone,
-            on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
-        )
-        done = await self._runner.arun(self._changing_policy(change, actor, connection), connection)
+        changing: Operation[PolicySet],
+        blocks: Sequence[BaseMemoryBlock] | None,
+        token_limit: int | None,
+        connection: object | None,
+    ) -> Operation[Policy]:
+        done = yield from changing
         self._announce_flush(done.flushed, connection)
         return self._take_on(done, blocks, token_limit)
 
@@ -263,20 +247,26 @@ class Memory(SessionMemory):
 
 
 class _BlockPolicy(TypedDict):
-    """What of a policy follows from blocks and code."""
+    """What of a policy follows from blocks, code and scope."""
 
     tokenizer: str
     pipelines: tuple[str, ...]
     max_facts: int | None
+    shared_scope: str | None
 
 
 def _policy_of(
-    blocks: Sequence[BaseMemoryBlock], tokenizer: Tokenizer | None, *, on_overflow: bool
+    blocks: Sequence[BaseMemoryBlock],
+    tokenizer: Tokenizer | None,
+    shared_scope: str | None,
+    *,
+    on_overflow: bool,
 ) -> _BlockPolicy:
     return {
         "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
         "pipelines": _fed_pipelines(blocks, on_overflow),
         "max_facts": max_facts_of(blocks),
+        "shared_scope": shared_scope,
     }
 
 

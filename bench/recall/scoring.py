@@ -24,7 +24,7 @@ from strandline.pipelines.text.tone import WISH
 from strandline.pipelines.vectors.chunks import Chunk, chunks
 from strandline.pipelines.vectors.voice import voice_of
 from strandline.producers.search.ranking import SearchQuery
-from strandline.producers.search.voices import factors
+from strandline.producers.search.unindexed import factors
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 

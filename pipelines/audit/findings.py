@@ -1,4 +1,4 @@
-"""What a verification of audit trails found."""
+"""The findings of a verification of audit trails."""
 
 from __future__ import annotations
 
@@ -33,6 +33,12 @@ class Finding:
     seal: int | None = None
     place: int | None = None
     entry_id: UUID | None = None
+
+    def __str__(self) -> str:
+        if self.seal is None:
+            return self.sentence
+        place = "" if self.place is None else f", place {self.place}"
+        return f"seal {self.seal}{place}: {self.sentence}"
 
 
 @dataclass(slots=True)

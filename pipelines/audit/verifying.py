@@ -20,7 +20,6 @@ from strandline.pipelines.audit.hashing import (
     split_leaves,
 )
 from strandline.pipelines.audit.keys import UNKEYED, SealKeys
-from strandline.pipelines.audit.unkeyed import UnkeyedSeals
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import (
     ChainOf,
@@ -41,6 +40,29 @@ SEALS_PER_PAGE = 50
 # Of a chain whose seals are large, entries are read for some of a page's seals at a time.
 MAX_ENTRIES_AT_ONCE = 10_000
 MAX_ATTEMPTS = 3
+
+
+@dataclass(slots=True)
+class UnkeyedSeals:
+    """The numbers of such seals, as ranges; a chain may have millions of them."""
+
+    ranges: list[tuple[int, int]] = field(default_factory=list)
+
+    def note(self, number: int) -> None:
+        """Keep a number; they come in order."""
+        if self.ranges and self.ranges[-1][1] == number - 1:
+            self.ranges[-1] = (self.ranges[-1][0], number)
+        else:
+            self.ranges.append((number, number))
+
+    def sentences_after(self, vouched: int) -> Iterator[tuple[int, str]]:
+        """What is found after the last seal that an anchor vouches for: the first seal, and a sentence."""
+        for begin, last in self.ranges:
+            first = max(begin, vouched + 1)
+            if first > last:
+                continue
+            which = f"Seal {first} has" if first == last else f"Seals {first} to {last} have"
+            yield first, f"{which} no key: anyone who may write to the tables can have made this part."
 
 
 @dataclass(slots=True)

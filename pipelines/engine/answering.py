@@ -6,6 +6,7 @@ No database connection is held while a model is called.
 from __future__ import annotations
 
 import time
+from collections.abc import Iterable
 
 from strandline.pipelines.engine.engine import Engine
 from strandline.pipelines.engine.leases import Lease
@@ -14,6 +15,15 @@ from strandline.schemas.errors import LeaseLostError, TransientModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.work.lanes import StoreAnswer, StoredAnswer
+
+
+def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]) -> dict[str, RawAnswer]:
+    """The answers of a batch by step, one call after another."""
+    answers: dict[str, RawAnswer] = {}
+    for call in calls:
+        answers[call.step] = answer(engine, lease, batch, call)
+        call.note(answers[call.step])
+    return answers
 
 
 def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:

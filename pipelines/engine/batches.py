@@ -14,10 +14,11 @@ from typing import Literal, TypedDict
 from uuid import UUID, uuid4
 
 from strandline.pipelines.engine.leases import Lease, LeaseTerms
-from strandline.pipelines.engine.stage import Batch
+from strandline.pipelines.engine.stage import Batch, RawAnswer
 from strandline.pipelines.engine.turns import Turns
 from strandline.schemas.errors import LeaseLostError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.derived.replay import StoredAnswers
 from strandline.schemas.queries.work.lanes import (
     BatchEvents,
     BatchEventsRow,
@@ -269,6 +270,12 @@ def read_batch(fetcher: Fetcher, lane: Lane, batch_id: UUID, event_ids: Sequence
     """A batch with its events."""
     rows = fetcher.fetch(BatchEvents(shard_key=lane.shard_key, event_ids=list(event_ids)))
     return Batch(lane, batch_id, tuple(_decode(row.shard_key, row) for row in rows))
+
+
+def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
+    """The answers of a batch, by step."""
+    rows = fetcher.fetch(StoredAnswers(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
+    return {row.step: RawAnswer(row.model, row.prompt_hash, row.body) for row in rows}
 
 
 def _decode(shard_key: UUID, row: _HeldRow | BatchEventsRow) -> FlushEvent:

@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from strandline.pipelines.engine.answering import answer
+from strandline.pipelines.engine.answering import answer_all
 from strandline.pipelines.engine.batches import (
     ClaimedLane,
     claim,
@@ -301,7 +301,7 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
 def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
     work = _load(engine, lease, batch, stage)
     engine.reach("loaded")
-    answers = {call.step: answer(engine, lease, batch, call) for call in stage.calls(batch, work)}
+    answers = answer_all(engine, lease, batch, stage.calls(batch, work))
     effect = stage.effect(batch, work, answers)
     if isinstance(stage, Sharing):
         stage.share(engine.database, batch, effect, partial(check_lease, lease))

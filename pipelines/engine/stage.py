@@ -53,10 +53,14 @@ class RawAnswer:
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One model call of a batch: a step name, unique in the batch, and what makes the call."""
+    """One model call of a batch: a step name, unique in the batch, and what makes the call.
+
+    ``note`` gets the answer, new or stored, before the next call of the batch is made.
+    """
 
     step: str
     make: Callable[[], RawAnswer]
+    note: Callable[[RawAnswer], None] = lambda _answer: None
 
 
 class Stage(Protocol, Generic[W, E]):

@@ -51,12 +51,12 @@ class FactEvent:
 
     Attributes:
         number: its place among the owner's events, from 1.
-        fact_id: the fact's id in the generation that served; None for ``clear``.
+        fact_id: the fact's id in the generation that it was made in; None for ``clear``.
         payload: the new wording, or the feedback; None for other edits, and if a later deletion removed the
             text.
         traces: the marks by which other derivations recognise the fact.
         at: the time of the edit, by the server's clock.
-        made_in: the generation that served at that time, if the edit is applied at once; else None.
+        made_in: the generation whose fact was edited, if the edit is applied at once; else None.
     """
 
     number: int

@@ -11,6 +11,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar
 from uuid import UUID
 
@@ -31,8 +32,10 @@ from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, Derivati
 
 _STEP = "extract"
 
-# Far more than a flush of the default 3,000 tokens holds; it keeps a runaway answer in bounds.
+# Far more than people say; it keeps a runaway answer in bounds.  Of events and lines, the larger counts.
 MAX_FACTS_PER_EVENT = 30
+MAX_FACTS_PER_LINE = 2
+_CHARACTERS_PER_LINE = 1_000
 
 
 class CandidateRows(DerivationKeys):
@@ -80,17 +83,20 @@ class ExtractStage:
         return ExtractWork(load_transcript(fetcher, batch), context, load_capture(fetcher, batch).capture)
 
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
-        lines = work.transcript.lines
-        if not lines or _instructions(batch):
+        if _instructions(batch):
             return ()
-        task = ExtractTask(
-            lines,
-            max_facts=_max_facts(batch),
-            context=work.context,
-            instructions=work.capture.instructions,
-            more_instructions=work.capture.more_instructions,
-        )
-        return (Call(_STEP, lambda: ask(self.model, task)),)
+        capture = work.capture
+        tasks = {
+            step: ExtractTask(
+                lines,
+                max_facts=max_facts(batch, lines),
+                context=work.context if step == _STEP else (),
+                instructions=capture.instructions,
+                more_instructions=capture.more_instructions,
+            )
+            for step, lines in work.transcript.calls(_STEP).items()
+        }
+        return [Call(step, partial(ask, self.model, task)) for step, task in tasks.items()]
 
     def effect(
         self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
@@ -98,7 +104,7 @@ class ExtractStage:
         if instructions := _instructions(batch):
             return ExtractedCandidates(sizes=instructions)
         answer = answers.get(_STEP)
-        candidates = _candidates(batch, work.transcript, answer)
+        candidates = _candidates(batch, work.transcript, answers)
         if not candidates or answer is None:
             return ExtractedCandidates()
         rows = _rows(batch, work.transcript, candidates, answer)
@@ -120,18 +126,32 @@ def _instructions(batch: Batch) -> dict[UUID, int]:
     return {event.event_id: max(1, event.tokens) for event in batch.events if event.cause == "instruction"}
 
 
-def _max_facts(batch: Batch) -> int:
-    """The maximum for a batch: a bound per event, so that large batches of a backlog lose nothing."""
-    return MAX_FACTS_PER_EVENT * len(batch.events)
+def max_facts(batch: Batch, lines: Sequence[TranscriptLine]) -> int:
+    """The maximum for a call, by its events and its lines: so what is large loses nothing."""
+    long_lines = sum(-(-len(line.text) // _CHARACTERS_PER_LINE) for line in lines)
+    return max(MAX_FACTS_PER_EVENT * len(batch.events), MAX_FACTS_PER_LINE * long_lines)
+
+
+def is_capped(batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> bool:
+    """Whether a call answered with as many facts as it might, so that there may be more."""
+    most = {step: max_facts(batch, lines) for step, lines in work.calls(_STEP).items()}
+    return any(len(_facts(work, answers[step], most[step])) == most[step] for step in most.keys() & answers)
+
+
+def _facts(work: Transcript, answer: RawAnswer, most: int) -> tuple[ExtractedFact, ...]:
+    return parse_extract(answer.body.decode(), len(work.lines), max_facts=most)
 
 
 def _candidates(
-    batch: Batch, work: Transcript, answer: RawAnswer | None
+    batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]
 ) -> Mapping[UUID, list[ExtractedFact]]:
     """Each fact that its messages support, under the event of the first of them."""
-    if answer is None:
-        return {}
-    facts = parse_extract(answer.body.decode(), len(work.lines), max_facts=_max_facts(batch))
+    by_call = [
+        _facts(work, answers[step], max_facts(batch, lines))
+        for step, lines in work.calls(_STEP).items()
+        if step in answers
+    ]
+    facts = (fact for facts in by_call for fact in facts)
     by_event: dict[UUID, list[ExtractedFact]] = {}
     for fact in (kept for fact in facts if (kept := ground_fact(fact, work.lines))):
         by_event.setdefault(work.event_of(fact.messages[0]).event_id, []).append(fact)
@@ -165,7 +185,7 @@ def _sizes(batch: Batch, by_event: Mapping[UUID, list[ExtractedFact]]) -> dict[U
 
 
 def _record(event_id: UUID, ordinal: int, fact: ExtractedFact, work: Transcript) -> dict[str, Any]:
-    sources = [work.message_of(number) for number in fact.messages]
+    sources = list({message.seq: message for message in map(work.message_of, fact.messages)}.values())
     said_at = max(message.created_at for message in sources if message.created_at is not None)
     return {
         "event_id": str(event_id),

@@ -31,6 +31,7 @@ from strandline.pipelines.models.prompts.render import hash_of
 from strandline.pipelines.overflow.loading import LoadedHandler, load_handler
 from strandline.pipelines.overflow.stage import OverflowStage
 from strandline.pipelines.summary import SummaryStage
+from strandline.pipelines.vectors.chunks import INDEXED, MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.pipelines.vectors.stage import VectorsStage
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
@@ -162,6 +163,11 @@ def _build_summary(recipe: Recipe, settings: Settings, _name: str) -> BuiltStage
 
 
 def _record_vectors(settings: Settings) -> Config:
+    limit = settings.max_indexed_characters
+    return {**_record_embedder(settings), **({} if limit == MAX_INDEXED_CHARACTERS else {INDEXED: limit})}
+
+
+def _record_embedder(settings: Settings) -> Config:
     if settings.embedder_kind == "local":
         return {
             "embedder": EMBEDDER,
@@ -189,7 +195,9 @@ def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages
             " model for the workers (STRANDLINE_EMBEDDING_MODEL), or derive it again: strandline"
             f" replay --new --pipeline {VECTORS}."
         )
-    return {VECTORS_STAGE: VectorsStage(embedder, Prefixes.of_config(config).passage)}
+    return {
+        VECTORS_STAGE: VectorsStage(embedder, Prefixes.of_config(config).passage, indexed_characters(config))
+    }
 
 
 def _record_overflow(settings: Settings) -> Config:
@@ -219,7 +227,7 @@ def _with(settings: Settings, config: Config, **recorded: str) -> Settings:
 
 _FACTS = PipelineDefinition(
     pipeline=PIPELINES[FACTS],
-    version="1",
+    version="2",
     record=_record_facts,
     restore=_restore_facts,
     build=_build_facts,
@@ -227,7 +235,7 @@ _FACTS = PipelineDefinition(
 )
 _SUMMARY = PipelineDefinition(
     pipeline=PIPELINES[SUMMARY],
-    version="1",
+    version="2",
     record=_record_summary,
     restore=_restore_summary,
     build=_build_summary,
@@ -235,7 +243,7 @@ _SUMMARY = PipelineDefinition(
 )
 _VECTORS = PipelineDefinition(
     pipeline=PIPELINES[VECTORS],
-    version="1",
+    version="2",
     record=_record_vectors,
     restore=with_recorded_embedder,
     build=_build_vectors,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.conversation.sessions import SessionCorrections
 from strandline.schemas.wire.explanations import CorrectionTrace
@@ -23,7 +23,7 @@ def corrections_of(
 def correction_line(correction: CorrectionTrace) -> str:
     """A correction, as a person reads it."""
     by = correction.actor or "someone who gave no name"
-    at = correction.at.isoformat(sep=" ", timespec="seconds")
+    at = time_text(correction.at)
     if correction.kind == "replace":
         what = f"gave message {correction.from_seq} other content"
     else:

@@ -8,11 +8,13 @@ what cost: the ledger stays when the answers' content goes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import append_inspection
+from strandline.pipelines.engine.batches import read_batch, stored_answers
+from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
@@ -29,9 +31,12 @@ from strandline.pipelines.inspect.rows import (
     source_of,
 )
 from strandline.pipelines.inspect.verify_checks import stage_chain
+from strandline.pipelines.transcript import load_transcript
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, indexed_characters
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, NotFoundError
 from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.queries.derived.generations import FindGeneration
 from strandline.schemas.queries.inspection.explain import (
     ExplainCandidates,
     ExplainChunks,
@@ -47,7 +52,7 @@ from strandline.schemas.queries.inspection.explain import (
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
-from strandline.schemas.values.lanes import MERGE_STAGE
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS, Lane
 from strandline.schemas.values.message import read_rows
 from strandline.schemas.wire.explanations import (
     FactExplanation,
@@ -213,7 +218,9 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
     key = SessionKeys(shard_key=shard_key, session_key=session_key)
     (row,) = fetcher.fetch(ExplainMessage(**key, seq=seq))
     event = event_trace(row)
-    stages = _stages(fetcher, shard_key, event.event_id, row.pipelines) if event else ()
+    stage_rows = _stage_rows(fetcher, shard_key, event.event_id, row.pipelines) if event else []
+    calls = model_calls(fetcher, shard_key, [one.batch_id for one in stage_rows])
+    stages = tuple(_stage(one, calls) for one in stage_rows)
     candidates = [candidate_trace(one) for one in fetcher.fetch(ExplainCandidates(**key, seq=seq))]
     facts = [citing_fact(one) for one in fetcher.fetch(ExplainCited(**key, seq=seq))]
     contexts = [context_trace(one) for one in fetcher.fetch(ExplainContexts(**key, seq=seq))]
@@ -247,7 +254,8 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
         why=(
             *correction_reasons(seq, corrections),
             *message_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
-            *(part_reasons(message, row.fed) if event else ()),
+            *(part_reasons(message, row.fed, _indexed_characters(fetcher, stages)) if event else ()),
+            *_cap_reasons(fetcher, key, stage_rows),
         ),
     )
 
@@ -275,14 +283,30 @@ def _behind_an_end(trace: StageTrace, stages: Sequence[StageTrace]) -> bool:
     )
 
 
-def _stages(
+def _stage_rows(
     fetcher: Fetcher, shard_key: UUID, event_id: UUID, pipelines: Sequence[str]
-) -> tuple[StageTrace, ...]:
-    rows = fetcher.fetch(
+) -> list[ExplainStagesRow]:
+    return fetcher.fetch(
         ExplainStages(shard_key=shard_key, event_id=event_id, **stage_chain(), pipelines=list(pipelines))
     )
-    calls = model_calls(fetcher, shard_key, [row.batch_id for row in rows])
-    return tuple(_stage(row, calls) for row in rows)
+
+
+def _indexed_characters(fetcher: Fetcher, stages: Sequence[StageTrace]) -> int:
+    """How much of a message the generations of vectors index; the least, if they differ."""
+    numbers = {trace.generation for trace in stages if trace.pipeline == VECTORS}
+    rows = [row for number in numbers for row in fetcher.fetch(FindGeneration(generation_id=number))]
+    return min((indexed_characters(json.loads(row.config)) for row in rows), default=MAX_INDEXED_CHARACTERS)
+
+
+def _cap_reasons(fetcher: Fetcher, key: SessionKeys, rows: Sequence[ExplainStagesRow]) -> Iterator[str]:
+    """Whether extract gave as many facts as it might; said as long as its answers are stored."""
+    for row in rows:
+        if row.stage != EXTRACT_STAGE or row.batch_id is None or row.outcome != "applied":
+            continue
+        lane = Lane(key["shard_key"], key["session_key"], row.generation_id, row.stage)
+        batch = read_batch(fetcher, lane, row.batch_id, row.event_ids)
+        if is_capped(batch, load_transcript(fetcher, batch), stored_answers(fetcher, batch)):
+            yield "Extract gave as many facts as one call may, so others may be left out."
 
 
 def _stage(row: ExplainStagesRow, calls: Sequence[ModelCall]) -> StageTrace:

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, full_text, plain_text
-from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
+from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, full_text, plain_text
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.lanes import EXTRACT_STAGE, FACTS, MERGE_STAGE, SUMMARY, VECTORS
 from strandline.schemas.values.message import Message
@@ -79,13 +78,14 @@ def _unfed_reason(feeds: Sequence[str]) -> str:
     )
 
 
-def part_reasons(message: Message, pipelines: Sequence[str]) -> Iterable[str]:
-    """Sentences that say which part of a long message is used."""
-    size = len(full_text(message))
-    if size > MAX_LINE_CHARACTERS and {FACTS, SUMMARY}.intersection(pipelines):
-        yield f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of {size:,} characters."
-    if size > MAX_INDEXED_CHARACTERS and VECTORS in pipelines:
-        yield f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of {size:,} characters."
+def part_reasons(message: Message, pipelines: Sequence[str], indexed_characters: int) -> Iterable[str]:
+    """Sentences that say how a long message is read, and which part of it a search finds."""
+    text = full_text(message)
+    pieces = len(list(cut_pieces(text, MAX_LINE_CHARACTERS)))
+    if pieces > 1 and {FACTS, SUMMARY}.intersection(pipelines):
+        yield f"Facts and summary read it in {pieces} pieces of at most {MAX_LINE_CHARACTERS:,} characters."
+    if len(text) > indexed_characters and VECTORS in pipelines:
+        yield f"A search finds its first {indexed_characters:,} of {len(text):,} characters."
 
 
 def _facts_reason(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from uuid import UUID
 
+from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.conversation.sessions import PolicyChanges, PolicyChangesRow
 from strandline.schemas.wire.explanations import PolicyChangeTrace
@@ -23,7 +24,7 @@ def change_line(change: PolicyChangeTrace) -> str:
         for name in change.after
     )
     by = change.actor or "someone who gave no name"
-    at = change.at.isoformat(sep=" ", timespec="seconds")
+    at = time_text(change.at)
     return f"policy change {change.number} {at} by {by}, after message {change.flushed_through}: {what}"
 
 

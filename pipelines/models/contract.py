@@ -23,9 +23,9 @@ TextPurpose = Literal["facts", "summary"]
 class TranscriptLine:
     """One message as a model sees it.
 
-    ``number`` counts from 1 within the task; a model names messages by it, never by id.  Lines of context
+    ``number`` counts from 1 within the batch; a model names messages by it, never by id.  Lines of context
     have 0 and below, so that none of them can be named as a source.
-    ``text`` is the message's plain text, tool calls rendered as text included.
+    ``text`` is the message's plain text, or a piece of it, tool calls rendered as text included.
     """
 
     number: int

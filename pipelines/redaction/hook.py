@@ -7,16 +7,18 @@ is repeated is the same put only then.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from inspect import iscoroutinefunction
-from typing import Protocol
+from typing import Any, Protocol, TypeVar
 
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls, NoPlaceError, TimeLimitError
 from strandline.pipelines.own_code.raising import place_in
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ProviderDownError, RedactionError, RefusalError
+
+T = TypeVar("T")
 
 MAX_VERSION_CHARACTERS = 64
 # A placeholder may be longer than what it stands for; the bounds on messages hold for the result as well.
@@ -27,7 +29,9 @@ class Redactor(Protocol):
     """A redaction hook; a plain function of a text is one.
 
     Optional attributes: ``name`` (default: where it was found) and ``version`` (default ``"1"``), which are
-    recorded with what is derived: change the version when the results change.
+    recorded with what is derived: change the version when the results change.  A hook before storing may have
+    a method ``caption(part)``: it is given each content part that is a picture, sound, video or document, and
+    returns text that is stored behind it, or None.  The same part must always give the same text.
     """
 
     def __call__(self, text: str, /) -> str:
@@ -75,6 +79,10 @@ class RedactionHook:
         name = getattr(code, "name", None)
         return cls(name if isinstance(name, str) and name and "," not in name else where, version, code)
 
+    def captions(self, parts: Sequence[Mapping[str, Any]]) -> list[str]:
+        """The caption of each part, by a hook that has the method; empty if it gives none."""
+        return [str(self.code.caption(part) or "") for part in parts]  # type: ignore[attr-defined]
+
     def redact(self, texts: Sequence[str]) -> list[str]:
         """The texts, each as the hook returns it."""
         results: list[str] = []
@@ -119,12 +127,18 @@ class Redaction:
         limit = self.seconds if seconds is None else min(self.seconds, seconds)
         done = list(texts)
         for hook in self.hooks if done else ():
-            done = hook.redact(done) if hook.is_own else self._call(hook, done, limit)
+            done = hook.redact(done) if hook.is_own else self._call(hook, partial(hook.redact, done), limit)
         return done
 
-    def _call(self, hook: RedactionHook, texts: list[str], seconds: float) -> list[str]:
+    def captions(self, parts: Sequence[Mapping[str, Any]]) -> list[str]:
+        """For each part the captions that hooks give it; an empty list without such hooks."""
+        hooks = [hook for hook in self.hooks if hasattr(hook.code, "caption")]
+        captions_by_hook = [self._call(hook, partial(hook.captions, parts), self.seconds) for hook in hooks]
+        return ["\n".join(filter(None, captions)) for captions in zip(*captions_by_hook, strict=True)]
+
+    def _call(self, hook: RedactionHook, work: Callable[[], T], seconds: float) -> T:
         try:
-            return self.calls.within(seconds, partial(hook.redact, texts))
+            return self.calls.within(seconds, work)
         except (RefusalError, RedactionError, ProviderDownError, MemoryError):
             raise
         except NoPlaceError:

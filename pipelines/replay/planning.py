@@ -14,13 +14,13 @@ from functools import partial
 from typing import Any, assert_never
 from uuid import UUID, uuid4
 
-from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch
+from strandline.pipelines.engine.batches import MAX_BATCH_EVENTS, read_batch, stored_answers
 from strandline.pipelines.engine.dead_letters import DeadLetter, list_dead_letters
 from strandline.pipelines.engine.stage import Batch, RawAnswer, Stage
 from strandline.pipelines.generations.registry import Generation
 from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.text.lexemes import query_lexemes
-from strandline.schemas.postgres.database import Database, Fetcher
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import OwnersAfter, OwnersAfterRow
 from strandline.schemas.queries.derived.replay import (
@@ -32,7 +32,6 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatchesRow,
     SelectedOwners,
     SelectedOwnersRow,
-    StoredAnswers,
 )
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane, pipeline_named
 
@@ -75,12 +74,6 @@ class _Due:
 def lacks_answers(stage: Stage[Any, Any], batch: Batch, work: Any, answers: Mapping[str, RawAnswer]) -> bool:
     """Whether a batch cannot be derived again from what is stored."""
     return len(answers) < len(stage.calls(batch, work))
-
-
-def stored_answers(fetcher: Fetcher, batch: Batch) -> dict[str, RawAnswer]:
-    """The answers of a batch, by step."""
-    rows = fetcher.fetch(StoredAnswers(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
-    return {row.step: RawAnswer(row.model, row.prompt_hash, row.body) for row in rows}
 
 
 def fits(letter: DeadLetter, selection: Selection) -> bool:

@@ -14,9 +14,28 @@ from dataclasses import dataclass, field
 from uuid import UUID
 
 from strandline.pipelines.older_transactions import older_have_ended
-from strandline.pipelines.sealing.tables import FACT_TABLES, RESEALED
+from strandline.pipelines.sealing.derived_rows import (
+    reseal_answers,
+    reseal_chunks,
+    reseal_items,
+    reseal_responses,
+    reseal_states,
+)
+from strandline.pipelines.sealing.fact_rows import (
+    reseal_candidates,
+    reseal_fact_events,
+    reseal_facts,
+    reseal_revisions,
+)
+from strandline.pipelines.sealing.message_rows import (
+    reseal_archived_inputs,
+    reseal_corrections,
+    reseal_messages,
+    reseal_runs,
+    reseal_shared_messages,
+)
 from strandline.schemas.errors import KeyUnavailableError, SealedContentError, StrandlineError
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.application.sealing import (
     OwnersWithOldKeys,
     RetireDataKeys,
@@ -44,6 +63,26 @@ GRACE_SECONDS = 10.0
 QUIET_SECONDS = 2.0
 # After it is settled, and longer than any process may keep keys.
 RETIRE_AFTER_SECONDS = 2.0 * MAX_KEY_CACHE_SECONDS
+
+
+Reseal = Callable[[Fetcher, OwnerKeys, int], Iterator[int]]
+
+# An owner's facts are compared by their words: they are sealed together, when the owner gets its keys.
+FACT_TABLES: tuple[Reseal, ...] = (reseal_facts, reseal_revisions, reseal_candidates, reseal_fact_events)
+# Every table whose rows hold content; each yields how many rows it found, page by page.
+RESEALED: tuple[Reseal, ...] = (
+    reseal_messages,
+    reseal_shared_messages,
+    reseal_corrections,
+    reseal_runs,
+    reseal_archived_inputs,
+    reseal_items,
+    reseal_responses,
+    reseal_chunks,
+    reseal_states,
+    reseal_answers,
+    *FACT_TABLES,
+)
 
 
 @dataclass(slots=True)

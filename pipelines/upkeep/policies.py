@@ -146,6 +146,7 @@ def _insert(
     yield from admit(level.session.shard_key, level.session.session_key)
     own = yield from fetch(
         RecordSessionRetentionAct(
+            namespace=level.namespace,
             **level.session.keys,
             **chosen,
             tightened=list(tightened),

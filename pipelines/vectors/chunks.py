@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from strandline.pipelines.transcript import full_text
+from strandline.pipelines.transcript import cut_pieces, full_text
 from strandline.schemas.values.message import Message
 
 # About 400 tokens of English: one vector says little of a text that is much longer.
 MAX_PIECE_CHARACTERS = 1_600
 
-# Of one message.  A second's work for finding the words, and about a hundred vectors: a tool's answer of a
-# megabyte must not hold up its lane, nor fill a search with its pieces.
+# Of one message, unless a setting says otherwise.  A second's work for finding the words, and about a hundred
+# vectors: a tool's answer of a megabyte must not hold up its lane, nor fill a search with its pieces.
 MAX_INDEXED_CHARACTERS = 100_000
+# Where a recipe of vectors records how much of a message is indexed, if it is not the default.
+INDEXED = "indexed_characters"
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,10 +29,15 @@ class Chunk:
     text: str
 
 
-def chunks(messages: Sequence[Message]) -> list[Chunk]:
+def indexed_characters(config: Mapping[str, Any]) -> int:
+    """How many characters of a message a generation of vectors indexes."""
+    return int(config.get(INDEXED, MAX_INDEXED_CHARACTERS))
+
+
+def chunks(messages: Sequence[Message], max_characters: int = MAX_INDEXED_CHARACTERS) -> list[Chunk]:
     """Cut the messages of one event into pieces of bounded length.
 
-    Only the first ``MAX_INDEXED_CHARACTERS`` of a message are cut; none of them is left out.
+    Only the first ``max_characters`` of a message are cut; none of them is left out.
 
     Messages are kept apart, because a long answer would drown the question beside it; a search takes
     neighbouring messages into account.
@@ -37,25 +45,19 @@ def chunks(messages: Sequence[Message]) -> list[Chunk]:
     return [
         Chunk(_seq(message), _seq(message), number, text)
         for message in messages
-        for number, text in enumerate(_pieces(message))
+        for number, text in enumerate(_pieces(message, max_characters))
     ]
 
 
-def _pieces(message: Message) -> Iterator[str]:
-    """The text in parts of bounded length, cut at the last white space where there is one.
+def _pieces(message: Message, max_characters: int) -> Iterator[str]:
+    """The text in parts of bounded length.
 
     A person's name belongs to it, since people ask by name; the role does not: it says nothing.
     """
-    text = full_text(message)[:MAX_INDEXED_CHARACTERS]
+    text = full_text(message)[:max_characters]
     if text and message.name:
         text = f"{message.name}: {text}"
-    while len(text) > MAX_PIECE_CHARACTERS:
-        cut = text.rfind(" ", MAX_PIECE_CHARACTERS // 2, MAX_PIECE_CHARACTERS)
-        at = cut if cut > 0 else MAX_PIECE_CHARACTERS
-        yield text[:at]
-        text = text[at:].lstrip()
-    if text:
-        yield text
+    return cut_pieces(text, MAX_PIECE_CHARACTERS)
 
 
 def _seq(message: Message) -> int:

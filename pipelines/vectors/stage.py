@@ -13,7 +13,7 @@ from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.lexemes import length_of, lexemes, to_tsvector_text
 from strandline.pipelines.transcript import load_messages
-from strandline.pipelines.vectors.chunks import Chunk, chunks
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS, Chunk, chunks
 from strandline.pipelines.vectors.sharing import ChunkRows, share
 from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.schemas.errors import PermanentModelError
@@ -45,11 +45,13 @@ class PlacedChunk:
 class VectorsStage:
     """Embeds a batch's turns; the vectors are stored as halves, as they are kept.
 
-    ``prefix`` is before each text that is embedded, and in nothing else.
+    ``prefix`` is before each text that is embedded, and in nothing else; of a message the first
+    ``max_characters`` are indexed.
     """
 
     embedder: Embedder
     prefix: str = ""
+    max_characters: int = MAX_INDEXED_CHARACTERS
     name: ClassVar[str] = VECTORS_STAGE
 
     def wait_seconds(self) -> float:
@@ -62,7 +64,7 @@ class VectorsStage:
             PlacedChunk(event.event_id, event.session_key, chunk, voice, is_embedded)
             for event, messages in load_messages(fetcher, batch)
             for message in messages
-            if (pieces := chunks([message]))
+            if (pieces := chunks([message], self.max_characters))
             for voice in [voice_of(message)]
             for chunk in pieces
         )

@@ -20,6 +20,7 @@ from strandline.producers.blocks.render import escaped, fact_line
 from strandline.producers.search.hits import Hit
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError, StrandlineError
+from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.foreign_values import plain_int
 from strandline.schemas.values.lanes import FACTS, SUMMARY
 from strandline.schemas.values.nesting import check_nesting
@@ -295,7 +296,7 @@ def _checked_content(content: object, what: str) -> str | tuple[Mapping[str, Any
         return content
     try:
         parts = tuple(content) if isinstance(content, (list, tuple)) else None
-        if parts is not None and all(_is_part(part) for part in parts):
+        if parts is not None and all(map(is_part, parts)):
             _check_sendable(parts, what)
             return parts
     except StrandlineError:
@@ -317,12 +318,6 @@ def _check_sendable(content: object, what: str) -> None:
         raise ConfigurationError(str(error)) from None
     except (TypeError, ValueError):
         raise ConfigurationError(f"{what} holds something that is not JSON.") from None
-
-
-def _is_part(part: object) -> bool:
-    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        return False
-    return part["type"] != "text" or isinstance(part.get("text"), str)
 
 
 def checked_count(what: str, value: object, *, least: int) -> int:

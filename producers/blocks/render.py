@@ -7,7 +7,7 @@ section when it renders it, so that no message of a conversation can close a sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
@@ -25,7 +25,7 @@ class Section:
     text: str
 
 
-# The names that blocks have unless an application gives them others; of one at least a memory consists.
+# The names that blocks have unless an application gives them others.
 _SECTION_NAMES = (
     "facts", "fact_extraction_memory", "static_memory", "summary", "vector_memory", "vectors",
 )  # fmt: skip
@@ -45,16 +45,16 @@ def render_memory(sections: Sequence[Section]) -> str:
     return f"{_BEGIN}{body}{_END}"
 
 
-def without_memory(text: str) -> str:
+def without_memory(text: str, names: Iterable[str] = ()) -> str:
     """A text without the memory at its end, as ``render_memory`` writes it; without one the text itself.
 
-    Its marks alone are recognised: what the sections say is not looked at, and is not taken for true.
+    It is known by its marks, with a section of a usual name or of one of ``names`` at least.
     """
     begin = text.rfind(_BEGIN)
     if begin < 0 or not text.rstrip().endswith(_END) or (begin > 0 and text[begin - 1] != "\n"):
         return text
     lines = text[begin:].splitlines()
-    is_memory = any(f"<{name}>" in lines and f"</{name}>" in lines for name in _SECTION_NAMES)
+    is_memory = any(f"<{name}>" in lines and f"</{name}>" in lines for name in (*_SECTION_NAMES, *names))
     return text[:begin].rstrip("\n") if is_memory else text
 
 
@@ -78,9 +78,9 @@ def fact_line(text: str) -> str:
 
 
 def message_line(message: Message) -> str:
-    """One message as it appears in a section: who spoke, and its text without other content parts."""
+    """One message as it appears in a section: who spoke, and its text, with marks for what is not text."""
     name = f" name='{quoted(speaker_name(message.name, message.role))}'" if message.name else ""
-    return f"<message role='{quoted(message.role)}'{name}>{escaped(message.text)}</message>"
+    return f"<message role='{quoted(message.role)}'{name}>{escaped(message.shown_text)}</message>"
 
 
 def conversation_text(messages: Sequence[tuple[object, Message, str]], time_zone: str | None = None) -> str:
@@ -115,5 +115,5 @@ def speech_line(message: Message) -> str:
     Its further lines are indented, so that no text of a message can begin a line, and pass for another's.
     """
     speaker = speaker_name(message.name, message.role) if message.name else message.role
-    text = escaped(message.text).strip().replace("\n", "\n  ")
+    text = escaped(message.shown_text).strip().replace("\n", "\n  ")
     return f"{quoted(speaker).replace(':', _NO_COLON)}: {text}"

@@ -150,7 +150,7 @@ class VectorMemoryBlock(BaseMemoryBlock):
 def _lines(hit: Hit) -> str:
     if hit.fact is not None:
         return fact_line(hit.fact.text)
-    return "\n".join(message_line(message) for message in hit.messages if message.text)
+    return "\n".join(message_line(message) for message in hit.messages if message.shown_text)
 
 
 def _checked_cutoff(cutoff: object) -> float:

@@ -13,6 +13,7 @@ from strandline.producers.exports.pages import ExportTarget
 from strandline.producers.facts.listing import FactFilter, PageRequest, list_facts
 from strandline.producers.reading.snapshot import read_snapshot
 from strandline.producers.search.search import SearchRequest, search_history
+from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import KeyUnavailableError, SealedContentError
 from strandline.schemas.postgres.operations import Operation, fetch
@@ -68,7 +69,9 @@ def gather_traces(target: ErasureTarget) -> Operation[Traces]:
     unopened = 0
     for session in sessions[:MAX_QUERIES]:
         try:
-            rows = yield from fetch(History(**session.keys, after_seq=0, page_size=1))
+            rows = yield from fetch(
+                History(**session.keys, after_seq=0, page_size=1, page_bytes=HISTORY_PAGE_BYTES)
+            )
         except (KeyUnavailableError, SealedContentError):
             unopened += 1
             continue
@@ -113,7 +116,13 @@ def _sessions(target: ErasureTarget) -> Operation[list[SessionIdentity]]:
 def _history(traces: Traces) -> Operation[ReaderCheck]:
     remaining = 0
     for session in traces.sessions:
-        remaining += len((yield from fetch(History(**session.keys, after_seq=0, page_size=10))))
+        remaining += len(
+            (
+                yield from fetch(
+                    History(**session.keys, after_seq=0, page_size=10, page_bytes=HISTORY_PAGE_BYTES)
+                )
+            )
+        )
     return ReaderCheck("history", len(traces.sessions), remaining)
 
 

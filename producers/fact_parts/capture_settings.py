@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from strandline.pipelines.audit.appending import Act
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.capturing import (
     CaptureAct,
@@ -26,18 +27,18 @@ class CaptureSettings(Recorded):
     def _capture_level(self) -> CaptureLevel:
         raise NotImplementedError
 
-    def get_capture(self) -> Capture:
+    @sync_method
+    def get_capture(self) -> Operation[Capture]:
         """What applies now; what an owner's act leaves open, as the namespace's has it.
 
         None in a field: it was never set.  All operations are then on, and the prompt says what to keep.
         """
-        return self._runner.run(read_capture(self._capture_level))
+        return read_capture(self._capture_level)
 
-    async def aget_capture(self) -> Capture:
-        """Async twin of ``get_capture``."""
-        return await self._runner.arun(read_capture(self._capture_level))
+    aget_capture = async_method(get_capture)
 
-    def set_capture(self, capture: Capture, *, actor: str | None = None) -> int:
+    @sync_method
+    def set_capture(self, capture: Capture, *, actor: str | None = None) -> Operation[int]:
         """Set what is captured from the next flush on, as a numbered act; returns its number.
 
         An act is the whole choice of its level; what ``capture`` leaves open is asked of the level above.
@@ -48,23 +49,17 @@ class CaptureSettings(Recorded):
             InvalidMessageError: a field cannot be used.
             ConflictError: other callers kept recording acts of this namespace.
         """
-        return self._runner.run(self._set_capture(_check(capture), actor))
-
-    async def aset_capture(self, capture: Capture, *, actor: str | None = None) -> int:
-        """Async twin of ``set_capture``."""
-        return await self._runner.arun(self._set_capture(_check(capture), actor))
-
-    def capture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
-        """The acts of this level alone, newest first."""
-        return self._runner.run(list_captures(self._capture_level, checked_limit(limit)))
-
-    async def acapture_acts(self, *, limit: int = 100) -> list[CaptureAct]:
-        """Async twin of ``capture_acts``."""
-        return await self._runner.arun(list_captures(self._capture_level, checked_limit(limit)))
-
-    def _set_capture(self, capture: Capture, actor: str | None) -> Operation[int]:
-        recording = partial(record_capture, self._capture_level, capture)
+        recording = partial(record_capture, self._capture_level, _check(capture))
         return self._recorder.carry_out(Act.here("capture", actor=actor), recording)
+
+    aset_capture = async_method(set_capture)
+
+    @sync_method
+    def capture_acts(self, *, limit: int = 100) -> Operation[list[CaptureAct]]:
+        """The acts of this level alone, newest first."""
+        return list_captures(self._capture_level, checked_limit(limit))
+
+    acapture_acts = async_method(capture_acts)
 
 
 def _check(capture: object) -> Capture:

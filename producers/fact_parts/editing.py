@@ -1,9 +1,9 @@
-"""How an owner's facts are edited: each change in one transaction, with its act in the audit trail."""
+"""How an owner's facts are edited: in the caller's transaction, or each change an act in one of its own."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import TypeVar
 from uuid import UUID
@@ -12,8 +12,7 @@ from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.editing.recording import clear_facts, delete_fact, judge_fact
 from strandline.pipelines.facts.fact_lanes import lock_facts, open_fact_lanes
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.audit.carrying_out import is_done
-from strandline.producers.fact_parts.recorded import Recorded
+from strandline.producers.audit.carrying_out import Recorder, is_done
 from strandline.producers.facts.edit_operations import (
     Wording,
     add_fact,
@@ -23,20 +22,94 @@ from strandline.producers.facts.edit_operations import (
 )
 from strandline.producers.facts.importing import FactsImported, ImportedFact, import_facts, redact_imported
 from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
-from strandline.schemas.errors import VersionError
+from strandline.schemas.errors import ConflictError, VersionError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
 T = TypeVar("T")
 
 
-class FactEditing(Recorded):
-    """Operations of ``OwnerFacts``."""
+@dataclass(frozen=True, slots=True)
+class FactChanges:
+    """Changes of an owner's facts within the caller's transaction, which records what they are part of."""
 
-    _owner: Owner
-    _redaction: Redaction | None
+    owner: Owner
 
-    def _edit(
+    def add(self, wording: Wording, actor: str | None, fact_id: UUID | None = None) -> Operation[Fact]:
+        """Add a fact; ``fact_id`` is the caller's choice, and no live fact may have it.
+
+        Raises:
+            ConflictError: a live fact has this id; nothing was added.
+        """
+        if fact_id is not None:
+            yield from lock_facts(self.owner.shard_key)
+            if (yield from self._live(fact_id)) is not None:
+                raise ConflictError("A fact with this id was added meanwhile; nothing was changed.")
+        added_id = yield from add_fact(self.owner, wording, actor, fact_id=fact_id)
+        fact = yield from get_fact(self.owner, added_id)
+        assert fact is not None, "it was written in this transaction"  # noqa: S101
+        return fact
+
+    def replace(self, fact_id: UUID | str, wording: Wording, actor: str | None) -> Operation[Fact | None]:
+        """Give a live fact other words; None if there is no such fact."""
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
+            return None
+        replacement_id = yield from replace_fact(self.owner.shard_key, id_, wording, actor)
+        return None if replacement_id is None else (yield from get_fact(self.owner, replacement_id))
+
+    def delete(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
+        """Delete a fact for good; False if there is no such fact."""
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
+            return False
+        return (yield from delete_fact(self.owner.shard_key, id_, actor))
+
+    def judge(self, fact_id: UUID | str, feedback: str | None, actor: str | None) -> Operation[Fact | None]:
+        """Record people's opinion of a fact; None if there is no such fact."""
+        id_ = as_fact_id(fact_id)
+        if id_ is None:
+            return None
+        judged_id = yield from judge_fact(self.owner.shard_key, id_, feedback, actor)
+        return None if judged_id is None else (yield from get_fact(self.owner, judged_id))
+
+    def put(
+        self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
+    ) -> Operation[Fact]:
+        """Add a fact under an id, or give the live fact of this id other words; then judge it.
+
+        What already is as it is to be is left alone; without ``feedback`` a fact keeps what it has.
+        """
+        fact: Fact | None = None
+        while fact is None:
+            known = None if fact_id is None else (yield from self._live(fact_id))
+            if known is None:
+                try:
+                    fact = yield from self.add(wording, actor, fact_id)
+                except ConflictError:
+                    continue  # another call was first: its fact is given these words
+            elif known.text == wording.text and wording.topics in (None, known.topics):
+                fact = known
+            else:
+                anew = replace(wording, input=None, agent_id=None, team_id=None)
+                fact = yield from self.replace(known.fact_id, anew, actor)
+        if feedback in (None, fact.feedback):
+            return fact
+        return (yield from self.judge(fact.fact_id, feedback, actor)) or fact
+
+    def _live(self, fact_id: UUID) -> Operation[Fact | None]:
+        fact = yield from get_fact(self.owner, fact_id)
+        return fact if fact is not None and fact.is_live else None
+
+
+@dataclass(frozen=True, slots=True)
+class FactEdits(FactChanges):
+    """The same changes, each in one transaction, with its act in the audit trail and before the hooks."""
+
+    recorder: Recorder
+    redaction: Redaction | None
+
+    def edit(
         self,
         kind: str,
         change: Callable[[], Operation[T]],
@@ -44,48 +117,68 @@ class FactEditing(Recorded):
         describe: Callable[[Act, T], Act | None] = is_done,
         text: str | None = None,
     ) -> Operation[T]:
-        """Carry out a change in one transaction, with the act in the audit trail."""
+        """Carry out a change in one transaction, with the act in the audit trail.
+
+        Raises:
+            ActRefusedError: the compliance hook refuses it.
+        """
         act = Act.here(kind, actor=actor)
-        yield from open_fact_lanes(self._owner.shard_key)
-        return (yield from self._recorder.change(act, change, describe, text=text))
+        yield from open_fact_lanes(self.owner.shard_key)
+        return (yield from self.recorder.change(act, change, describe, text=text))
 
-    def _add_fact(self, wording: Wording, actor: str | None) -> Operation[Fact]:
-        wording = yield from redact_wording(wording, self._redaction)
-        adding = partial(self._add_operation, wording, actor)
-        return (yield from self._edit("facts.add", adding, actor, text=wording.text))
+    def add(self, wording: Wording, actor: str | None, fact_id: UUID | None = None) -> Operation[Fact]:
+        wording = yield from redact_wording(wording, self.redaction)
+        adding = partial(self._plain_changes.add, wording, actor, fact_id)
+        return (yield from self.edit("facts.add", adding, actor, text=wording.text))
 
-    def _replace_fact(
-        self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None
+    def replace(
+        self, fact_id: UUID | str, wording: Wording, actor: str | None, version: str | None = None
     ) -> Operation[Fact | None]:
-        wording = yield from redact_wording(wording, self._redaction)
-        replacing = self._if_version(
-            fact_id, version, partial(self._replace_operation, fact_id, wording, actor)
-        )
-        return (yield from self._edit("facts.replace", replacing, actor, text=wording.text))
+        """``version``: that of the fact, which is changed only if it is still so."""
+        wording = yield from redact_wording(wording, self.redaction)
+        replacing = partial(self._plain_changes.replace, fact_id, wording, actor)
+        change = self._if_version(fact_id, version, replacing)
+        return (yield from self.edit("facts.replace", change, actor, text=wording.text))
 
-    def _delete_fact(self, fact_id: UUID | str, actor: str | None, version: str | None) -> Operation[bool]:
-        deleting = self._if_version(fact_id, version, partial(self._delete_operation, fact_id, actor))
-        return self._edit("facts.delete", deleting, actor)
+    def delete(self, fact_id: UUID | str, actor: str | None, version: str | None = None) -> Operation[bool]:
+        """``version``: as of ``replace``."""
+        deleting = partial(self._plain_changes.delete, fact_id, actor)
+        return self.edit("facts.delete", self._if_version(fact_id, version, deleting), actor)
 
-    def _clear_facts(self, actor: str | None) -> Operation[int]:
-        clearing = partial(clear_facts, self._owner.shard_key, actor)
-        return self._edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
+    def clear(self, actor: str | None) -> Operation[int]:
+        """Delete all facts for good; returns how many were live."""
+        clearing = partial(clear_facts, self.owner.shard_key, actor)
+        return self.edit("facts.clear", clearing, actor, lambda act, cleared: replace(act, count=cleared))
 
-    def _judge_fact(
-        self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None
+    def judge(
+        self, fact_id: UUID | str, feedback: str | None, actor: str | None, version: str | None = None
     ) -> Operation[Fact | None]:
-        feedback = yield from redact_feedback(feedback, self._redaction)
-        judging = self._if_version(fact_id, version, partial(self._judge_operation, fact_id, feedback, actor))
-        return (yield from self._edit("facts.feedback", judging, actor, text=feedback))
+        """``version``: as of ``replace``."""
+        feedback = yield from redact_feedback(feedback, self.redaction)
+        judging = partial(self._plain_changes.judge, fact_id, feedback, actor)
+        change = self._if_version(fact_id, version, judging)
+        return (yield from self.edit("facts.feedback", change, actor, text=feedback))
 
-    def _import_facts(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
-        facts = yield from redact_imported(facts, self._redaction)
-        importing = self._edit(
+    def put(
+        self, fact_id: UUID | None, wording: Wording, feedback: str | None, actor: str | None
+    ) -> Operation[Fact]:
+        wording = yield from redact_wording(wording, self.redaction)
+        feedback = yield from redact_feedback(feedback, self.redaction)
+        return (yield from FactChanges.put(replace(self, redaction=None), fact_id, wording, feedback, actor))
+
+    def import_facts(self, facts: Sequence[ImportedFact]) -> Operation[FactsImported]:
+        """Add facts of another system, each once."""
+        facts = yield from redact_imported(facts, self.redaction)
+        importing = self.edit(
             "facts.import",
-            partial(import_facts, self._owner, facts),
+            partial(import_facts, self.owner, facts),
             describe=lambda act, imported: replace(act, count=imported.added) if imported.added else None,
         )
         return (yield from importing)
+
+    @property
+    def _plain_changes(self) -> FactChanges:
+        return FactChanges(self.owner)
 
     def _if_version(
         self, fact_id: UUID | str, version: str | None, change: Callable[[], Operation[T]]
@@ -96,40 +189,10 @@ class FactEditing(Recorded):
         self, fact_id: UUID | str, version: str, change: Callable[[], Operation[T]]
     ) -> Operation[T]:
         """Carry a change out if the fact is still as the caller saw it; under the owner's lock."""
-        yield from lock_facts(self._owner.shard_key)
-        fact = yield from get_fact(self._owner, fact_id)
+        yield from lock_facts(self.owner.shard_key)
+        fact = yield from get_fact(self.owner, fact_id)
         if fact is not None and fact.version != version:
             raise VersionError(
                 "The fact was changed meanwhile; get it again, and repeat with its new version."
             )
         return (yield from change())
-
-    def _add_operation(self, wording: Wording, actor: str | None) -> Operation[Fact]:
-        fact_id = yield from add_fact(self._owner, wording, actor)
-        fact = yield from get_fact(self._owner, fact_id)
-        assert fact is not None, "it was written in this transaction"  # noqa: S101
-        return fact
-
-    def _replace_operation(
-        self, fact_id: UUID | str, wording: Wording, actor: str | None
-    ) -> Operation[Fact | None]:
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return None
-        replacement_id = yield from replace_fact(self._owner.shard_key, id_, wording, actor)
-        return None if replacement_id is None else (yield from get_fact(self._owner, replacement_id))
-
-    def _delete_operation(self, fact_id: UUID | str, actor: str | None) -> Operation[bool]:
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return False
-        return (yield from delete_fact(self._owner.shard_key, id_, actor))
-
-    def _judge_operation(
-        self, fact_id: UUID | str, feedback: str | None, actor: str | None
-    ) -> Operation[Fact | None]:
-        id_ = as_fact_id(fact_id)
-        if id_ is None:
-            return None
-        judged_id = yield from judge_fact(self._owner.shard_key, id_, feedback, actor)
-        return None if judged_id is None else (yield from get_fact(self._owner, judged_id))

@@ -7,7 +7,7 @@ from functools import partial
 
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_count
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import OperationRunner, Resources, async_method, sync_method
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.figures import (
     MAX_TOPICS_LISTED,
@@ -37,6 +37,7 @@ class FactLookups(Recorded):
         self._owner = owner
         self._runner = OperationRunner(resources)
 
+    @sync_method
     def choose(
         self,
         question: str,
@@ -47,7 +48,7 @@ class FactLookups(Recorded):
         agent_id: str | None = None,
         team_id: str | None = None,
         model: str | None = None,
-    ) -> ChosenFacts:
+    ) -> Operation[ChosenFacts]:
         """Let a model choose the live facts that help with ``question``, the most helpful first.
 
         This process calls the model that ``STRANDLINE_FACTS_MODEL`` names, once, and waits for it; a read
@@ -66,55 +67,6 @@ class FactLookups(Recorded):
                 its budget, and the model was not asked.
             ConfigurationError: no model is configured, or many have been named.
         """
-        return self._runner.run(
-            self._choice_operation(question, limit, among, topics, agent_id, team_id, model)
-        )
-
-    async def achoose(
-        self,
-        question: str,
-        *,
-        limit: int = 10,
-        among: int = 200,
-        topics: Sequence[str] | None = None,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        model: str | None = None,
-    ) -> ChosenFacts:
-        """Async twin of ``choose``."""
-        return await self._runner.arun(
-            self._choice_operation(question, limit, among, topics, agent_id, team_id, model)
-        )
-
-    def topics(self, *, limit: int = 100) -> Sequence[TopicCount]:
-        """The topics of the live facts, the most frequent first, each with its number of facts.
-
-        ``limit`` is the maximum number of topics, up to 1,000.
-        """
-        return self._runner.run(self._topics_operation(limit))
-
-    async def atopics(self, *, limit: int = 100) -> Sequence[TopicCount]:
-        """Async twin of ``topics``."""
-        return await self._runner.arun(self._topics_operation(limit))
-
-    def figures(self) -> OwnerFigures:
-        """How many facts, sessions, messages and tokens there are of this owner, and since when."""
-        return self._runner.run(self._record_read("facts.read", owner_figures(self._owner)))
-
-    async def afigures(self) -> OwnerFigures:
-        """Async twin of ``figures``."""
-        return await self._runner.arun(self._record_read("facts.read", owner_figures(self._owner)))
-
-    def _choice_operation(
-        self,
-        question: str,
-        limit: int,
-        among: int,
-        topics: Sequence[str] | None,
-        agent_id: str | None,
-        team_id: str | None,
-        model: str | None,
-    ) -> Operation[ChosenFacts]:
         name = None if model is None else check_name("model", model)
         choosing = choose_facts(
             ChoiceRequest(
@@ -130,6 +82,22 @@ class FactLookups(Recorded):
         )
         return self._record_read("facts.search", choosing)
 
-    def _topics_operation(self, limit: int) -> Operation[list[TopicCount]]:
+    achoose = async_method(choose)
+
+    @sync_method
+    def topics(self, *, limit: int = 100) -> Operation[Sequence[TopicCount]]:
+        """The topics of the live facts, the most frequent first, each with its number of facts.
+
+        ``limit`` is the maximum number of topics, up to 1,000.
+        """
         topics = owner_topics(self._owner, check_count("limit", limit, most=MAX_TOPICS_LISTED))
         return self._record_read("facts.read", topics)
+
+    atopics = async_method(topics)
+
+    @sync_method
+    def figures(self) -> Operation[OwnerFigures]:
+        """How many facts, sessions, messages and tokens there are of this owner, and since when."""
+        return self._record_read("facts.read", owner_figures(self._owner))
+
+    afigures = async_method(figures)

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
-from typing import TypeVar
 
-from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import is_done
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.execution import async_method, sync_method
+from strandline.producers.fact_parts.editing import FactEdits
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.facts.optimizing import Optimization, apply_optimization, propose_optimization
 from strandline.producers.model_calls import payer_of
@@ -17,25 +16,19 @@ from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import Owner
 
-T = TypeVar("T")
-
 
 class FactOptimizing(Recorded):
     """Methods of ``OwnerFacts``."""
 
     _owner: Owner
+    _redaction: Redaction | None
 
-    def _edit(
-        self,
-        kind: str,
-        change: Callable[[], Operation[T]],
-        actor: str | None = None,
-        describe: Callable[[Act, T], Act | None] = is_done,
-        text: str | None = None,
-    ) -> Operation[T]:
-        raise NotImplementedError
+    @property
+    def _edits(self) -> FactEdits:
+        return FactEdits(self._owner, self._recorder, self._redaction)
 
-    def optimize(self) -> Optimization:
+    @sync_method
+    def optimize(self) -> Operation[Optimization]:
         """Propose to say the facts in fewer sentences, with the tokens before and after; changes nothing.
 
         This process asks the model of the derivation that serves, once, and waits for its answer.  At most
@@ -47,13 +40,17 @@ class FactOptimizing(Recorded):
             ModelError: the model failed, or its answer would lose facts; or the namespace has used up its
                 budget, and the model was not asked.
         """
-        return self._runner.run(self._propose())
+        proposing = propose_optimization(
+            payer_of(self._owner, self._resources.settings),
+            self._resources.build_facts_model,
+            text_counter(None),
+        )
+        return self._record_read("facts.read", proposing)
 
-    async def aoptimize(self) -> Optimization:
-        """Async twin of ``optimize``."""
-        return await self._runner.arun(self._propose())
+    aoptimize = async_method(optimize)
 
-    def apply_optimization(self, optimization: Optimization) -> None:
+    @sync_method
+    def apply_optimization(self, optimization: Optimization) -> Operation[None]:
         """Carry out a proposal of ``optimize``, all of it or nothing.
 
         The parts stay on record, and a reset of their session takes a sentence apart again. A new derivation
@@ -63,27 +60,15 @@ class FactOptimizing(Recorded):
             ConflictError: a fact was added, changed or removed since the proposal; nothing was changed.
             InvalidMessageError: the proposal is of another owner.
         """
-        self._runner.run(self._apply(optimization))
-
-    async def aapply_optimization(self, optimization: Optimization) -> None:
-        """Async twin of ``apply_optimization``."""
-        await self._runner.arun(self._apply(optimization))
-
-    def _propose(self) -> Operation[Optimization]:
-        proposing = propose_optimization(
-            payer_of(self._owner, self._resources.settings),
-            self._resources.build_facts_model,
-            text_counter(None),
-        )
-        return self._record_read("facts.read", proposing)
-
-    def _apply(self, optimization: object) -> Operation[None]:
         if not isinstance(optimization, Optimization):
             raise InvalidMessageError("optimization", "must be what optimize() returned")
         if optimization.keys["shard_key"] != self._owner.shard_key:
             raise InvalidMessageError("optimization", "is of another owner's facts")
-        return self._edit(
+        return self._edits.edit(
             "facts.optimize",
             partial(apply_optimization, optimization),
             describe=lambda act, _done: replace(act, count=len(optimization.merged)),
+            text="\n".join(one.text for one in optimization.merged),
         )
+
+    aapply_optimization = async_method(apply_optimization)

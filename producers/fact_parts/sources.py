@@ -8,6 +8,7 @@ from functools import partial
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_timeout
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.fact_parts.recorded import Recorded
 from strandline.producers.sessions import SessionKind
 from strandline.producers.tokens import PART_TOKENS, text_counter
@@ -34,9 +35,10 @@ class FactSources(Recorded):
     _owner: Owner
     _redaction: Redaction | None
 
+    @sync_method
     def create_from(
         self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
-    ) -> FactChanges:
+    ) -> Operation[FactChanges]:
         """Have facts made of messages that are in no chat; return what came of them.
 
         The messages are kept as the source of these facts, and are in no list of sessions and no search.
@@ -53,15 +55,14 @@ class FactSources(Recorded):
             ConflictError: the key was already used with other messages; nothing was stored.
             UnknownPipelineError: no worker has registered facts in this database.
         """
-        return self._runner.run(self._keep(messages, key, wait, "source"))
+        return self._keep(messages, key, wait, "source")
 
-    async def acreate_from(
-        self, messages: Sequence[object], *, key: str | None = None, wait: float | None = None
-    ) -> FactChanges:
-        """Async twin of ``create_from``."""
-        return await self._runner.arun(self._keep(messages, key, wait, "source"))
+    acreate_from = async_method(create_from)
 
-    def instruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
+    @sync_method
+    def instruct(
+        self, task: str, *, key: str | None = None, wait: float | None = None
+    ) -> Operation[FactChanges]:
         """Have this user's facts changed as the user asks for ("forget my address"); return what changed.
 
         A model reads the newest 400 facts beside the instruction.  What it changes is recorded as edits with
@@ -75,23 +76,17 @@ class FactSources(Recorded):
 
         Raises: as ``create_from``.
         """
-        return self._runner.run(self._keep([_instruction(task)], key, wait, "instruction"))
+        return self._keep([_instruction(task)], key, wait, "instruction")
 
-    async def ainstruct(self, task: str, *, key: str | None = None, wait: float | None = None) -> FactChanges:
-        """Async twin of ``instruct``."""
-        return await self._runner.arun(self._keep([_instruction(task)], key, wait, "instruction"))
+    ainstruct = async_method(instruct)
 
-    def forget_source(self, source_id: str) -> None:
+    @sync_method
+    def forget_source(self, source_id: str) -> Operation[None]:
         """Delete a source's messages, and the facts that only it supports; unknown ids change nothing."""
-        self._runner.run(self._forget_source(source_id))
-
-    async def aforget_source(self, source_id: str) -> None:
-        """Async twin of ``forget_source``."""
-        await self._runner.arun(self._forget_source(source_id))
-
-    def _forget_source(self, source_id: str) -> Operation[None]:
         resetting = partial(reset, named_source(self._owner, source_id), derived=True)
         return self._recorder.carry_out(Act.here("forget"), resetting)
+
+    aforget_source = async_method(forget_source)
 
     def _keep(
         self, messages: Sequence[object], key: str | None, wait: float | None, kind: SessionKind

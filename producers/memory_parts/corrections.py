@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from uuid import uuid4
 
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.arguments import check_seq
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory_parts.delivery import MemoryDelivery
 from strandline.producers.writing.correcting.correct import (
     Correction,
@@ -17,9 +17,8 @@ from strandline.producers.writing.correcting.correct import (
     rewind,
 )
 from strandline.producers.writing.correcting.fork import Fork, fork
-from strandline.producers.writing.correcting.pop import Keep, Popped, pop_part
-from strandline.producers.writing.put import PutRequest
-from strandline.producers.writing.validate import PutLimits, redact_content
+from strandline.producers.writing.correcting.pop import Keep, pop_part
+from strandline.producers.writing.validate import redact_content
 from strandline.schemas.postgres.operations import Operation, Run
 from strandline.schemas.values.identity import check_name, identify_session
 from strandline.schemas.values.message import Content, Message
@@ -28,10 +27,7 @@ from strandline.schemas.values.message import Content, Message
 class MemoryCorrections(MemoryDelivery):
     """The methods of ``SessionMemory`` that take back what was put, give it other content, or fork it."""
 
-    _put_limits: PutLimits
-    _count_text: Callable[[str], int]
-    _part_tokens: Mapping[str, int]
-
+    @sync_method
     def rewind(
         self,
         from_seq: int,
@@ -39,7 +35,7 @@ class MemoryCorrections(MemoryDelivery):
         actor: str | None = None,
         idempotency_key: str | None = None,
         connection: object | None = None,
-    ) -> Correction:
+    ) -> Operation[Correction]:
         """Take back every message from ``from_seq`` on: to edit a message, or to have an answer again.
 
         Put what is to follow afterwards; it gets new numbers, and may have the ids of what was taken back.
@@ -58,19 +54,13 @@ class MemoryCorrections(MemoryDelivery):
             ConflictError: the key was used for another correction, or flushes kept coming between.
             OwnerError: the session belongs to another owner.
         """
-        return self._runner.run(self._rewind(from_seq, actor, idempotency_key), connection)
+        seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
+        correcting = partial(rewind, self._identity, seq, correction_id(self._identity, key))
+        return self._recorder.carry_out(Act.here("rewind", actor=who), correcting)
 
-    async def arewind(
-        self,
-        from_seq: int,
-        *,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-        connection: object | None = None,
-    ) -> Correction:
-        """Async twin of ``rewind``."""
-        return await self._runner.arun(self._rewind(from_seq, actor, idempotency_key), connection)
+    arewind = async_method(rewind)
 
+    @sync_method
     def replace(
         self,
         seq: int,
@@ -79,7 +69,7 @@ class MemoryCorrections(MemoryDelivery):
         actor: str | None = None,
         idempotency_key: str | None = None,
         connection: object | None = None,
-    ) -> Correction:
+    ) -> Operation[Correction]:
         """Give a message other content at the same place: for moderation, or to redact it.
 
         Its id, role, name, calls, metadata and time stay.  What was derived from it is gone when this
@@ -96,21 +86,22 @@ class MemoryCorrections(MemoryDelivery):
             RedactionError: a redaction hook failed, or took too long; nothing was changed.
             ConflictError, OwnerError: as for ``rewind``.
         """
-        return self._runner.run(self._replace(seq, content, actor, idempotency_key), connection)
+        seq, who, key = _check("seq", seq, actor, idempotency_key)
+        if self._redaction is not None:
+            content = yield Run(
+                partial(redact_content, content, "content", self._put_limits, self._redaction)
+            )
+        replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
+        id_ = correction_id(self._identity, key)
+        correcting = partial(replace_content, self._identity, replacement, id_)
+        messages = [] if content is None else [Message("user", content)]
+        act = Act.here("replace", actor=who)
+        return (yield from self._recorder.carry_out(act, correcting, messages=messages))
 
-    async def areplace(
-        self,
-        seq: int,
-        content: Content,
-        *,
-        actor: str | None = None,
-        idempotency_key: str | None = None,
-        connection: object | None = None,
-    ) -> Correction:
-        """Async twin of ``replace``."""
-        return await self._runner.arun(self._replace(seq, content, actor, idempotency_key), connection)
+    areplace = async_method(replace)
 
-    def pop(self, *, keep: Keep | None = None, connection: object | None = None) -> Message | None:
+    @sync_method
+    def pop(self, *, keep: Keep | None = None, connection: object | None = None) -> Operation[Message | None]:
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
         Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
@@ -126,23 +117,23 @@ class MemoryCorrections(MemoryDelivery):
             ConflictError: other callers put so often that another message was always newer.
             InvalidMessageError: what is to be put again cannot be stored.
         """
-        popped = self._runner.run(self._pop(keep), connection)
+        check = partial(self._check_put, max_messages=self._resources.settings.max_messages_per_put)
+        popped = yield from self._recorder.carry_out(
+            Act.here("pop"), partial(pop_part, self._identity, keep, check)
+        )
         self._announce_flush(popped.flushed, connection)
         return popped.message
 
-    async def apop(self, *, keep: Keep | None = None, connection: object | None = None) -> Message | None:
-        """Async twin of ``pop``."""
-        popped = await self._runner.arun(self._pop(keep), connection)
-        self._announce_flush(popped.flushed, connection)
-        return popped.message
+    apop = async_method(pop)
 
+    @sync_method
     def fork(
         self,
         session_id: str | None = None,
         *,
         through_seq: int | None = None,
         connection: object | None = None,
-    ) -> Fork:
+    ) -> Operation[Fork]:
         """Begin another session of this user with the messages of this one, and what was derived from them.
 
         Messages keep their numbers, ids and times.  Facts are the user's already, so nothing is extracted
@@ -159,56 +150,12 @@ class MemoryCorrections(MemoryDelivery):
             ConflictError: the new session was put to already.
             OwnerError: one of the two belongs to another owner.
         """
-        return self._runner.run(self._fork(session_id, through_seq), connection)
-
-    async def afork(
-        self,
-        session_id: str | None = None,
-        *,
-        through_seq: int | None = None,
-        connection: object | None = None,
-    ) -> Fork:
-        """Async twin of ``fork``."""
-        return await self._runner.arun(self._fork(session_id, through_seq), connection)
-
-    def _pop(self, keep: Keep | None) -> Operation[Popped]:
-        check = partial(self._check_put, max_messages=self._resources.settings.max_messages_per_put)
-        return self._recorder.carry_out(Act.here("pop"), partial(pop_part, self._identity, keep, check))
-
-    def _check_put(
-        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
-    ) -> PutRequest:
-        raise NotImplementedError
-
-    def _fork(self, session_id: str | None, through_seq: int | None) -> Operation[Fork]:
         old = self._identity
         new = identify_session(old.namespace, uuid4().hex if session_id is None else session_id, old.user_id)
         through = None if through_seq is None else check_seq("through_seq", through_seq)
         return self._recorder.carry_out(Act.here("fork"), partial(fork, old, new, through))
 
-    def _rewind(self, from_seq: int, actor: str | None, idempotency_key: str | None) -> Operation[Correction]:
-        seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
-        correcting = partial(rewind, self._identity, seq, correction_id(self._identity, key))
-        return self._recorder.carry_out(Act.here("rewind", actor=who), correcting)
-
-    def _replace(
-        self,
-        seq: int,
-        content: Content,
-        actor: str | None,
-        idempotency_key: str | None,
-    ) -> Operation[Correction]:
-        seq, who, key = _check("seq", seq, actor, idempotency_key)
-        if self._redaction is not None:
-            content = yield Run(
-                partial(redact_content, content, "content", self._put_limits, self._redaction)
-            )
-        replacement = Replacement(seq, content, self._count_text, self._part_tokens, self._put_limits)
-        id_ = correction_id(self._identity, key)
-        correcting = partial(replace_content, self._identity, replacement, id_)
-        messages = [] if content is None else [Message("user", content)]
-        act = Act.here("replace", actor=who)
-        return (yield from self._recorder.carry_out(act, correcting, messages=messages))
+    afork = async_method(fork)
 
 
 def _check(

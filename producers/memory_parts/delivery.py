@@ -6,16 +6,18 @@ from uuid import UUID
 
 from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
 from strandline.producers.arguments import check_timeout
-from strandline.producers.memory_parts.search import MemorySearch
+from strandline.producers.execution import async_method, sync_method
+from strandline.producers.memory_parts.writing import MemoryWriting
 from strandline.producers.reading.summary import Summary, wait_for_summary
 from strandline.producers.sessions import history_page
-from strandline.schemas.postgres.operations import Operation, Run
+from strandline.schemas.postgres.operations import Operation
 
 
-class MemoryDelivery(MemorySearch):
+class MemoryDelivery(MemoryWriting):
     """The methods of ``SessionMemory`` that deliver, and leave the window as it is."""
 
-    def deliver(self, *, connection: object | None = None) -> list[UUID]:
+    @sync_method
+    def deliver(self, *, connection: object | None = None) -> Operation[list[UUID]]:
         """Deliver all that was not delivered yet, and keep it in the window; return the events recorded.
 
         For the end of a run, or of a conversation.  A tool call without its result stays undelivered.  With
@@ -24,15 +26,12 @@ class MemoryDelivery(MemorySearch):
         Raises:
             OwnerError: the session belongs to another owner.
         """
-        delivered = self._runner.run(self._deliver_now(), connection)
-        return self._announce_flush(delivered, connection)
+        return self._announce_after(self._deliver_all(), connection)
 
-    async def adeliver(self, *, connection: object | None = None) -> list[UUID]:
-        """Async twin of ``deliver``."""
-        delivered = await self._runner.arun(self._deliver_now(), connection)
-        return self._announce_flush(delivered, connection)
+    adeliver = async_method(deliver)
 
-    def summarize(self, *, wait: float | None = None) -> Summary | None:
+    @sync_method
+    def summarize(self, *, wait: float | None = None) -> Operation[Summary | None]:
         """Deliver all that was not delivered yet, as ``deliver`` does, and return the session's summary.
 
         Workers make it; a bad answer of their model keeps the summary before.  None: there is none yet, since
@@ -47,23 +46,24 @@ class MemoryDelivery(MemorySearch):
             OwnerError: the session belongs to another owner.
         """
         wait_seconds = None if wait is None else check_timeout(wait)
-        return self._runner.run(self._summarize_now(wait_seconds))
+        return self._summarize_now(wait_seconds)
 
-    async def asummarize(self, *, wait: float | None = None) -> Summary | None:
-        """Async twin of ``summarize``."""
-        wait_seconds = None if wait is None else check_timeout(wait)
-        return await self._runner.arun(self._summarize_now(wait_seconds))
+    asummarize = async_method(summarize)
 
     def _summarize_now(self, wait_seconds: float | None) -> Operation[Summary | None]:
-        delivered = yield from self._deliver_now()
-        yield Run(lambda: self._announce_flush(delivered, None))
+        yield from self._announce_after(self._deliver_all(), None)
         return (yield from self._record_read("summary.read", wait_for_summary(self._identity, wait_seconds)))
 
-    def _deliver_now(self) -> Operation[Flushed | None]:
-        delivered = yield from deliver_by_hand(self._identity.shard_key, self._identity.session_key)
-        if delivered is None:
-            yield from history_page(self._identity, 0, 1)
-        return delivered
+    def _deliver_all(self) -> Operation[Flushed | None]:
+        return deliver_by_hand(self._identity.shard_key, self._identity.session_key)
+
+    def _announce_after(
+        self, flushing: Operation[Flushed | None], connection: object | None
+    ) -> Operation[list[UUID]]:
+        flushed = yield from flushing
+        if flushed is None:
+            yield from history_page(self._identity, 0, 1)  # raises if the session belongs to another owner
+        return self._announce_flush(flushed, connection)
 
     def _announce_flush(self, flushed: Flushed | None, connection: object | None) -> list[UUID]:
         if flushed is None:

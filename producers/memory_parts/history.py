@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from datetime import datetime
 
 from strandline.producers.arguments import check_count, check_token_count
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS, newest_that_fit
 from strandline.producers.reading.history.filters import HistoryFilter
@@ -19,17 +20,12 @@ from strandline.schemas.values.message import Message
 class MemoryHistory(MemorySearch):
     """The history methods of ``SessionMemory``."""
 
-    def get_all(self, *, connection: object | None = None) -> list[Message]:
+    @sync_method
+    def get_all(self, *, connection: object | None = None) -> Operation[list[Message]]:
         """The whole history in order, flushed messages included."""
-        return self._runner.run(
-            self._record_read("history", whole_history(self._identity), connection), connection
-        )
+        return self._record_read("history", whole_history(self._identity), connection)
 
-    async def aget_all(self, *, connection: object | None = None) -> list[Message]:
-        """Async twin of ``get_all``."""
-        return await self._runner.arun(
-            self._record_read("history", whole_history(self._identity), connection), connection
-        )
+    aget_all = async_method(get_all)
 
     def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
         """The history page by page, for long ones; each page is a separate read."""
@@ -44,6 +40,7 @@ class MemoryHistory(MemorySearch):
                 yield message
             after_seq = page[-1].seq or after_seq
 
+    @sync_method
     def history(
         self,
         limit: int | None = None,
@@ -54,7 +51,7 @@ class MemoryHistory(MemorySearch):
         until: datetime | None = None,
         *,
         connection: object | None = None,
-    ) -> list[Message]:
+    ) -> Operation[list[Message]]:
         """The newest messages that pass all filters, in order; flushed messages included.
 
         Args:
@@ -70,29 +67,20 @@ class MemoryHistory(MemorySearch):
             ConfigurationError: an argument is not one of these; the error names it.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        request = self._history_request(limit, offset, roles, metadata, since, until)
-        return self._runner.run(self._record_read("history", newest_history(request), connection), connection)
-
-    async def ahistory(
-        self,
-        limit: int | None = None,
-        offset: int = 0,
-        roles: Sequence[str] | None = None,
-        metadata: Mapping[str, Scalar] | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        *,
-        connection: object | None = None,
-    ) -> list[Message]:
-        """Async twin of ``history``."""
-        request = self._history_request(limit, offset, roles, metadata, since, until)
-        return await self._runner.arun(
-            self._record_read("history", newest_history(request), connection), connection
+        request = HistoryRequest(
+            self._identity,
+            HistoryFilter.check(roles, metadata, since, until),
+            None if limit is None else check_count("limit", limit),
+            check_count("offset", offset),
         )
+        return self._record_read("history", newest_history(request), connection)
 
+    ahistory = async_method(history)
+
+    @sync_method
     def context_window(
         self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, *, connection: object | None = None
-    ) -> list[Message]:
+    ) -> Operation[list[Message]]:
         """The newest messages that fit ``max_tokens`` together, in order, without any derived memory.
 
         Tokens count as in a read.  The pinned head comes first and takes its room first, unless it does not
@@ -103,33 +91,10 @@ class MemoryHistory(MemorySearch):
             ConfigurationError: ``max_tokens`` is not a number of tokens.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        return self._runner.run(self._context_operation(max_tokens, connection), connection)
+        window = newest_that_fit(self._identity, check_token_count("max_tokens", max_tokens))
+        return self._record_read("history", window, connection)
 
-    async def acontext_window(
-        self, max_tokens: int = DEFAULT_CONTEXT_TOKENS, *, connection: object | None = None
-    ) -> list[Message]:
-        """Async twin of ``context_window``."""
-        return await self._runner.arun(self._context_operation(max_tokens, connection), connection)
-
-    def _history_request(
-        self,
-        limit: int | None,
-        offset: int,
-        roles: Sequence[str] | None,
-        metadata: Mapping[str, Scalar] | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> HistoryRequest:
-        return HistoryRequest(
-            self._identity,
-            HistoryFilter.check(roles, metadata, since, until),
-            None if limit is None else check_count("limit", limit),
-            check_count("offset", offset),
-        )
+    acontext_window = async_method(context_window)
 
     def _page(self, after_seq: int, page_size: int) -> Operation[list[Message]]:
         return self._record_read("history", history_page(self._identity, after_seq, page_size))
-
-    def _context_operation(self, max_tokens: int, connection: object | None) -> Operation[list[Message]]:
-        window = newest_that_fit(self._identity, check_token_count("max_tokens", max_tokens))
-        return self._record_read("history", window, connection)

@@ -6,10 +6,11 @@ from collections.abc import Sequence
 from functools import partial
 
 from strandline.producers.arguments import check_count, listed_messages
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory_parts.corrections import MemoryCorrections
 from strandline.producers.runs.add import AddedRun, RunRequest, add_run
+from strandline.producers.runs.given import name_messages
 from strandline.producers.runs.history import RunHistoryRequest, run_history
-from strandline.producers.runs.naming import name_messages
 from strandline.producers.runs.run import (
     DEFAULT_LAST_RUNS,
     UNFINISHED,
@@ -20,7 +21,7 @@ from strandline.producers.runs.run import (
 )
 from strandline.producers.writing.correcting.correct import Replacement
 from strandline.producers.writing.put import PutRequest
-from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
+from strandline.schemas.postgres.operations import Operation, is_aside
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.message import Message, Role, RunStatus
 
@@ -28,6 +29,7 @@ from strandline.schemas.values.message import Message, Role, RunStatus
 class MemoryRuns(MemoryCorrections):
     """The methods of ``SessionMemory`` for runs: what one run of an agent brought, under an id."""
 
+    @sync_method
     def add_run(
         self,
         run_id: str,
@@ -37,7 +39,7 @@ class MemoryRuns(MemoryCorrections):
         agent_id: str | None = None,
         team_id: str | None = None,
         connection: object | None = None,
-    ) -> SessionRun:
+    ) -> Operation[SessionRun]:
         """Put the messages of an agent's run, as ``put_messages`` does, and keep which they are.
 
         The same id again replaces the run: messages that are as they were stay, the others are taken back as
@@ -64,26 +66,17 @@ class MemoryRuns(MemoryCorrections):
             DeliveredError: a message of the pinned head would have to go, and others were delivered.
             OwnerError, UnknownPipelineError, DatabaseUnavailableError: as ``put``.
         """
-        added = self._runner.run(self._add_run(run_id, messages, status, agent_id, team_id), connection)
-        self._announce_flush(added.flushed, connection)
-        return added.run
+        record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
+        sources = listed_messages(messages)
+        if self._redaction is None and not is_aside():
+            adding = self._carry_out_run(self._run_request(record, sources))
+        else:
+            adding = self._add_run_aside(record, sources)
+        return self._announce_run(adding, connection)
 
-    async def aadd_run(
-        self,
-        run_id: str,
-        messages: Sequence[object],
-        *,
-        status: RunStatus = "completed",
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        connection: object | None = None,
-    ) -> SessionRun:
-        """Async twin of ``add_run``."""
-        operation = self._add_run(run_id, messages, status, agent_id, team_id)
-        added = await self._runner.arun(operation, connection)
-        self._announce_flush(added.flushed, connection)
-        return added.run
+    aadd_run = async_method(add_run)
 
+    @sync_method
     def run_history(
         self,
         last_n: int | None = DEFAULT_LAST_RUNS,
@@ -93,7 +86,7 @@ class MemoryRuns(MemoryCorrections):
         agent_id: str | None = None,
         team_id: str | None = None,
         connection: object | None = None,
-    ) -> list[Message]:
+    ) -> Operation[list[Message]]:
         """The messages of the last runs, in the order of the runs.
 
         A message that several runs brought is given once, and so is the system message: the first of these
@@ -109,48 +102,31 @@ class MemoryRuns(MemoryCorrections):
             ConfigurationError: an argument is not one of these; the error names it.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return self._runner.run(self._record_read("history", run_history(request), connection), connection)
-
-    async def arun_history(
-        self,
-        last_n: int | None = DEFAULT_LAST_RUNS,
-        *,
-        skip_roles: Sequence[Role] = (),
-        skip_statuses: Sequence[RunStatus] = UNFINISHED,
-        agent_id: str | None = None,
-        team_id: str | None = None,
-        connection: object | None = None,
-    ) -> list[Message]:
-        """Async twin of ``run_history``."""
-        request = self._run_history_request(last_n, skip_roles, skip_statuses, agent_id, team_id)
-        return await self._runner.arun(
-            self._record_read("history", run_history(request), connection), connection
+        request = RunHistoryRequest(
+            self._identity,
+            None if last_n is None else check_count("last_n", last_n),
+            check_roles(skip_roles),
+            check_statuses(skip_statuses),
+            None if agent_id is None else check_name("agent_id", agent_id),
+            None if team_id is None else check_name("team_id", team_id),
         )
+        return self._record_read("history", run_history(request), connection)
 
-    def _add_run(
-        self,
-        run_id: str,
-        messages: Sequence[object],
-        status: RunStatus,
-        agent_id: str | None,
-        team_id: str | None,
-    ) -> Operation[AddedRun]:
-        record = RunRecord.check(self._identity, run_id, status, agent_id, team_id)
-        sources = listed_messages(messages)
-        if self._redaction is None and not is_aside():
-            return self._carry_out_run(self._run_request(record, sources))
-        return self._add_run_aside(record, sources)
+    arun_history = async_method(run_history)
 
     def _add_run_aside(self, record: RunRecord, sources: Sequence[object]) -> Operation[AddedRun]:
-        check = partial(self._run_request, record, sources)
-        requests: tuple[PutRequest, RunRequest] = (
-            yield Compute(check) if self._redaction is None else Run(check)
-        )
+        requests = yield from self._check_aside(partial(self._run_request, record, sources))
         return (yield from self._carry_out_run(requests))
 
+    def _announce_run(self, adding: Operation[AddedRun], connection: object | None) -> Operation[SessionRun]:
+        added = yield from adding
+        self._announce_flush(added.flushed, connection)
+        return added.run
+
     def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:
-        names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
+        names = name_messages(
+            self._identity, record.run_id, sources, self._put_limits, self._redaction, self._blocks
+        )
         put = self._check_run(list(names))
         request = RunRequest(
             record=record,
@@ -173,20 +149,3 @@ class MemoryRuns(MemoryCorrections):
 
     def _replacement(self, seq: int, message: Message) -> Replacement:
         return Replacement(seq, message.content, self._count_text, self._part_tokens, self._put_limits)
-
-    def _run_history_request(
-        self,
-        last_n: int | None,
-        skip_roles: Sequence[Role],
-        skip_statuses: Sequence[RunStatus],
-        agent_id: str | None,
-        team_id: str | None,
-    ) -> RunHistoryRequest:
-        return RunHistoryRequest(
-            self._identity,
-            None if last_n is None else check_count("last_n", last_n),
-            check_roles(skip_roles),
-            check_statuses(skip_statuses),
-            None if agent_id is None else check_name("agent_id", agent_id),
-            None if team_id is None else check_name("team_id", team_id),
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 from functools import partial
 
 from strandline.producers.arguments import check_count
+from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.model_calls import payer_of
 from strandline.producers.runs.latest_summary import (
@@ -22,6 +23,7 @@ from strandline.schemas.values.identity import check_name
 class MemorySummaries(MemorySearch):
     """The methods of ``SessionMemory`` that have a model summarize a part of the session."""
 
+    @sync_method
     def summarize_last(
         self,
         messages: int | None = None,
@@ -29,7 +31,7 @@ class MemorySummaries(MemorySearch):
         runs: int | None = None,
         instructions: str | None = None,
         model: str | None = None,
-    ) -> LatestSummary | None:
+    ) -> Operation[LatestSummary | None]:
         """Have a model summarize the last messages, or those of the last runs; None if nothing was said.
 
         This process calls the model that ``STRANDLINE_SUMMARY_MODEL`` names, once, and waits for it.  Nothing
@@ -53,22 +55,6 @@ class MemorySummaries(MemorySearch):
                 its budget, and the model was not asked.
             OwnerError, DatabaseUnavailableError: as ``get``.
         """
-        return self._runner.run(self._summarize_last(messages, runs, instructions, model))
-
-    async def asummarize_last(
-        self,
-        messages: int | None = None,
-        *,
-        runs: int | None = None,
-        instructions: str | None = None,
-        model: str | None = None,
-    ) -> LatestSummary | None:
-        """Async twin of ``summarize_last``."""
-        return await self._runner.arun(self._summarize_last(messages, runs, instructions, model))
-
-    def _summarize_last(
-        self, messages: int | None, runs: int | None, instructions: str | None, model: str | None
-    ) -> Operation[LatestSummary | None]:
         if messages is None and runs is None:
             raise ConfigurationError(
                 "Say what to summarize: messages= or runs=, the number of the last ones.",
@@ -88,6 +74,8 @@ class MemorySummaries(MemorySearch):
             )
         )
         return self._record_read("summary.read", summary)
+
+    asummarize_last = async_method(summarize_last)
 
 
 def _message_count(messages: int) -> int:

@@ -6,25 +6,18 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import check_flag
-from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import async_method, sync_method
+from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.tools.calling import ToolScope, call_tool
 from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.producers.tools.results import ToolResult
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import SessionIdentity
 
 
-class MemoryTools:
+class MemoryTools(MemorySearch):
     """The tool methods of ``SessionMemory``."""
-
-    _resources: Resources
-    _runner: OperationRunner
-    _identity: SessionIdentity
-    _redaction: Redaction | None
 
     def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
         """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
@@ -41,9 +34,10 @@ class MemoryTools:
         """
         return openai_tools(form, read_only=check_flag("read_only", read_only))
 
+    @sync_method
     def call_tool(
         self, name: str, arguments: str | Mapping[str, Any] | None = None, *, read_only: bool = False
-    ) -> dict[str, Any]:
+    ) -> Operation[dict[str, Any]]:
         """Carry out a model's call of one of ``tools()``; return what ``json.dumps`` takes, for the model.
 
         A call that cannot be carried out (an unknown tool or id, wrong arguments, broken JSON) raises
@@ -63,27 +57,16 @@ class MemoryTools:
             UnknownPipelineError: no worker has ever run, so there is nowhere to keep facts.
             DatabaseUnavailableError: Postgres cannot be reached.
         """
-        return self._runner.run(self._call_operation(name, arguments, read_only)).as_json()
-
-    async def acall_tool(
-        self, name: str, arguments: str | Mapping[str, Any] | None = None, *, read_only: bool = False
-    ) -> dict[str, Any]:
-        """Async twin of ``call_tool``."""
-        return (await self._runner.arun(self._call_operation(name, arguments, read_only))).as_json()
-
-    def _call_operation(self, name: object, arguments: object, read_only: bool) -> Operation[ToolResult]:
         scope = ToolScope(
             self._identity,
             self._resources.embed_query,
             self._read_for_tool,
-            self._recorder_for_tool,
+            self._recorder,
             self._redaction,
         )
-        return call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only))
+        return _as_json(call_tool(scope, name, arguments, read_only=check_flag("read_only", read_only)))
 
-    @property
-    def _recorder_for_tool(self) -> Recorder:
-        return Recorder(self._identity, self._resources.compliance, self._resources.audit_levels)
+    acall_tool = async_method(call_tool)
 
     def _read_for_tool(self, question: str, token_limit: int) -> ReadRequest:
         request = self._read_request(question, None, 0, None, None, None)
@@ -101,3 +84,7 @@ class MemoryTools:
         connection: None,
     ) -> ReadRequest:
         raise NotImplementedError
+
+
+def _as_json(calling: Operation[ToolResult]) -> Operation[dict[str, Any]]:
+    return (yield from calling).as_json()

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.arguments import listed_messages
+from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
 from strandline.producers.writing.correcting.reset import reset
@@ -19,15 +20,17 @@ from strandline.schemas.postgres.operations import Compute, Operation, Run, is_a
 from strandline.schemas.values.message import HEAD_ROLES
 from strandline.schemas.values.policy import Policy, PolicyChange
 
+T = TypeVar("T")
+
 
 class MemoryWriting(MemorySearch):
     """What the writing methods of ``SessionMemory`` run."""
 
     _policy: Policy
     _put_limits: PutLimits
+    _blocks: tuple[BaseMemoryBlock, ...]
     _count_text: Callable[[str], int]
     _part_tokens: Mapping[str, int]
-    _redaction: Redaction | None
 
     def _changing_policy(
         self, change: PolicyChange, actor: str | None, connection: object | None
@@ -59,11 +62,15 @@ class MemoryWriting(MemorySearch):
     def _put_checked_aside(
         self, check: Callable[[], PutRequest], accept: Accept, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        """The same, checked off the event loop: a hook of the application runs, or the messages are large."""
-        request: PutRequest = yield Compute(check) if self._redaction is None else Run(check)
+        request = yield from self._check_aside(check)
         if self._resources.compliance is None:
             return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
         return (yield from self._put_checked(request, accept, in_callers_transaction))
+
+    def _check_aside(self, check: Callable[[], T]) -> Operation[T]:
+        """Check off the event loop: a hook of the application runs, or the messages are large."""
+        checked: T = yield Compute(check) if self._redaction is None else Run(check)
+        return checked
 
     def _put_checked(
         self, request: PutRequest, accept: Accept, in_callers_transaction: bool
@@ -95,6 +102,7 @@ class MemoryWriting(MemorySearch):
             limits=self._put_limits,
             max_messages=max_messages,
             redaction=None if is_redacted else self._redaction,
+            blocks=self._blocks,
         )
         return _replacing_prompt(request) if replace_prompt else request
 

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from uuid import UUID
 
+from strandline.pipelines.transcript import full_text
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -17,6 +18,7 @@ from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.fitting import Fitted
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
 from strandline.producers.reading.budget.recent_counts import recent_counts
+from strandline.producers.reading.context import Omission
 from strandline.producers.reading.given import (
     Given,
     GivenFact,
@@ -68,6 +70,17 @@ def account_for(
         summary=_summary(request, snapshot, fitted),
         sections=tuple(GivenSection(one.block.name, _kind(one.block), one.text) for one in fitted.kept),
     )
+
+
+def searched_in_part(memory: Given, indexed_characters: int) -> Iterator[Omission]:
+    """The messages found whose end no search finds."""
+    for hit in memory.hits:
+        if len(full_text(hit.message)) > indexed_characters:
+            reason = (
+                f"Of message {hit.message.seq} of session {hit.session_id} only the first"
+                f" {indexed_characters:,} characters are searched."
+            )
+            yield Omission("search_cut", "search", reason)
 
 
 def _kind(block: BaseMemoryBlock) -> SectionKind:

@@ -21,6 +21,7 @@ OmissionKind = Literal[
     "not_rendered",
     "search_text_only",
     "search_failed",
+    "search_cut",
     "rerank_failed",
     "not_fed",
     "not_shared",
@@ -36,7 +37,8 @@ class Omission:
             window that the caller's ``initial_token_count`` left no room for), ``block_dropped``,
             ``block_truncated``, ``block_failed``, ``not_rendered`` (the memory template does not show the
             block's text), ``search_text_only`` (no vector for the query: only words counted),
-            ``search_failed``, ``rerank_failed`` (the hits are in the order of the search), ``not_fed`` (no
+            ``search_failed``, ``search_cut`` (of a long message that was found only the beginning is
+            searched), ``rerank_failed`` (the hits are in the order of the search), ``not_fed`` (no
             pipeline derives the block's memory), ``not_shared`` (the session's flushed messages do not go to
             the scope that the block searches).
         name: the block's name, or ``tail``, or ``window``.

@@ -146,7 +146,7 @@ def cite(memory: Given, session_id: str) -> list[Citation]:
 def _message(hit: GivenMessage) -> tuple[str, str, tuple[Source, ...], datetime | None, float]:
     message = hit.message
     source = Source(hit.session_id, (message.seq or 0,))
-    return message.text, message.id or "", (source,), message.created_at, hit.score
+    return message.shown_text, message.id or "", (source,), message.created_at, hit.score
 
 
 def sources_of_places(places: Sequence[tuple[str, int]]) -> tuple[Source, ...]:

@@ -20,7 +20,7 @@ from strandline.producers.blocks.base import (
 )
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.reading.accounting import account_for
+from strandline.producers.reading.accounting import account_for, searched_in_part
 from strandline.producers.reading.applicable_blocks import latest_alone, readable_blocks, shorter_window
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.filling import Filling
@@ -67,6 +67,7 @@ _REPEATABLE = frozenset(
     {
         "window",
         "tail",
+        "search_cut",
         "block_dropped",
         "block_truncated",
         "not_rendered",
@@ -122,7 +123,13 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
         ),
         covered_through=covered,
         caught_up=_caught_up(snapshot, covered, request.wait_for),
-        omitted=(*omissions, *failed_searches, *failures, *fitted.omitted),
+        omitted=(
+            *omissions,
+            *failed_searches,
+            *failures,
+            *fitted.omitted,
+            *searched_in_part(memory, request.indexed_characters),
+        ),
         tokens=fitted.tokens,
         over_budget=fitted.over_budget,
         session_id=request.identity.session_id,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.vectors.chunks import MAX_INDEXED_CHARACTERS
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.reading.budget.contributions import Measure
@@ -40,6 +41,7 @@ class ReadRequest:
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
         block_arguments: what custom blocks are told beside the query.
+        indexed_characters: how much of a message searches know; ``omitted`` names longer ones.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         indexes: of the scopes that the process searches again and again; None as for ``windows``.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
@@ -67,6 +69,7 @@ class ReadRequest:
     windows: WindowCache | None = None
     indexes: IndexCache | None = None
     block_arguments: Mapping[str, Any] = field(default_factory=dict)
+    indexed_characters: int = MAX_INDEXED_CHARACTERS
 
     @property
     def measure(self) -> Measure:

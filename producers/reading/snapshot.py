@@ -119,6 +119,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     if note is not None and any(one.content == note.content for one in head):
         note = None  # a framework may put the prompt again with each turn
     pinned = head if note is None else [*head, note]
+    shown_elsewhere = prompts.union(one.seq for one in pinned)
     if header["is_aging"]:
         # What is past its age is left out, one message after the other, and with a call its results.
         shown = tuple(with_calls(shown))
@@ -145,9 +146,7 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         token_limit=marks.get("token_limit"),
         time_zone=marks.get("time_zone"),
         tail=Tail(
-            messages=[
-                one for one in read_rows(rows[1:part_two]) if one not in pinned and one.seq not in prompts
-            ],
+            messages=[one for one in read_rows(rows[1:part_two]) if one.seq not in shown_elsewhere],
             ranges=_gaps(pending, window_from),
         ),
         note=note,

@@ -54,7 +54,7 @@ class KnownWindow:
     @cached_property
     def is_shareable(self) -> bool:
         """Whether who gets these messages can change nothing in them."""
-        return all(isinstance(one, Message) for one in self.entries)
+        return {*map(type, self.entries)} <= {Message}
 
     @property
     def messages(self) -> tuple[Message, ...]:
@@ -84,13 +84,13 @@ class KnownWindow:
             return self
         begin = bisect_left(self.seqs, window_from)
         gone = self.entries[:begin]
-        new = [_entry(*pair) for pair in zip(rows, read_rows(rows), strict=True)]
+        new, size = _entries(rows)
         return KnownWindow(
             seqs=(*self.seqs[begin:], *[row.seq for row in rows]),
             entries=(*self.entries[begin:], *new),
             tokens=self.tokens - sum(map(_tokens, gone)) + sum([row.tokens for row in rows]),
             seal=seal,
-            size=self.size - sum(map(_size, gone)) + sum(map(_size, new)),
+            size=self.size - sum(map(_size, gone)) + size,
         )
 
 
@@ -192,9 +192,24 @@ class WindowCache:
         self._bytes -= self._sessions.pop(session, UNKNOWN).size
 
 
-def _entry(row: StoredMessage, message: Message) -> Message | StoredMessage:
-    """The message itself if its recipient cannot change anything in it, else the row."""
-    return message if is_unchangeable(message) else row
+def _entries(rows: Sequence[StoredMessage]) -> tuple[list[Message | StoredMessage], int]:
+    """Each message itself if its recipient cannot change anything in it, else its row; and their size."""
+    entries: list[Message | StoredMessage] = []
+    size = 0
+    for row, message in zip(rows, read_rows(rows), strict=True):
+        if (
+            type(message.content) is str
+            and message.metadata is message.extra is NOTHING
+            and message.name is None
+            and message.tool_calls is None
+            and message.tool_call_id is None
+        ):
+            size += _MESSAGE_BYTES + getsizeof(message.content)  # as with most
+            entries.append(message)
+        else:
+            entries.append(message if is_unchangeable(message) else row)
+            size += _size(entries[-1])
+    return entries, size
 
 
 def _tokens(entry: Message | StoredMessage) -> int:

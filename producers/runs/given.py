@@ -8,11 +8,14 @@ of its messages as they were given: a message that is given as before stands as 
 from __future__ import annotations
 
 from collections import defaultdict, deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from uuid import uuid5
 
-from strandline.producers.writing.validate import PreparedMessage
+from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.blocks.base import BaseMemoryBlock
+from strandline.producers.writing.own_memory import without_own_memory
+from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
 from strandline.schemas.queries.conversation.runs import ReplacedMessagesRow, RunRowsRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
@@ -107,3 +110,36 @@ def _as_it_stands(message: PreparedMessage, row: RunRowsRow) -> PreparedMessage:
     (stored,) = read_rows([row])
     source = replace(message.source, content=stored.content)
     return replace(message, digest=row.digest, envelope=row.envelope, source=source)
+
+
+def name_messages(
+    identity: SessionIdentity,
+    run_id: str,
+    sources: Sequence[object],
+    limits: PutLimits,
+    redaction: Redaction | None = None,
+    blocks: Sequence[BaseMemoryBlock] = (),
+) -> Iterator[Message]:
+    """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
+
+    Memory that a read with ``blocks`` gave is left out.
+    A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
+
+    Raises:
+        InvalidMessageError: one of them is not a message, or a redaction hook refuses it.
+        RedactionError: a redaction hook failed.
+    """
+    for index, source in enumerate(sources):
+        where = f"messages[{index}]"
+        message = without_own_memory(Message.from_openai(source, where=where), blocks)
+        if message is None:
+            continue
+        if redaction is not None:
+            message = redact_message(message, where, limits, redaction)
+        if message.id is not None:
+            yield message
+        elif message.role in HEAD_ROLES:
+            yield replace(message, id=system_id(identity, prepare(message, where, limits).digest))
+        else:
+            name = f"run {len(run_id)} {run_id} {index}"
+            yield replace(message, id=uuid5(identity.session_key, name).hex)

@@ -12,7 +12,7 @@ from functools import partial
 
 from strandline.pipelines.models.answers import parse_summary
 from strandline.pipelines.models.contract import ModelAnswer, SummaryTask, TranscriptLine
-from strandline.pipelines.transcript import plain_text, shown_name
+from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, full_text, shown_name
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.reading.history.filters import HistoryFilter
@@ -126,7 +126,7 @@ def _newest_within(characters: int, messages: Sequence[Message]) -> Iterator[Mes
     """The newest messages with something to read, the newest first, at least one."""
     is_first = True
     for message in reversed(messages):
-        if not (text := plain_text(message)):
+        if not (text := full_text(message)):
             continue
         characters -= len(text)
         if characters < 0 and not is_first:
@@ -135,9 +135,14 @@ def _newest_within(characters: int, messages: Sequence[Message]) -> Iterator[Mes
         yield message
 
 
+def _newest_part(message: Message) -> str:
+    return full_text(message)[-MAX_SUMMARIZED_CHARACTERS:]
+
+
 def _lines(messages: Iterable[Message]) -> tuple[TranscriptLine, ...]:
+    pieces = ((one, text) for one in messages for text in cut_pieces(_newest_part(one), MAX_LINE_CHARACTERS))
     return tuple(
-        TranscriptLine(number, message.role, shown_name(message), plain_text(message), message.created_at)
-        for number, message in enumerate(messages, 1)
+        TranscriptLine(number, message.role, shown_name(message), text, message.created_at)
+        for number, (message, text) in enumerate(pieces, 1)
         if message.created_at is not None
     )

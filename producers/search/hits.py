@@ -67,7 +67,7 @@ class Utterance:
         self.session_key = session_key
         self.message = message
         self.place: Place = (session_key.int, message.seq or 0)
-        self.text = message.text
+        self.text = message.shown_text
         self.line: str | None = None
         self.words: str | None = None
 

@@ -63,7 +63,7 @@ class FoundMessage:
 
     @property
     def text(self) -> str:
-        return self.message.text
+        return self.message.shown_text
 
 
 SearchResult = FoundMessage | FoundFact

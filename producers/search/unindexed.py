@@ -14,10 +14,11 @@ from uuid import UUID
 
 from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
 from strandline.pipelines.text.lexemes import length_of, lexemes
+from strandline.pipelines.text.tone import QUESTION, WISH
 from strandline.pipelines.vectors.chunks import chunks
+from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
-from strandline.producers.search.voices import factors
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
@@ -29,6 +30,15 @@ MAX_MESSAGES = 1_000
 MAX_SESSIONS = 20
 # Where several sessions are searched, what counts of a message beside its session's best.
 BESIDE_BEST = 0.9
+# The query names a speaker: what others say, and what only asks.
+OTHER_SPEAKER = 0.7
+ASKS = 0.85
+# The query speaks of the asker: what an assistant says.
+ASSISTANT = 0.8
+# What reads like a standing wish, if no speaker is named.
+STANDING_WISH = 1.3
+# The query names a date: what was said on others.
+OTHER_DAY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,3 +164,25 @@ def _near(
         near = by_seq.get((place.session_key, (place.message.seq or 0) + distance))
         if near is not None:
             yield share, near
+
+
+def factors(messages: Sequence[Message], query: SearchQuery) -> list[float]:
+    """What the score of each message is multiplied by."""
+    voices = [voice_of(message) for message in messages]
+    names = frozenset(query.aim.names)
+    names_speaker = any(not names.isdisjoint(voice.name) for voice in voices)
+    return [_factor(voice, query, names, names_speaker) for voice in voices]
+
+
+def _factor(voice: Voice, query: SearchQuery, names: frozenset[str], names_speaker: bool) -> float:
+    factor = 1.0
+    if names_speaker:
+        factor *= OTHER_SPEAKER if names.isdisjoint(voice.name) else 1.0
+        factor *= ASKS if voice.tone == QUESTION else 1.0
+    else:
+        factor *= ASSISTANT if query.aim.is_own and voice.role == "assistant" else 1.0
+        factor *= STANDING_WISH if voice.tone == WISH else 1.0
+    if query.aim.days:
+        fit = 0.0 if voice.said_on is None else query.aim.fit(voice.said_on)
+        factor *= OTHER_DAY + (1 - OTHER_DAY) * fit
+    return factor

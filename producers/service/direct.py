@@ -19,11 +19,13 @@ from starlette.responses import Response
 
 from strandline.producers.service.gate.bodies import check_keys
 from strandline.producers.service.gate.heads import check_media_type
-from strandline.producers.service.gate.places import NAME_EXPECTED
+from strandline.producers.service.gate.places import NAME_EXPECTED, declared_steps, place_of_invalid
 from strandline.producers.service.gate.problems import MALFORMED, ProblemError, invalid, of_validation
 from strandline.producers.service.gate.turns import RequestAside
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.foreign_json import read_json
 from strandline.schemas.values.identity import check_name
+from strandline.schemas.values.stored_text import check_texts_within
 
 Direct = Callable[[Request, bytes, RequestAside], Awaitable[Response]]
 
@@ -68,15 +70,33 @@ def _read(kind: type[BaseModel], request: Request, body: bytes) -> BaseModel:
     try:
         value = kind.model_validate_json(body)
     except ValidationError as error:
-        raise _refusal(kind, error) from None
+        raise _refusal(kind, body, error) from None
     check_keys(body)
     return value
 
 
-def _refusal(kind: type[BaseModel], error: ValidationError) -> ProblemError:
+def _unstorable_text(kind: type[BaseModel], body: bytes) -> ProblemError | None:
+    """Where a body has half of a surrogate pair, which JSON can write and no text holds; None: nowhere."""
+    try:
+        for name, value in read_json(body).items():
+            check_texts_within(name, value)
+            name.encode()
+    except InvalidMessageError as error:
+        place = place_of_invalid(error, kind)
+        steps = [] if place is None else declared_steps(kind, place.pointer.split("/")[2:])
+        detail = "A text in it holds a lone surrogate; leave it out." if place is None else place.detail
+        return invalid("/".join(["/body", *steps]), detail)
+    except UnicodeEncodeError:
+        return invalid("/body", "The name of a field holds a lone surrogate; leave it out.")
+    except (AttributeError, ValueError, RecursionError):
+        pass  # it is no JSON
+    return None
+
+
+def _refusal(kind: type[BaseModel], body: bytes, error: ValidationError) -> ProblemError:
     errors = error.errors(include_url=False, include_context=False, include_input=False)
     if errors[0]["type"] == "json_invalid":
-        return ProblemError(MALFORMED)
+        return _unstorable_text(kind, body) or ProblemError(MALFORMED)
     return of_validation(({**one, "loc": ("body", *one["loc"])} for one in errors), kind)
 
 

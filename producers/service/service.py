@@ -16,8 +16,7 @@ from strandline.producers.service.gate.mcp import MakeTools, McpEndpoint
 from strandline.producers.service.gate.turns import Aside, Turns
 from strandline.producers.service.operators import Operators
 from strandline.producers.service.records import SessionRecords
-from strandline.producers.service.upkeep.carried_erasures import CarriedErasures
-from strandline.producers.service.upkeep.carried_replays import CarriedReplays
+from strandline.producers.service.upkeep.carried_work import CarriedErasures, CarriedReplays
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.settings import Settings
 

@@ -82,7 +82,7 @@ def _pieces(context: MemoryContext) -> Iterator[_Piece]:
         yield _message("Messages", (_MATCHING, -hit.score), hit_message, source)
     latest = [*context.tail, *context.window]
     for age, message in zip(range(len(latest), 0, -1), latest, strict=True):
-        if message.text.strip():
+        if message.shown_text.strip():
             source = Source(context.session_id, (message.seq or 0,))
             local = by_local_clock(message, context.time_zone)
             yield _message("Latest messages", (_LATEST, float(age)), local, source)
@@ -97,7 +97,7 @@ def _fact(fact: GivenFact, time_zone: str | None) -> _Piece:
 
 def _message(part: Part, rank: tuple[int, float], message: Message, source: Source) -> _Piece:
     speaker = speaker_name(message.name, message.role) if message.name else message.role
-    line = f"{_day(message.created_at)}{_line(speaker)}: {_line(message.text)}"
+    line = f"{_day(message.created_at)}{_line(speaker)}: {_line(message.shown_text)}"
     return _Piece(part, rank, line, "message", message.id or "", (source,))
 
 

@@ -1,17 +1,18 @@
 """The tools over streamable HTTP: every request stands alone, and brings with it what it is offered.
 
 No session is kept: whoever sends a request has what its own key opens, and nothing of an earlier request's.
+Errors of the protocol are sentences of our own: the SDK's quote what was sent, which may be anything.
 """
 
 from __future__ import annotations
 
+import json
 from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
 from contextlib import asynccontextmanager
 from typing import Any
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 
-from strandline.producers.tools.mcp_errors import UnquotedErrors
 from strandline.producers.tools.mcp_server import Context, server_of
 from strandline.producers.tools.offering import Offer
 
@@ -19,8 +20,9 @@ from strandline.producers.tools.offering import Offer
 OFFER = "strandline.offer"
 
 Scope = MutableMapping[str, Any]
-Receive = Callable[[], Awaitable[MutableMapping[str, Any]]]
-Send = Callable[[MutableMapping[str, Any]], Awaitable[None]]
+Message = MutableMapping[str, Any]
+Receive = Callable[[], Awaitable[Message]]
+Send = Callable[[Message], Awaitable[None]]
 
 
 class HttpTools:
@@ -46,3 +48,63 @@ def _offer_of(context: Context) -> Offer:
     request: Any = context.request
     offer: Offer = request.scope[OFFER]
     return offer
+
+
+# By the codes of JSON-RPC.
+_SENTENCES = {
+    -32700: "The body is not JSON.",
+    -32600: "It is not a request of the protocol, or a header does not allow an answer.",
+    -32601: "The server does not have this method.",
+    -32602: "The parameters, or the version of the protocol, cannot be used.",
+}
+_OTHER = "The request could not be answered."
+# Of the particulars, what the SDK says of itself: which versions of the protocol it speaks.
+_OWN_DATA = "supported"
+
+
+class UnquotedErrors:
+    """Sends an answer on when it is whole, without what its error quotes."""
+
+    def __init__(self, send: Send) -> None:
+        self._send = send
+        self._start: Message | None = None
+        self._body = bytearray()
+
+    async def __call__(self, message: Message) -> None:
+        if message["type"] == "http.response.start":
+            self._start = message
+            return
+        start = self._start
+        if start is None or message["type"] != "http.response.body":
+            await self._send(message)
+            return
+        self._body += message.get("body", b"")
+        if message.get("more_body", False):
+            return
+        body = without_quotes(bytes(self._body))
+        headers = [
+            (name, str(len(body)).encode() if name.lower() == b"content-length" else value)
+            for name, value in start.get("headers", ())
+        ]
+        await self._send({**start, "headers": headers})
+        await self._send({"type": "http.response.body", "body": body})
+
+
+def without_quotes(body: bytes) -> bytes:
+    """An answer of JSON-RPC, whose error says what is wrong in a sentence of ours; else the body as it is."""
+    if b'"error"' not in body:
+        return body
+    try:
+        answer = json.loads(body)
+    except (ValueError, RecursionError):
+        return body
+    if not isinstance(answer, dict) or not isinstance(error := answer.get("error"), dict):
+        return body
+    fields: dict[str, Any] = {
+        "code": error.get("code"),
+        "message": _SENTENCES.get(error.get("code", 0), _OTHER),
+    }
+    data = error.get("data")
+    if isinstance(data, dict) and _OWN_DATA in data:
+        fields["data"] = {_OWN_DATA: data[_OWN_DATA]}
+    return json.dumps({**answer, "error": fields}, separators=(",", ":")).encode()

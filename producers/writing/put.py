@@ -12,6 +12,7 @@ from uuid import uuid4
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.accepting import Accept, SinglePut
@@ -106,8 +107,9 @@ class PutRequest:
         limits: PutLimits,
         max_messages: int,
         redaction: Redaction | None = None,
+        blocks: Sequence[BaseMemoryBlock] = (),
     ) -> PutRequest:
-        """Check every message of a put, as ``redaction`` leaves it.
+        """Check every message of a put, as ``redaction`` leaves it, without memory that ``blocks`` showed.
 
         Raises:
             InvalidMessageError: a message cannot be stored, or is refused, or there are too many.
@@ -123,7 +125,7 @@ class PutRequest:
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
         if len(sources) == 1:
-            only = without_own_memory(Message.from_openai(sources[0]))
+            only = without_own_memory(Message.from_openai(sources[0]), blocks)
             if only is None:
                 return cls(identity, policy, (), (None,), count_text, part_tokens)
             if redaction is not None:
@@ -134,7 +136,7 @@ class PutRequest:
         order: list[str | None] = []
         for index, source in enumerate(sources):
             where = f"messages[{index}]"
-            message = without_own_memory(Message.from_openai(source, where=where))
+            message = without_own_memory(Message.from_openai(source, where=where), blocks)
             if message is None:
                 order.append(None)
                 continue

@@ -194,7 +194,9 @@ def _put(request: SourceRequest) -> Operation[Source]:
         yield from put_messages(put, put_whole, in_callers_transaction=True)
     except ConflictError:
         raise ConflictError(_KEY_USED, for_clients=_KEY_USED) from None
-    stored = yield from fetch(History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1))
+    stored = yield from fetch(
+        History(**identity.keys, after_seq=0, page_size=len(put.messages) + 1, page_bytes=MAX_INTEGER)
+    )
     cause: FlushCause = "source" if request.kind == "source" else "instruction"
     delivered = yield from deliver_closed(identity.shard_key, identity.session_key, cause)
     rows = yield from fetch(SourceEvents(**identity.keys))

@@ -26,7 +26,7 @@ from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import current_acting
 from strandline.schemas.values.content_parts import check_parts
 from strandline.schemas.values.foreign_values import is_empty, unreadable
-from strandline.schemas.values.identity import MAX_NAME_BYTES, check_id
+from strandline.schemas.values.identity import MAX_NAME_BYTES, call_reference, check_id
 from strandline.schemas.values.labels import labels_of
 from strandline.schemas.values.message import OWN_KEYS, ROLES, Content, Message, Role, plain
 from strandline.schemas.values.nesting import check_nesting
@@ -137,7 +137,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         _check_content(message, where)
         _check_tool_fields(message, where)
         _check_name_and_extra(message, where)
-        calls = [call["id"] for call in message.tool_calls or ()]
+        calls = [call_reference(call["id"]) for call in message.tool_calls or ()]
         envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
     message_id = random_id() if message.id is None else check_id(f"{where}.id", message.id)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
@@ -156,7 +156,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         metadata=metadata,
         created_at=message.created_at,
         calls=json.dumps(calls) if calls else None,
-        answers=message.tool_call_id,
+        answers=None if message.tool_call_id is None else call_reference(message.tool_call_id),
         source=message,
         may_be_important=not current_acting().is_user,
     )
@@ -225,14 +225,14 @@ def _check_tool_fields(message: Message, where: str) -> None:
         path = f"{where}.tool_calls[{index}]"
         if not isinstance(call, Mapping):
             raise InvalidMessageError(path, "must be an object with 'id', 'type' and 'function'")
-        check_id(f"{path}.id", call.get("id"))
+        check_id(f"{path}.id", call.get("id"), is_of_call=True)
         _check_call(call, path)
     if message.role == "tool":
         if message.tool_call_id is None:
             raise InvalidMessageError(
                 f"{where}.tool_call_id", "is missing; a tool message names the call it answers"
             )
-        check_id(f"{where}.tool_call_id", message.tool_call_id)
+        check_id(f"{where}.tool_call_id", message.tool_call_id, is_of_call=True)
     elif message.tool_call_id is not None:
         raise InvalidMessageError(
             f"{where}.tool_call_id", f"belongs to tool messages, not to role {quote(message.role)}"

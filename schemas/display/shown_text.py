@@ -8,6 +8,7 @@ become visible escapes (``\\x1b``, ``\\n``, ``\\u202e``); all other text, of any
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import lru_cache
 from reprlib import Repr
 from unicodedata import category
@@ -95,6 +96,11 @@ def quote(value: object, *, most: int = MAX_QUOTED_CHARACTERS) -> str:
 def quantity(number: int, thing: str, things: str | None = None) -> str:
     """A number and the things that it counts: ``1 session``, ``2,000 sessions``."""
     return f"{number:,} {thing if number == 1 else things or f'{thing}s'}"
+
+
+def time_text(moment: datetime) -> str:
+    """A time to the second, with its zone: ``2026-11-28 13:00:00+00:00``."""
+    return moment.isoformat(sep=" ", timespec="seconds")
 
 
 def json_seen(document: str) -> str:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Generator, Sequence
 from enum import Enum
+from itertools import chain
 from typing import Any, Protocol, TypeVar
 from uuid import UUID
 
 from strandline.schemas.errors import KeyUnavailableError
 from strandline.schemas.sealing.marks import Marks
 from strandline.schemas.sealing.owner_keys import OwnerKeys
-from strandline.schemas.sealing.tokens import is_bytes_token, is_token
+from strandline.schemas.sealing.tokens import TOKEN_MARKS, is_bytes_token
 
 T = TypeVar("T")
 # As ``postgres.operations.Operation``, whose steps name this module; a query is one of ``postgres.query``.
@@ -93,21 +94,18 @@ def holds_tokens(marks: Marks, rows: Sequence[Any]) -> bool:
         if mark.form == "fingerprint":
             continue  # beside its text, which is sealed if it is keyed
         if mark.form in ("within", "traces"):
-            if any(row[place] is not None and '"sealed:' in row[place] for row in rows):
+            if True in ['"sealed:' in value for row in rows if (value := row[place]) is not None]:
                 return True
         elif mark.form == "bytes":
             if any(row[place] is not None and is_bytes_token(row[place]) for row in rows):
                 return True
-        elif any(_has_token(row[place]) for row in rows):
-            return True
+        else:
+            # Texts, or arrays of them; in list comprehensions, since most reads pass many rows and no token.
+            values = [value for row in rows if (value := row[place])]
+            texts = values if not values or isinstance(values[0], str) else chain.from_iterable(values)
+            if True in [text is not None and text.startswith(TOKEN_MARKS) for text in texts]:
+                return True
     return False
-
-
-def _has_token(value: str | list[str | None] | None) -> bool:
-    """Of a text, or of an array of them."""
-    if value is None or isinstance(value, str):
-        return value is not None and is_token(value)
-    return any(item is not None and is_token(item) for item in value)
 
 
 class WithoutKeys:

@@ -20,6 +20,7 @@ _ESCAPE = "sealed:0:"
 _NAME = "sealed:2:"
 REFERENCE = "sealed:3:"
 _JSON_MARK = f'"{MARK}'
+TOKEN_MARKS = (MARK, _JSON_MARK)
 _JSON_ESCAPE = f'"{_ESCAPE}'
 _BYTES_MARK = MARK.encode()
 _BYTES_ESCAPE = _ESCAPE.encode()
@@ -79,7 +80,7 @@ def is_bytes_token(stored: bytes) -> bool:
 
 def is_token(text: str) -> bool:
     """Whether a text, or a JSON text, was stored in a form that has to be opened."""
-    return text.startswith((MARK, _JSON_MARK))
+    return text.startswith(TOKEN_MARKS)
 
 
 def read_token(text: str) -> Token | None:

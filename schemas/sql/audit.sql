@@ -16,7 +16,8 @@ SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(u
 -- row: seq bigint, is_recorded boolean
 -- repeatable
 WITH moved AS (
-    @move_marks(EXISTS (SELECT FROM strandline.audit_subject w WHERE w.shard_key = %(shard_key)s))
+    @move_marks(NOT @is_ruled(t, false)
+        AND EXISTS (SELECT FROM strandline.audit_subject w WHERE w.shard_key = %(shard_key)s))
 ), stored AS (
     @insert_message()
     RETURNING seq
@@ -47,7 +48,7 @@ WITH held AS (
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
     LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
-    WHERE @takes_simply(t, g)
+    WHERE @takes_simply(t, g, false)
         AND CASE WHEN g.entry_id IS NULL THEN l.level IS DISTINCT FROM 'all' ELSE a.subject IS NOT NULL END
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
@@ -275,6 +276,10 @@ WHERE e.shard_key = %(shard_key)s AND e.act = 'audit.prune'
 -- name: set_audit_level
 -- Set the level of a namespace's trail.
 -- params: namespace text, level text
+WITH ruled AS (
+    INSERT INTO strandline.namespace_rule (namespace, records_puts) VALUES (%(namespace)s, %(level)s = 'all')
+    ON CONFLICT (namespace) DO UPDATE SET records_puts = excluded.records_puts
+)
 INSERT INTO strandline.audit_level (namespace, level) VALUES (%(namespace)s, %(level)s)
 ON CONFLICT (namespace) DO UPDATE SET level = excluded.level, updated_at = excluded.updated_at
 

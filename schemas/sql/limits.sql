@@ -52,10 +52,10 @@ WITH bounded AS MATERIALIZED (
     SELECT l.namespace FROM strandline.namespace_limit l
     WHERE l.namespace = %(namespace)s AND num_nonnulls(l.max_sessions, l.max_bytes) > 0
 ), unbounded AS (
-    DELETE FROM strandline.namespace_use u
+    UPDATE strandline.namespace_rule u SET count_at = NULL, is_full = false
     WHERE u.namespace = %(namespace)s AND NOT EXISTS (SELECT FROM bounded)
 )
-INSERT INTO strandline.namespace_use (namespace) SELECT b.namespace FROM bounded b
+INSERT INTO strandline.namespace_rule (namespace, count_at) SELECT b.namespace, statement_timestamp() FROM bounded b
 ON CONFLICT (namespace) DO UPDATE SET count_at = excluded.count_at
 
 -- name: agents_may_write
@@ -110,7 +110,8 @@ SELECT l.namespace, l.max_lanes, l.max_lanes_per_worker, l.calls_per_day, l.toke
         WHERE n.holder IS NOT NULL AND n.namespace = l.namespace AND n.deadline_at > statement_timestamp()
             AND @beats(w, statement_timestamp(), %(dead_after_seconds)s)) AS lanes_at_work,
     (SELECT count(*) FROM strandline.due d WHERE d.namespace = l.namespace) AS due, waits.waits_until, waits.waits_for
-FROM strandline.namespace_limit l LEFT JOIN strandline.namespace_use stored USING (namespace)
+FROM strandline.namespace_limit l
+LEFT JOIN strandline.namespace_rule stored ON stored.namespace = l.namespace AND stored.count_at IS NOT NULL
 LEFT JOIN LATERAL (
     SELECT l.waits_until, l.waits_for WHERE @waits(l, statement_timestamp())) AS waits ON true
 CROSS JOIN LATERAL (

@@ -11,7 +11,7 @@
 -- row: seq bigint
 -- repeatable
 WITH moved AS (
-    @move_marks(NOT @is_recorded(t.namespace, 'all'))
+    @move_marks(NOT @is_ruled(t, rule.records_puts))
 )
 @insert_message()
 RETURNING seq
@@ -32,9 +32,7 @@ WITH held AS (
         envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
         data_key integer)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
-    LEFT JOIN strandline.audit_level l ON l.namespace = t.namespace
-    WHERE @takes_simply(t, g)
-        AND l.level IS DISTINCT FROM 'all'
+    WHERE @takes_simply(t, g, rule.records_puts)
     FOR NO KEY UPDATE OF t SKIP LOCKED
 ), stored AS (
     INSERT INTO strandline.message (
@@ -69,16 +67,20 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(data_key)s, %(act)s::jsonb)
 
 -- name: history
--- A page of the whole log, in order.
--- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint
+-- A page of the whole log, in order, cut off by count and bytes; one message at least.
+-- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint, page_bytes bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
-ORDER BY m.seq LIMIT %(page_size)s
+FROM (
+    SELECT p.*, sum(p.bytes) OVER (ORDER BY p.seq) - p.bytes AS bytes_before FROM (
+        SELECT m.* FROM strandline.message m
+        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
+        ORDER BY m.seq LIMIT %(page_size)s) AS p) AS m
+WHERE m.bytes_before < %(page_bytes)s
+ORDER BY m.seq
 
 -- name: log_state
 -- By which it is known that nothing of a log was taken back, replaced or reset.
@@ -174,6 +176,14 @@ FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
     AND @is_shown(m)
 ORDER BY m.seq
+
+-- name: bytes_of_messages
+-- How much some messages of a session have together.
+-- params: shard_key uuid, session_key uuid, seqs bigint[]
+-- row: bytes bigint
+-- repeatable
+SELECT coalesce(sum(m.bytes), 0) AS bytes FROM strandline.message m
+WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
 
 -- name: newest_within
 -- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together.

@@ -5,6 +5,7 @@
 -- params: namespace text, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?, forget_facts boolean?,
 --     archive text?, keeps_important boolean?, ages jsonb, actor text?
 -- row: number bigint
+WITH ruled AS (@rule_ttl(%(namespace)s))
 INSERT INTO strandline.retention_act (
     namespace, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, keeps_important, ages,
     actor)
@@ -16,11 +17,12 @@ ON CONFLICT DO NOTHING
 RETURNING number
 
 -- name: record_session_retention_act
--- The same of one session.
--- params: shard_key uuid, session_key uuid, ttl_seconds bigint?, max_age_seconds bigint?, max_messages bigint?,
---     forget_facts boolean?, archive text?, tightened text[], actor text?
+-- The same of one session, which may have no message yet.
+-- params: namespace text, shard_key uuid, session_key uuid, ttl_seconds bigint?, max_age_seconds bigint?, max_messages
+--     bigint?, forget_facts boolean?, archive text?, tightened text[], actor text?
 -- row: number bigint
 -- repeatable
+WITH ruled AS (@rule_ttl(%(namespace)s))
 INSERT INTO strandline.session_retention_act (
     shard_key, session_key, number, ttl_seconds, max_age_seconds, max_messages, forget_facts, archive, tightened,
     actor)

@@ -697,8 +697,8 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 
 -- name: verify_facts
 -- A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
--- because of another.  Where a session of the owner was reset or corrected, sources may be gone: those are
--- tombstones.
+-- because of another.  Where a session of the owner was reset, corrected or erased, sources may be gone: those
+-- are tombstones.
 -- A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
 -- params: owners uuid[]?
 -- row: kind text, place text
@@ -711,7 +711,8 @@ WITH sourced AS (
     WHERE @is_judged(r.shard_key)
     GROUP BY r.shard_key, r.generation_id, r.fact_id
 ), forgetful AS (
-    SELECT DISTINCT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1 OR s.corrections > 0
+    SELECT s.shard_key FROM strandline.session s WHERE s.log_start_seq > 1 OR s.corrections > 0
+    UNION SELECT e.owner_key FROM strandline.erasure e
 ), removing AS (
     SELECT DISTINCT p.shard_key FROM strandline.fact_event p WHERE p.kind IN ('delete', 'replace', 'clear')
 )

@@ -42,15 +42,18 @@ namespace_limit = Table(
     comment="The limits of a namespace, and until when its work waits; written by hand",
 )
 
-namespace_use = Table(
-    "namespace_use",
+namespace_rule = Table(
+    "namespace_rule",
     metadata,
     Column("namespace", Text(collation="C"), primary_key=True),
     Column("sessions", BigInteger, nullable=False, server_default="0"),
     Column("bytes", BigInteger, nullable=False, server_default="0"),
     Column("is_full", Boolean, nullable=False, server_default="false"),
-    moment("count_at", default=True),
-    comment="The use of a namespace that has a bound, as it was counted last, and when to count again",
+    # NULL: nothing bounds it.
+    moment("count_at", nullable=True),
+    Column("records_puts", Boolean, nullable=False, server_default="false"),
+    Column("least_ttl_seconds", BigInteger),
+    comment="The rules and the use of a namespace, which each of its puts reads",
 )
 
 budget_slice = Table(

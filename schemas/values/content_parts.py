@@ -2,17 +2,60 @@
 
 Each value is also the mapping that it represents: it is stored and sent as that mapping, and equals it.  So
 everything that takes a content part takes either form, and reads return dicts.
+
+Pictures, sound and files come in base64: in parts of any type, in fields of other libraries, or in the text
+that a tool returned.  Nobody reads it: a payload is found by its form, counts by an estimate, and is shown
+by a mark.
 """
 
 from __future__ import annotations
 
+import re
 from abc import abstractmethod
 from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
+from urllib.parse import urlsplit
 
 from strandline.schemas.errors import InvalidMessageError
+
+# The kinds of data, by the types of parts that say so.
+KINDS: Mapping[str, str] = {
+    "image": "image",
+    "image_url": "image",
+    "input_image": "image",
+    "image_generation_call": "image",
+    "computer_screenshot": "image",
+    "audio": "audio",
+    "input_audio": "audio",
+    "video": "video",
+    "video_url": "video",
+    "document": "document",
+    "file": "document",
+    "input_file": "document",
+}
+MARKS: Mapping[str, str] = {
+    "image": "[picture]",
+    "audio": "[sound]",
+    "video": "[video]",
+    "document": "[document]",
+    "data": "[data]",
+}
+# Shorter runs are left: a name or a number may have the letters of base64.
+MIN_PAYLOAD_CHARACTERS = 256
+_LETTERS = r"[A-Za-z0-9+/_-]"
+_BREAK = r"(?:\\[nr]|[\r\n])++"  # as in mail; JSON writes one in two characters
+_PAYLOAD = re.compile(
+    rf"data:([a-z]+)/[^\s\"'()<>\\]{{200,}}+|{_LETTERS}{{60,}}+(?:{_BREAK}{_LETTERS}{{60,}}+)*+(?:{_BREAK}{_LETTERS}+=)?=*"
+)
+_MIXED = re.compile(r"(?=.*[a-z])(?=.*[A-Z]).*[0-9]", re.DOTALL)
+# What well-known formats begin with.
+_BEGINNINGS = {"iVBORw": "image", "/9j/": "image", "R0lGOD": "image", "JVBERi": "document", "SUQz": "audio"}
+_MEDIA_TYPES = ("media_type", "mime_type", "mimeType", "mediaType")
+_DATA_FIELDS = frozenset({"data", "url", "uri", "fileUri", "file_id", "base64"})
+_NAMES = ("filename", "title", "name")
+_CAPTIONS = ("alt", "alt_text", "caption", "transcript")
 
 
 class ContentPart(Mapping[str, Any]):
@@ -155,9 +198,121 @@ def check_parts(content: object, path: str) -> None:
             path, f"must be text or a list of content parts, not {type(content).__name__}"
         )
     for index, part in enumerate(content):
+        if is_part(part):
+            continue
         if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
             raise InvalidMessageError(
                 f"{path}[{index}]", "must be an object with a 'type', such as {'type': 'text'}"
             )
-        if part["type"] == "text" and not isinstance(part.get("text"), str):
-            raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
+        raise InvalidMessageError(f"{path}[{index}].text", "must be a string")
+
+
+def is_part(part: object) -> bool:
+    """Whether it can be a content part: an object with a type, and with text if that is its type."""
+    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
+        return False
+    return part["type"] != "text" or isinstance(part.get("text"), str)
+
+
+def without_payloads(text: str) -> str:
+    """The text with a mark in the place of data in base64, and of data: URLs."""
+    return split_payloads(text)[0]
+
+
+def split_payloads(text: str) -> tuple[str, list[str]]:
+    """The text with marks in the place of its payloads, and the kinds of these."""
+    if not _may_hold_payload(text):
+        return text, []
+    kinds: list[str] = []
+
+    def mark(match: re.Match[str]) -> str:
+        payload = match[0]
+        if match[1] is None and not (len(payload) >= MIN_PAYLOAD_CHARACTERS and _MIXED.match(payload)):
+            return payload
+        kinds.append(_kind_of_media(match[1]) if match[1] else _kind_by_beginning(payload))
+        return MARKS[kinds[-1]]
+
+    return _PAYLOAD.sub(mark, text), kinds
+
+
+def is_payload(text: str) -> bool:
+    """Whether a text is data and nothing else."""
+    return text[:1] != "[" and without_payloads(text) in MARKS.values()
+
+
+def kind_of(part: Mapping[str, Any]) -> str | None:
+    """The kind of data that a part stands for, by its type, or by the media type in it; None: of none."""
+    if (kind := KINDS.get(part["type"])) is not None:
+        return kind
+    places = (place for place in _places(part) if not _DATA_FIELDS.isdisjoint(place))
+    media_type = next((place[key] for place in places for key in _MEDIA_TYPES if key in place), None)
+    return _kind_of_media(media_type.partition("/")[0]) if isinstance(media_type, str) else None
+
+
+def part_text(part: Mapping[str, Any]) -> str:
+    """What of a content part can be read: its text, or a mark, name and captions; the same of parts in it."""
+    return "\n".join(line for line in _lines(part) if line)
+
+
+def spoken_text(extra: Mapping[str, Any]) -> str:
+    """What further fields of a message say of data: the sound of an answer, pictures that a model made."""
+    lines: list[str] = []
+    for name, value in extra.items():
+        if isinstance(value, Mapping) and name in KINDS:
+            lines += _lines({**value, "type": name})
+        elif isinstance(value, list):
+            lines += [line for part in value if is_part(part) and kind_of(part) for line in _lines(part)]
+    return "\n".join(lines)
+
+
+def _lines(part: Mapping[str, Any]) -> Iterator[str]:
+    if isinstance(text := part.get("text"), str):
+        yield text
+    elif kind := kind_of(part):
+        name = next(_texts(part, _NAMES), "") or _file_of_url(part)
+        yield f"{MARKS[kind]} {name}".rstrip()
+    yield from _texts(part, _CAPTIONS)
+    content = part.get("content")
+    for inner in content if isinstance(content, list) else ():
+        if is_part(inner):
+            yield from _lines(inner)
+
+
+def _texts(part: Mapping[str, Any], keys: tuple[str, ...]) -> Iterator[str]:
+    for place in _places(part):
+        yield from (place[key] for key in keys if isinstance(place.get(key), str))
+
+
+def _places(part: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """The part, and the objects in it: formats have their fields in either."""
+    yield part
+    yield from (value for value in part.values() if isinstance(value, Mapping))
+
+
+def _file_of_url(part: Mapping[str, Any]) -> str:
+    """The name of the file that a part's URL names, without what may be secret in it."""
+    urls = (url for url in _texts(part, ("url", "image_url", "file_url", "source")) if url.startswith("http"))
+    url = next(urls, "")
+    try:
+        return urlsplit(url).path.rpartition("/")[2]
+    except ValueError:
+        return ""
+
+
+def _may_hold_payload(text: str) -> bool:
+    """Whether so many characters stand without a blank; in prose there is one within a few words."""
+    start = 0
+    while start + MIN_PAYLOAD_CHARACTERS <= len(text):
+        end = start + MIN_PAYLOAD_CHARACTERS
+        if (blank := text.rfind(" ", start, end)) < 0:
+            return True
+        start = blank + 1
+    return False
+
+
+def _kind_of_media(name: str) -> str:
+    return name if name in ("image", "audio", "video") else "document"
+
+
+def _kind_by_beginning(payload: str) -> str:
+    return next((kind for start, kind in _BEGINNINGS.items() if payload.startswith(start)), "data")

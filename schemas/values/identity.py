@@ -185,10 +185,11 @@ def check_name(field: str, value: object) -> str:
     return name
 
 
-def check_id(field: str, value: object) -> str:
+def check_id(field: str, value: object, *, is_of_call: bool = False) -> str:
     """Return ``value`` if it can be the id of a message or a call, which models and frameworks choose.
 
-    It is 1 to 512 bytes in UTF-8, of any characters that Postgres stores.
+    It is of any characters that Postgres stores, and has 1 to 512 bytes in UTF-8; that of a call may be
+    longer, since some models write their thoughts into it.
 
     Raises:
         InvalidMessageError: it is not; the error names ``field``.
@@ -199,9 +200,17 @@ def check_id(field: str, value: object) -> str:
     if not value:
         raise InvalidMessageError(field, "is empty; give a name that never changes for the same thing")
     check_text(field, value)
-    if len(value.encode()) > MAX_NAME_BYTES:
+    if not is_of_call and len(value.encode()) > MAX_NAME_BYTES:
         raise InvalidMessageError(field, f"is longer than {MAX_NAME_BYTES} bytes; use a shorter name")
     return value
+
+
+def call_reference(call_id: str) -> str:
+    """What calls and results are matched by: the id of the call; of a long one its digest."""
+    whole = call_id.encode()
+    return (
+        call_id if len(whole) <= MAX_NAME_BYTES else f"blake2b:{blake2b(whole, digest_size=32).hexdigest()}"
+    )
 
 
 def _check_characters(field: str, name: str) -> None:

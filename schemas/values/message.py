@@ -15,6 +15,12 @@ from typing import Any, Literal, NoReturn, Protocol, get_args
 from strandline.schemas.display.local_time import at_offset, in_zone
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
+from strandline.schemas.values.content_parts import (
+    MIN_PAYLOAD_CHARACTERS,
+    part_text,
+    spoken_text,
+    without_payloads,
+)
 from strandline.schemas.values.foreign_values import is_empty, unreadable
 from strandline.schemas.values.normal_form import folded
 
@@ -104,6 +110,18 @@ class Message:
         if isinstance(self.content, str):
             return self.content
         return "\n".join(str(part["text"]) for part in self.content if isinstance(part.get("text"), str))
+
+    @property
+    def shown_text(self) -> str:
+        """The text as memory shows and derives from it: a mark such as ``[picture]`` stands for what is not.
+
+        A part's name, caption or transcript follows its mark; data in base64 is left out wherever it stands.
+        """
+        if isinstance(self.content, str) and not self.extra:
+            is_short = len(self.content) < MIN_PAYLOAD_CHARACTERS
+            return self.content if is_short else without_payloads(self.content)
+        parts = [self.content] if isinstance(self.content, str) else map(part_text, self.content or ())
+        return without_payloads("\n".join(text for text in (*parts, spoken_text(self.extra)) if text))
 
     def to_openai(self) -> dict[str, Any]:
         """The message as OpenAI's chat API takes it: no id, metadata, seq or time."""

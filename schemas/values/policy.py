@@ -140,7 +140,7 @@ def stored_policy(stored: StoredPolicy) -> Policy:
 
 def make_policy(
     *,
-    token_limit: int = DEFAULT_TOKEN_LIMIT,
+    token_limit: int | None = None,
     chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
     token_flush_size: int = DEFAULT_FLUSH_SIZE,
     idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
@@ -154,7 +154,7 @@ def make_policy(
     deliver: Deliver = "window",
     time_zone: str | None = None,
 ) -> Policy:
-    """Check the limits and derive the mark.
+    """Check the limits and derive the mark; ``token_limit`` None: 30,000.
 
     A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does; that is logged, unless
     the default does not fit, which is not a mistake.
@@ -165,7 +165,7 @@ def make_policy(
             ``window`` nor ``turn``, or there is no such time zone.
         InvalidMessageError: ``shared_scope`` is not a valid name.
     """
-    token_limit = _token_limit(token_limit)
+    token_limit = _token_limit(DEFAULT_TOKEN_LIMIT if token_limit is None else token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
     max_window_messages = _positive("max_window_messages", max_window_messages)
     max_window_bytes = _positive("max_window_bytes", max_window_bytes)
@@ -238,6 +238,13 @@ class Unchanged(Enum):
     """Marks a value that stays as it is, where None is a value."""
 
     UNCHANGED = "unchanged"
+
+
+# The values that a caller sets as they are stored.
+PLAIN_VALUES = (
+    "token_limit", "token_flush_size", "max_window_messages", "max_window_bytes", "message_flush_size",
+    "deliver", "time_zone",
+)  # fmt: skip
 
 
 @dataclass(frozen=True, slots=True)

@@ -59,7 +59,7 @@ class MessageIn(Request):
     id: Short | None = None
     name: Short | None = None
     tool_calls: list[Json] | None = None
-    tool_call_id: Short | None = None
+    tool_call_id: Annotated[str, Field(min_length=1)] | None = None
     refusal: str | None = None
     reasoning_content: str | None = None
     annotations: list[Json] | None = None

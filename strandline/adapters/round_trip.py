@@ -11,24 +11,35 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+from strandline.adapters.storable import MARK, Encoder
 from strandline.schemas.values.message import Content, Message
 
 MAX_METADATA_CHARACTERS = 4_000
+# Of a content part, in which they may be kept.
+LEVELS_ABOVE = 3
 
 
 def as_said(message: Message) -> Message:
-    """``message`` without the fields that the log adds: id, seq, tokens and time."""
-    return replace(message, id=None, seq=None, tokens=None, created_at=None)
+    """``message`` without the fields that the log adds (id, seq, tokens and time), and without its mark."""
+    metadata = {key: value for key, value in message.metadata.items() if key != MARK}
+    return replace(message, id=None, seq=None, tokens=None, created_at=None, metadata=metadata)
 
 
-def with_leftovers(message: Message, library: str, leftovers: Mapping[str, Any]) -> Message:
-    """``message`` with the leftover fields of the library's message; unchanged if there are none."""
-    if not leftovers:
-        return message
-    if len(json.dumps(leftovers, default=str)) <= MAX_METADATA_CHARACTERS:
-        return replace(message, metadata={**message.metadata, library: leftovers})
-    parts, form = _parts(message.content)
-    return replace(message, content=[*parts, {"type": library, library: leftovers, "content": form}])
+def with_leftovers(
+    message: Message, library: str, leftovers: Mapping[str, Any], encoder: Encoder | None = None
+) -> Message:
+    """``message`` with the leftover fields of the library's message, each of them as it can be stored.
+
+    ``encoder``: what has encoded a part of it, if something has.
+    """
+    encoder = encoder or Encoder()
+    message, kept = encoder.message(message), encoder.value(leftovers, LEVELS_ABOVE)
+    if kept and len(json.dumps(kept)) <= MAX_METADATA_CHARACTERS:
+        message = replace(message, metadata={**message.metadata, library: kept})
+    elif kept:
+        parts, form = _parts(message.content)
+        message = replace(message, content=[*parts, {"type": library, library: kept, "content": form}])
+    return encoder.marked(message)
 
 
 def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[str, Any]]:

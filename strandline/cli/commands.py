@@ -40,7 +40,7 @@ def _up() -> click.Command:
 
 @_list_command("demo", "Play a conversation through the real pipeline and look at its memory.")
 def _demo() -> click.Command:
-    from strandline.cli.demo import command
+    from strandline.cli.demo.command import command
 
     return command
 
@@ -54,14 +54,14 @@ def _worker() -> click.Command:
 
 @_list_command("serve", "Serve memories over HTTP until stopped.")
 def _serve() -> click.Command:
-    from strandline.cli.serve import command
+    from strandline.cli.serve.command import command
 
     return command
 
 
 @_list_command("keys", "Make, list, rotate and revoke keys of the HTTP service.")
 def _keys() -> click.Command:
-    from strandline.cli.keys import command
+    from strandline.cli.keys.command import command
 
     return command
 
@@ -75,7 +75,7 @@ def _status() -> click.Command:
 
 @_list_command("sessions", "List and show sessions, correct, fork and delete them, set a policy.")
 def _sessions() -> click.Command:
-    from strandline.cli.sessions import command
+    from strandline.cli.sessions.command import command
 
     return command
 
@@ -89,7 +89,7 @@ def _get() -> click.Command:
 
 @_list_command("ask", "Show what memory gives for a question, and where it is from.")
 def _ask() -> click.Command:
-    from strandline.cli.ask import command
+    from strandline.cli.ask.command import command
 
     return command
 
@@ -103,7 +103,7 @@ def _search() -> click.Command:
 
 @_list_command("mcp", "Offer a user's memory to an MCP client, over stdio.")
 def _mcp() -> click.Command:
-    from strandline.cli.mcp import command
+    from strandline.cli.mcp.command import command
 
     return command
 
@@ -138,7 +138,7 @@ def _explain() -> click.Command:
 
 @_list_command("facts", "List facts, show the history of one, or clear a namespace.")
 def _facts() -> click.Command:
-    from strandline.cli.facts import command
+    from strandline.cli.facts.command import command
 
     return command
 
@@ -152,21 +152,21 @@ def _limits() -> click.Command:
 
 @_list_command("erasures", "Erase users and sessions, and verify that they are gone.")
 def _erasures() -> click.Command:
-    from strandline.cli.erasures import command
+    from strandline.cli.erasures.command import command
 
     return command
 
 
 @_list_command("retention", "Set how long things are kept; archive, restore.")
 def _retention() -> click.Command:
-    from strandline.cli.retention import command
+    from strandline.cli.retention.command import command
 
     return command
 
 
 @_list_command("audit", "Show who did what, and prove that nothing of it was changed.")
 def _audit() -> click.Command:
-    from strandline.cli.audit import command
+    from strandline.cli.audit.command import command
 
     return command
 
@@ -194,7 +194,7 @@ def _replay() -> click.Command:
 
 @_list_command("generations", "List generations; compare, promote, roll back, prune.")
 def _generations() -> click.Command:
-    from strandline.cli.generations import command
+    from strandline.cli.generations.command import command
 
     return command
 
@@ -215,6 +215,6 @@ def _migrate() -> click.Command:
 
 @_list_command("doctor", "Check this installation, its servers and its models.")
 def _doctor() -> click.Command:
-    from strandline.cli.doctor import command
+    from strandline.cli.doctor.command import command
 
     return command

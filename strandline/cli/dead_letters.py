@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from datetime import datetime
 from typing import Any, Literal, NotRequired, TypedDict, TypeVar, Unpack
 from uuid import UUID
 
 import click
 
-from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.options import as_json, json_options, settings_from, target_options
 from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.engine.dead_letters import (
     DeadLetter,
     drop_dead_letter,
@@ -20,7 +19,7 @@ from strandline.pipelines.engine.dead_letters import (
     retry_dead_letter,
 )
 from strandline.pipelines.inspect.directory import check_known
-from strandline.schemas.display.shown_text import quantity, quote, shown_lines
+from strandline.schemas.display.shown_text import quantity, quote, shown_lines, time_text
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
@@ -138,14 +137,10 @@ def command() -> None:
 @command.command("list", short_help="List dead letters, oldest first.")
 @filter_options
 @click.option("--all", "everything", is_flag=True, help="Include those that were dropped.")
-@as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
+@json_options(DeadLettersReport)
 @target_options
-def list_command(everything: bool, as_json: bool, json_schema: bool, **options: Unpack[_Options]) -> int:
+def list_command(everything: bool, as_json: bool, **options: Unpack[_Options]) -> None:
     """List dead letters, oldest first."""
-    if json_schema:
-        print_schema(DeadLettersReport)
-        return 0
     with _database(options) as (database, _broker_url):
         letters = list_dead_letters(database, **(_filters(database, options) | {"dropped": everything}))
     if as_json:
@@ -154,14 +149,13 @@ def list_command(everything: bool, as_json: bool, json_schema: bool, **options: 
         say("no dead letters")
     else:
         say(*map(_line, letters))
-    return 0
 
 
 @command.command("show", short_help="Show one dead letter with its whole reason.")
 @click.argument("id_", metavar="ID")
 @as_json
 @target_options
-def show_command(id_: str, as_json: bool, **options: Unpack[_Options]) -> int:
+def show_command(id_: str, as_json: bool, **options: Unpack[_Options]) -> None:
     """Show one dead letter with its whole reason."""
     with _database(options) as (database, _broker_url):
         letters = _choose_letters(database, [id_], everything=False, filters={"dropped": True})
@@ -170,7 +164,6 @@ def show_command(id_: str, as_json: bool, **options: Unpack[_Options]) -> int:
     else:
         for number, letter in enumerate(letters):
             say(*([""] if number else []), *_picture(letter))
-    return 0
 
 
 @command.command("retry", short_help="Make events due again.")
@@ -205,7 +198,7 @@ def retry_command(ids: tuple[str, ...], everything: bool, as_json: bool, **optio
 @choice_options
 @as_json
 @target_options
-def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> int:
+def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **options: Unpack[_Options]) -> None:
     """Give events up for good: their messages stay in the log, and reads no longer wait for them.
 
     A record of each drop and its reason is kept; `list --all` shows it.
@@ -217,7 +210,6 @@ def drop_command(ids: tuple[str, ...], everything: bool, as_json: bool, **option
             for letter in letters
         ]
     _print(actions, as_json=as_json)
-    return 0
 
 
 def _ring(broker_url: str | None, lanes: Sequence[Lane], settings: Settings) -> bool:
@@ -315,10 +307,10 @@ def _line(letter: DeadLetter) -> str:
     reason = " ".join(letter.reason.split())
     if len(reason) > MAX_REASON_CHARACTERS:
         reason = reason[: MAX_REASON_CHARACTERS - 1].rstrip() + "…"
-    dropped = f", dropped {_at(letter.dropped_at)}" if letter.dropped_at else ""
+    dropped = f", dropped {time_text(letter.dropped_at)}" if letter.dropped_at else ""
     return (
         f"{_id(letter)}  {letter.session_id}, messages {letter.from_seq} to {letter.through_seq},"
-        f" {_at(letter.died_at)}{dropped}: {reason}"
+        f" {time_text(letter.died_at)}{dropped}: {reason}"
     )
 
 
@@ -329,23 +321,19 @@ def _picture(letter: DeadLetter) -> Iterator[str]:
         f"session: {letter.session_id}{owner}, namespace {letter.namespace}",
         f"messages: {letter.from_seq} to {letter.through_seq}"
         f" ({quantity(letter.tokens, 'token')}, cause {letter.cause})",
-        f"flushed: {_at(letter.flushed_at)}",
-        f"gave up: {_at(letter.died_at)}",
+        f"flushed: {time_text(letter.flushed_at)}",
+        f"gave up: {time_text(letter.died_at)}",
         f"pipeline: {letter.pipeline}, generation {letter.generation_id}, batch {letter.batch_id}",
     )
     first, *more = shown_lines(letter.reason)
     yield f"reason: {first}"
     yield from (f"  {line}" for line in more)
     if letter.dropped_at is not None:
-        yield f"dropped: {_at(letter.dropped_at)}"
+        yield f"dropped: {time_text(letter.dropped_at)}"
     elif letter.generation_state == "retired":
         yield "its generation is retired: it cannot be retried, only dropped"
     elif not letter.current:
         yield "its session has been reset since: a retry only ends it"
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(sep=" ", timespec="seconds")
 
 
 def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from datetime import datetime
+from typing import Any
 
 import click
 
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.servers.options import json_options, settings_from, target_options
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import show
 from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.policy_history import change_line
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.explanations import (
     FactEventTrace,
@@ -43,8 +43,7 @@ _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 @click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
 @click.option("--session", metavar="ID", help="Its session; needed if several sessions use the same id.")
 @click.option("--user", metavar="ID", help="The user whose session or fact it is.")
-@as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schemas of the --json output, and exit.")
+@json_options(*_KINDS)
 @target_options
 def command(
     subject: str,
@@ -52,29 +51,16 @@ def command(
     session: str | None,
     user: str | None,
     as_json: bool,
-    json_schema: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Follow a message to the memory derived from it, or a fact back to its messages.
 
     The last lines name the commands to go on with.
     """
-    if json_schema:
-        print_schema(*_KINDS)
-        return 0
-    settings = settings_from(database_url, broker_url, schema)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
+    settings = settings_from(**target)
+    with opened_database(settings) as database:
         explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
-    if as_json:
-        print_json(explanation)
-    else:
-        say(*_lines(explanation))
-    return 0
+    show(explanation, _lines(explanation), as_json=as_json)
 
 
 def _lines(explanation: MessageExplanation | FactExplanation | RemovedFactExplanation) -> Iterator[str]:
@@ -99,7 +85,7 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
         event = explanation.event
         yield (
             f"flush event {event.event_id}: {event.cause}, messages {event.from_seq} to {event.through_seq},"
-            f" {_at(event.at)}"
+            f" {time_text(event.at)}"
         )
     yield from map(change_line, explanation.policy_changes)
     yield from map(correction_line, explanation.corrections)
@@ -119,7 +105,7 @@ def _message(explanation: MessageExplanation) -> Iterator[str]:
     for chunk in explanation.chunks:
         yield f"chunk: messages {chunk.from_seq} to {chunk.through_seq}, {quantity(chunk.pieces, 'piece')}"
     for state in explanation.states:
-        yield f"state through message {state.through_seq} ({_at(state.at)}): {state.excerpt}"
+        yield f"state through message {state.through_seq} ({time_text(state.at)}): {state.excerpt}"
     yield from _steps_after_message(explanation)
 
 
@@ -131,7 +117,7 @@ def _stage(trace: StageTrace) -> Iterator[str]:
     if trace.generation_state != "serving":
         line += f" (generation {trace.generation}, {trace.generation_state})"
     if trace.since is not None:
-        line += f" since {_at(trace.since)}"
+        line += f" since {time_text(trace.since)}"
     if trace.batch_id is not None:
         line += f", batch {trace.batch_id} of {quantity(trace.batch_events or 0, 'event')}"
     yield line
@@ -148,8 +134,8 @@ def _stage(trace: StageTrace) -> Iterator[str]:
 def _fact(explanation: FactExplanation) -> Iterator[str]:
     yield f"fact {explanation.fact_id}: {explanation.text}"
     by = f" by {explanation.said_by}" if explanation.said_by else ""
-    until = f" until {_at(explanation.valid_until)}" if explanation.valid_until else ""
-    yield f"said {_at(explanation.said_at)}{by}, true from {_at(explanation.valid_from)}{until}"
+    until = f" until {time_text(explanation.valid_until)}" if explanation.valid_until else ""
+    yield f"said {time_text(explanation.said_at)}{by}, true from {time_text(explanation.valid_from)}{until}"
     yield f"generation {explanation.generation}"
     if explanation.topics:
         yield f"topics: {', '.join(explanation.topics)}"
@@ -159,7 +145,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
         yield f"feedback: {explanation.feedback}"
     yield from _events(explanation.events)
     for revision in explanation.revisions:
-        yield f"{revision.revision}. {revision.operation} {_at(revision.at)}: {revision.text}"
+        yield f"{revision.revision}. {revision.operation} {time_text(revision.at)}: {revision.text}"
         if revision.fact_event is not None:
             yield f"   by {revision.actor or 'a person'}, event {revision.fact_event}"
             continue
@@ -172,7 +158,7 @@ def _fact(explanation: FactExplanation) -> Iterator[str]:
             yield f"   taken over from generation {revision.carried_from}, since its messages are gone"
         if revision.context:
             yield f"   context: {_span([source.seq for source in revision.context])}"
-        flushed = f" ({revision.cause}, {_at(revision.flushed_at)})" if revision.flushed_at else ""
+        flushed = f" ({revision.cause}, {time_text(revision.flushed_at)})" if revision.flushed_at else ""
         yield f"   flush event {revision.event_id}{flushed}"
         yield f"   extract batch {revision.extract_batch_id}, merge batch {revision.merge_batch_id}"
         if revision.condense_batch_id is not None:
@@ -189,7 +175,7 @@ def _removed_text(gone: RemovedSource) -> str:
         seqs += f" to {gone.through_seq}"
     where = "without an archive" if gone.archive is None else f"to {gone.archive}"
     named = f", object {gone.object_name}" if gone.object_name else ""
-    return f"messages {seqs} left the log {_at(gone.removed_at)} ({gone.cause}) {where}{named},"
+    return f"messages {seqs} left the log {time_text(gone.removed_at)} ({gone.cause}) {where}{named},"
 
 
 def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
@@ -235,7 +221,7 @@ def _command(command: str, *options: str, namespace: str, name: str, user: str |
 def _ending_line(explanation: FactExplanation) -> str:
     if explanation.condensed_into is not None:
         return f"condensed into {explanation.condensed_into}: {explanation.replacement}"
-    ended = _at(explanation.invalidated_at) if explanation.invalidated_at else "at an unknown time"
+    ended = time_text(explanation.invalidated_at) if explanation.invalidated_at else "at an unknown time"
     return f"ended {ended}" + (
         f", replaced by {explanation.invalidated_by}: {explanation.replacement}"
         if explanation.replacement
@@ -245,7 +231,7 @@ def _ending_line(explanation: FactExplanation) -> str:
 
 def _events(events: Sequence[FactEventTrace]) -> Iterator[str]:
     for event in events:
-        yield f"event {event.number}: {event.kind} {_at(event.at)} by {event.actor or 'a person'}"
+        yield f"event {event.number}: {event.kind} {time_text(event.at)} by {event.actor or 'a person'}"
 
 
 def _span(seqs: Sequence[int]) -> str:
@@ -257,7 +243,7 @@ def _span(seqs: Sequence[int]) -> str:
 
 
 def _source(source: Source) -> str:
-    return f"{source.said_by}, {_at(source.at)}: {source.excerpt}"
+    return f"{source.said_by}, {time_text(source.at)}: {source.excerpt}"
 
 
 def _call(call: ModelCall) -> str:
@@ -265,9 +251,5 @@ def _call(call: ModelCall) -> str:
     cost = "" if call.cost_usd is None else f", ${call.cost_usd:.6f}"
     return (
         f"{call.step} answered by {call.model}{prompt}, {call.input_tokens}+{call.output_tokens} tokens"
-        f"{cost}, {call.seconds:.2f} s, {_at(call.at)}"
+        f"{cost}, {call.seconds:.2f} s, {time_text(call.at)}"
     )
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(sep=" ", timespec="seconds")

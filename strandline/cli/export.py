@@ -11,12 +11,12 @@ from typing import Any
 import click
 
 from strandline.cli.erasures.opening import check_one, opened_erasures, session_option, user_option
-from strandline.cli.servers.options import namespace_option, settings_from
+from strandline.cli.servers.options import json_schema_option, namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
-from strandline.cli.terminal.output import print_schema, say
+from strandline.cli.terminal.output import say
 from strandline.pipelines.inspect.known_names import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
@@ -32,20 +32,15 @@ from strandline.schemas.display.shown_text import json_shown, quantity
     metavar="FILE",
     help="Write to this file, which must not exist; default: standard output.",
 )
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of a line, and exit.")
+@json_schema_option(ExportLine, of="a line")
 @targets
-def command(
-    user: str | None, session: str | None, namespace: str, out: Path | None, json_schema: bool, **target: Any
-) -> int:
+def command(user: str | None, session: str | None, namespace: str, out: Path | None, **target: Any) -> None:
     """Export everything that is kept about a user, or about one session: JSON, one object a line.
 
     Messages, facts with their histories, summaries, states, candidates, answers, corrections, runs and
     model calls, each with where it comes from. The last line counts them; without it the export is not whole.
     FILE gets its name when it is whole, and only you can read it; after an interruption run it again.
     """
-    if json_schema:
-        print_schema(ExportLine)
-        return 0
     check_one(user, session)
     settings = settings_from(**target)
     with opened_erasures(settings, namespace) as erasures:
@@ -57,11 +52,10 @@ def command(
         lines = erasures.export_user(user) if user is not None else erasures.export_session(session or "")
         if out is None:
             _write(lines, sys.stdout)
-            return 0
+            return
         with new_file(out) as file, _told_at_an_interrupt(out):
             number = _write(lines, file)
     say(f"wrote {quantity(number, 'line')} to {out}")
-    return 0
 
 
 @contextmanager

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from contextlib import closing
+from typing import Any
+
 import click
 
 from strandline.cli.servers.options import as_json, settings_from, target_options
@@ -26,16 +29,14 @@ def command(
     user: str | None,
     everything: bool,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Deliver the messages of SESSION to its pipelines now, without waiting for its mark.
 
     SESSION is an id, as `strandline sessions list` shows it. The last turn stays in the window, since it may
     not be complete; --all delivers it as well.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with servers_for_once(settings) as servers:
         with opened_pool(servers.database_url, settings) as database:
             owner = find_session(database, session, namespace=namespace, user_id=user).user_id
@@ -47,19 +48,16 @@ def command(
             broker_url=servers.broker_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(memory):
             events = memory.flush(all=everything)
-        finally:
-            memory.close()
     if servers.alone and events:
         say(NOTHING_DERIVES, err=True)
     if as_json:
         ids = [str(event) for event in events]
         print_json(FlushReport(namespace=namespace, session_id=session, user_id=owner, events=ids))
-        return 0
+        return
     if not events:
         rest = "" if everything else " yet; --all also delivers the last turn"
         say(f"{session}: nothing to deliver{rest}")
     for event in events:
         say(f"{session}: flush event {event}")
-    return 0

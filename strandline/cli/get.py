@@ -10,7 +10,7 @@ import click
 from strandline.cli.reports.memory import ReadMessage, ReadReport, ReadState
 from strandline.cli.servers.options import settings_from
 from strandline.cli.servers.reads import coverage_lines, omission_lines, read_options, read_session
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import show
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity
@@ -20,7 +20,7 @@ from strandline.schemas.values.message import Message
 @click.command("get")
 @click.argument("session")
 @click.option("--query", metavar="TEXT", help="The text to search memory for; default: the latest messages.")
-@read_options
+@read_options(ReadReport)
 def command(
     session: str,
     query: str | None,
@@ -28,25 +28,17 @@ def command(
     user: str | None,
     token_limit: int | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show the messages that `Memory.get` returns for the next model call, memory included.
 
     The blocks are the default blocks of the session's pipelines. The application's own tokenizer is not
     available here, so the default one counts memory. The only model call is the query's embedding.
     """
-    if json_schema:
-        print_schema(ReadReport)
-        return 0
     context, state = read_session(
         settings_from(**target), session, query, namespace=namespace, user=user, token_limit=token_limit
     )
-    if as_json:
-        print_json(_report(context, state))
-    else:
-        say(*_lines(context, state))
-    return 0
+    show(_report(context, state), _lines(context, state), as_json=as_json)
 
 
 def _report(context: MemoryContext, state: ReadState) -> ReadReport:

@@ -125,7 +125,7 @@ def set_limits(
     broker_url: str | None,
     schema: str | None,
     **limits: Any,
-) -> int:
+) -> None:
     """Set limits of NAMESPACE; limits that are not given stay as they are (`limits clear` removes them).
 
     Workers apply them from the next batch on, and a lower budget after a second or two. Work that waited for
@@ -144,7 +144,6 @@ def set_limits(
         for note in _notes(database, settings, namespace, changes.usd_per_day):
             say(note, err=True)
         _show(read_limits(database, settings, namespace), as_json=as_json)
-    return 0
 
 
 @command.command("list", short_help="Show the limits, and what was used today.")
@@ -154,15 +153,12 @@ def set_limits(
 def list_limits(
     namespace: str | None,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Show the limits of NAMESPACE, or of all with limits, with today's use and waiting work."""
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with opened_database(settings) as database:
         _show(read_limits(database, settings, namespace), as_json=as_json)
-    return 0
 
 
 @command.command("clear", short_help="Remove the limits of a namespace.")
@@ -171,7 +167,7 @@ def list_limits(
 @target_options
 def clear(
     namespace: str, database_url: str | None, broker_url: str | None, schema: str | None, **flags: bool
-) -> int:
+) -> None:
     """Remove the named limits of NAMESPACE, or all of them.
 
     Work that waited for its budget is tried again at once.
@@ -190,7 +186,6 @@ def clear(
         _apply_at_once(database, namespace)
         left = read_limits(database, settings, namespace)
     say(*map(_line, left) if left else [f"{namespace}: not limited any more"])
-    return 0
 
 
 def write_limits(database: Database, namespace: str, limits: LimitsIn, *, whole: bool = False) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import click
 
 from strandline.cli.servers.options import as_json, settings_from, target_options
@@ -29,16 +31,14 @@ from strandline.schemas.wire.work import MigrateReport
 def command(
     partitions: int | None,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Bring the tables of the configured database (or the running embedded one) to this release.
 
     Runs in one transaction; needs the right to create a schema and, the first time, the pgvector extension.
     If the tables are at this release already, nothing is done, and no such right is needed.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with running_servers(settings, only_looking=True) as servers:
         before = current_revision(
             servers.database_url, settings.database_schema, public_apis_only=settings.public_apis_only
@@ -66,4 +66,3 @@ def command(
         )
     elif divided:
         say(f"partitions: {', '.join(f'{number} of {table}' for table, number in divided.items())}")
-    return 0

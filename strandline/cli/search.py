@@ -10,13 +10,13 @@ import click
 from strandline.cli.reports.memory import HitReport, SearchReport
 from strandline.cli.servers.memories import opened_session, opened_user
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
+    limit_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.search.facts import FoundFact
@@ -44,15 +44,8 @@ Scope = Literal["session", "owner"]
     multiple=True,
     help="Only hits of this kind; default: both.",
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=10,
-    show_default=True,
-    help="Maximum number of results.",
-)
-@as_json
-@json_schema_option
+@limit_option(default=10)
+@json_options(SearchReport)
 @target_options
 def command(
     query: str,
@@ -63,16 +56,12 @@ def command(
     kinds: tuple[HitKind, ...],
     limit: int,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
 
     The only model call is the query's embedding; without one, words decide.
     """
-    if json_schema:
-        print_schema(SearchReport)
-        return 0
     if session is None and user is None:
         raise click.UsageError("Where? Give --session, or --user for all sessions of a user.")
     where: Scope = scope or ("owner" if session is None else "session")
@@ -91,7 +80,6 @@ def command(
         say("nothing found")
     else:
         print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in hits])
-    return 0
 
 
 def _find_hits(

@@ -13,10 +13,10 @@ from rich.table import Table
 
 from strandline.cli.limits import read_limits, waiting_line
 from strandline.cli.replay import report_of
-from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.servers.options import json_options, settings_from, target_options
 from strandline.cli.servers.targets import Servers, opened_pool, servers_for_once
 from strandline.cli.terminal.interrupts import ends_as_interrupts
-from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say, styled_text
+from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.replay.records import replays
 from strandline.schemas.display.shown_text import quantity, quote
@@ -47,23 +47,16 @@ WATCH_SECONDS = 1.0
 
 
 @click.command("status")
-@as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
+@json_options(StatusReport)
 @click.option("--watch", is_flag=True, help="Refresh every second, until Ctrl-C.")
 @target_options
 def command(
     as_json: bool,
-    json_schema: bool,
     watch: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Show pipelines, totals and live workers of a database."""
-    if json_schema:
-        print_schema(StatusReport)
-        return 0
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with (
         servers_for_once(settings) as servers,
         opened_pool(servers.database_url, settings) as database,
@@ -73,7 +66,6 @@ def command(
             _watch(database, settings, starter, as_json=as_json)
         else:
             _show(read_status(database, settings), starter, as_json=as_json)
-    return 0
 
 
 def _starter(servers: Servers) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
+from typing import Any
 
 import click
 from rich.console import Console
@@ -35,9 +36,7 @@ STOP_MARGIN_SECONDS = 10.0
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N")
 @click.option("--no-service", is_flag=True, help="Do not serve HTTP beside the workers.")
 @target_options
-def command(
-    workers: int, no_service: bool, database_url: str | None, broker_url: str | None, schema: str | None
-) -> int:
+def command(workers: int, no_service: bool, **target: Any) -> None:
     """Run everything in this terminal, until Ctrl-C; the data stays in STRANDLINE_HOME.
 
     Workers and embedded servers that end are started again.
@@ -46,7 +45,7 @@ def command(
     release.  The HTTP service listens on loopback, if the extra `service` is installed; its key is printed,
     and ends with this command.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     log_to_stderr("WARNING")
     screen = console()
     with ends_as_interrupts() as interrupts:
@@ -60,7 +59,6 @@ def command(
             with serving as service, Mending(servers.mend):
                 _run(screen, settings, servers, database, workers, service, interrupts)
         _say(screen, _farewell(servers, settings))
-    return 0
 
 
 def _farewell(servers: Servers, settings: Settings) -> str:

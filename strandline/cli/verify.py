@@ -5,12 +5,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import console, is_rich, print_json, print_schema, say
+from strandline.cli.servers.options import json_options, settings_from, target_options
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import console, is_rich, show
 from strandline.pipelines.inspect.verify import Progress, verify
 from strandline.pipelines.inspect.verify_report import Report
 from strandline.schemas.display.shown_text import quantity
@@ -22,38 +23,27 @@ SHOWN_PER_KIND = 20
 @click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
 @click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")
-@as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
+@json_options(Report)
 @target_options
 def command(
     namespace: str | None,
     session: str | None,
     deep: bool,
     as_json: bool,
-    json_schema: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
+    **target: Any,
 ) -> int:
     """Check that each message is in exactly one flush, each flush applied exactly once, and each fact
     comes from messages that exist; print each violation, and exit with 1 if there is one.
 
     Reads one snapshot, so it may run while workers are at work.
     """
-    if json_schema:
-        print_schema(Report)
-        return 0
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
+        opened_database(settings) as database,
         _progress() as progress,
     ):
         report = verify(database, namespace=namespace, session_id=session, deep=deep, progress=progress)
-    if as_json:
-        print_json(report)
-    else:
-        say(*_lines(report))
+    show(report, _lines(report), as_json=as_json)
     return 1 if report.violations else 0
 
 

@@ -6,6 +6,7 @@ import logging
 import os
 import sys
 from contextlib import suppress
+from typing import Any
 
 import click
 from celery.signals import worker_ready
@@ -50,9 +51,7 @@ def command(
     concurrency: int | None,
     no_sweep: bool,
     log_level: str,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
+    **target: Any,
 ) -> int:
     """Consume flush events until Ctrl-C or SIGTERM.
 
@@ -65,7 +64,7 @@ def command(
     """
     # Before Celery, which takes it as it is: its own format prints no fields.
     log_to_stderr(log_level.upper())
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     if unknown := list(unknown_settings(os.environ)):
         logger.warning(
             "environment variables are not settings",

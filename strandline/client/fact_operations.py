@@ -9,6 +9,7 @@ from typing import Any
 from uuid import UUID, uuid4
 
 from strandline.client.operations import (
+    LOST,
     NOT_FOUND,
     Call,
     Operation,
@@ -29,7 +30,7 @@ from strandline.producers.facts.listing import Fact, FactPage, PageRequest, Sort
 from strandline.producers.search.choice import ChosenFacts
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.writing.sources import FactChanges
-from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.errors import InvalidMessageError, OutcomeUnknownError
 from strandline.schemas.values.acts.capture import Capture
 from strandline.schemas.wire.base import MAX_PAGE
 from strandline.schemas.wire.explanations import AnyFactExplanation, FactExplanation, RemovedFactExplanation
@@ -182,8 +183,19 @@ def delete(facts: UserFace, fact_id: UUID | str, *, if_version: str | None = Non
     reply = yield Call(
         "DELETE", place, headers=_if_match(if_version), repeat=_repeat(if_version), accepts=NOT_FOUND
     )
-    # If an answer was lost, it is this very call that deleted the fact, and now does not find it.
-    return not reply.is_missing or reply.was_lost
+    if reply.is_missing and reply.was_lost:
+        # The lost attempt deleted it, or came to nothing: what people did to the fact says which.
+        explained = yield Call(
+            "GET",
+            path("explain", "facts", str(as_fact_id(fact_id))),
+            user_id=facts.user_id,
+            accepts=NOT_FOUND | {"forbidden"},
+        )
+        if explained.status == 403:
+            raise OutcomeUnknownError(LOST)
+        events = () if explained.is_missing else explained.read(AnyFactExplanation).root.events
+        return any(event.kind == "delete" for event in events)
+    return not reply.is_missing
 
 
 def clear(facts: UserFace) -> Operation[int]:
@@ -248,7 +260,7 @@ def explain(facts: UserFace, fact_id: UUID | str) -> Operation[FactExplanation |
     Raises:
         NotFoundError: this user has no such fact, and never had one.
     """
-    call = Call("GET", path("explain", "facts", str(fact_id)), user_id=facts.user_id)
+    call = Call("GET", path("explain", "facts", str(as_fact_id(fact_id))), user_id=facts.user_id)
     return (yield call).read(AnyFactExplanation).root
 
 

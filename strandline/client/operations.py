@@ -7,7 +7,6 @@ iterators.
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import wraps
@@ -19,6 +18,7 @@ from pydantic import BaseModel, ValidationError
 
 from strandline.client.problems import unreadable
 from strandline.client.retrying import Repeat
+from strandline.producers.execution import signed
 from strandline.schemas.errors import ConfigurationError, ServiceError
 from strandline.schemas.values.identity import NO_USER, check_user_id
 from strandline.schemas.wire.base import IDEMPOTENCY_HEADER, Page
@@ -58,6 +58,11 @@ class Call:
 
 # What is asked for is not there; a proxy's 404 is not this.
 NOT_FOUND = frozenset({"not-found"})
+
+LOST = (
+    "No answer came, so the change may have taken effect; look before you repeat it."
+    " (A put whose messages have an `id` may simply be repeated.)"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -168,7 +173,7 @@ def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callabl
     def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
         return face.service.run(operation(face, *arguments, **named))
 
-    return _signed(method, operation)
+    return signed(method, operation)
 
 
 def async_method(
@@ -180,7 +185,7 @@ def async_method(
     async def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
         return await face.service.arun(operation(face, *arguments, **named))
 
-    return _signed(method, operation)
+    return signed(method, operation)
 
 
 def sync_iterator(
@@ -198,7 +203,7 @@ def sync_iterator(
             if cursor is None:
                 return
 
-    return _signed(method, operation, page_as="Iterator")
+    return signed(method, operation, page_as="Iterator")
 
 
 def async_iterator(
@@ -217,7 +222,7 @@ def async_iterator(
             if cursor is None:
                 return
 
-    return _signed(method, operation, page_as="AsyncIterator")
+    return signed(method, operation, page_as="AsyncIterator")
 
 
 def following(next_cursor: str | None, cursor: str | None) -> str | None:
@@ -267,24 +272,3 @@ def once(idempotency_key: str | None = None) -> dict[str, str]:
 def set_fields(**fields: Any) -> dict[str, Any]:
     """The fields of a body that are not None; what is left out has the service's default."""
     return {name: value for name, value in fields.items() if value is not None}
-
-
-M = TypeVar("M", bound=Callable[..., Any])
-
-
-def _signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
-    """The method with the signature that ``help`` and tests are to see: of the operation, with its result.
-
-    ``page_as``: what the method makes of the operation's pages; it then follows the cursors itself.
-    """
-    signature = inspect.signature(operation)
-    face, *others = signature.parameters.values()
-    result = str(signature.return_annotation).removeprefix("Operation[").removesuffix("]")
-    if page_as is not None:
-        result = f"{page_as}[{result.removeprefix('PageOf[')}"
-        others = others[1:]
-    shown: Any = method
-    shown.__signature__ = signature.replace(
-        parameters=[face.replace(name="self"), *others], return_annotation=result
-    )
-    return method

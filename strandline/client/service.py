@@ -15,7 +15,7 @@ from urllib.parse import urlsplit
 import httpx2
 from pydantic import ValidationError
 
-from strandline.client.operations import Call, Operation, Reply, check_user
+from strandline.client.operations import LOST, Call, Operation, Reply, check_user
 from strandline.client.problems import Refusal, refusal_of, unusable
 from strandline.client.retrying import Attempts, Failure, Retries, Timeouts
 from strandline.producers.arguments import check_count
@@ -292,14 +292,14 @@ class RemoteService:
             if wait is not None:
                 return wait
         if refusal.failure == "unknown" and _changes(call):
-            raise OutcomeUnknownError(_LOST)
+            raise OutcomeUnknownError(LOST)
         raise refusal.error
 
     def _no_answer(self, call: Call, attempts: Attempts, error: httpx2.RequestError) -> StrandlineError:
         tried = attempts.number - 1
         times = "once" if tried == 1 else f"{tried} times"
         if attempts.was_lost and _changes(call):
-            return OutcomeUnknownError(_LOST)
+            return OutcomeUnknownError(LOST)
         if isinstance(error, httpx2.TimeoutException) and not isinstance(error, _NOT_SENT):
             return ServiceTimeoutError(
                 f"The service at {self.url} did not answer in time (tried {times}); raise the time-out read,"
@@ -345,12 +345,6 @@ class RemoteService:
 
     async def __aexit__(self, *_: object) -> None:
         await self.aclose()
-
-
-_LOST = (
-    "No answer came, so the change may have taken effect; look before you repeat it."
-    " (A put whose messages have an `id` may simply be repeated.)"
-)
 
 
 def _changes(call: Call) -> bool:

@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.models.contract import TextModel
+from strandline.pipelines.own_code.places import load_function
 from strandline.pipelines.text.lexemes import forget_stems
 from strandline.producers.audit.compliance import Compliance
 from strandline.producers.audit.levels import KnownLevels
@@ -34,7 +35,6 @@ from strandline.schemas.sealed.opening import sealed_content
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import forget_names
 from strandline.schemas.values.lanes import Lane
-from strandline.wiring.compliance import compliance_of
 from strandline.wiring.given_pool import GivenPool
 from strandline.wiring.loop_resources import LoopResources, OfLoop
 
@@ -347,3 +347,20 @@ def _begin_index() -> IndexParts:
     with undivided:
         from strandline.producers.search.index.array_index import ArrayParts
     return ArrayParts()
+
+
+ENTRY_POINT_GROUP = "strandline.compliance"
+
+
+def compliance_of(settings: Settings) -> Compliance | None:
+    """The hook that ``STRANDLINE_COMPLIANCE`` names; None if it names none.
+
+    Raises:
+        ConfigurationError: it cannot be imported, or cannot be called.
+    """
+    if not settings.compliance:
+        return None
+    hook = load_function(settings.compliance, setting="STRANDLINE_COMPLIANCE", group=ENTRY_POINT_GROUP)
+    return Compliance(
+        hook, settings.compliance, settings.compliance_timeout_seconds, settings.compliance_failure
+    )

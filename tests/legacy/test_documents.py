@@ -19,5 +19,12 @@ def test_what_the_pages_show_runs(
     documentation.test_recipes_run(block, database_url, tmp_path, monkeypatch)
 
 
+def test_their_examples_run_one_after_another(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for block in BLOCKS:
+        documentation.test_recipes_run(block, database_url, tmp_path, monkeypatch)
+
+
 def test_both_pages_show_something() -> None:
     assert {block.where.partition(":")[0] for block in BLOCKS} == set(PAGES)

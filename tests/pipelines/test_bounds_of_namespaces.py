@@ -16,7 +16,7 @@ from strandline.schemas.wire.operations import LimitsIn
 from tests.conftest import rows_of
 
 MAX_BYTES = 10_000
-COUNT_NOW = "UPDATE strandline.namespace_use SET count_at = '-infinity' RETURNING namespace"
+COUNT_NOW = "UPDATE strandline.namespace_rule SET count_at = '-infinity' RETURNING namespace"
 
 
 def text(size: int = 2_000) -> dict[str, Any]:
@@ -96,7 +96,7 @@ def test_what_is_counted_is_told_and_a_namespace_without_bounds_is_not_counted(
     assert (limits.sessions_stored, limits.max_sessions, limits.max_bytes) == (1, 7, MAX_BYTES)
     assert limits.bytes_stored is not None and 2_000 < limits.bytes_stored < 2_100
     write_limits(database, "acme", LimitsIn(calls_per_day=5), whole=True)
-    assert rows_of(database_url, "SELECT FROM strandline.namespace_use") == []
+    assert rows_of(database_url, "SELECT FROM strandline.namespace_rule WHERE count_at IS NOT NULL") == []
 
 
 def test_who_counts_is_not_waited_for(database: Database, database_url: str) -> None:

@@ -10,6 +10,7 @@ import sys
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cache
+from importlib.util import find_spec
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -144,6 +145,30 @@ def test_recipes_run(
     script = tmp_path / "recipe.py"
     script.write_text(block.text, encoding="utf-8")
     runpy.run_path(str(script))
+
+
+def test_the_examples_of_all_adapters_run_one_after_another(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """On one database, as a reader tries them: no example stands in another's conversation."""
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    for number, block in enumerate(marked("runnable")):
+        adapters = ADAPTER.findall(block.text)
+        if adapters and all(_is_there(ADAPTED[adapter]) for adapter in adapters):
+            script = tmp_path / f"example_{number}.py"
+            script.write_text(block.text, encoding="utf-8")
+            try:
+                runpy.run_path(str(script))
+            except BaseException as error:
+                error.add_note(block.where)
+                raise
+
+
+def _is_there(module: str) -> bool:
+    try:
+        return find_spec(module) is not None
+    except ModuleNotFoundError:
+        return False
 
 
 @pytest.mark.parametrize("block", blocks_of("python"), ids=str)

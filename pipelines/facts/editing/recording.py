@@ -127,13 +127,19 @@ def replace_fact(
 def delete_fact(
     shard_key: UUID, fact_id: UUID, actor: str | None, *, instruction: UUID | None = None
 ) -> Operation[bool]:
-    """Delete a fact for good; False if there is no such fact."""
+    """Delete a fact for good; False if there is no such fact.
+
+    Its id may be one of another derivation that is kept, which served when the caller read it.
+    """
     fact_sets, serving = yield from lock_registered(shard_key)
-    if not (yield from fetch(FindFact(**serving.keys, fact_id=fact_id))):
+    for fact_set in sorted(fact_sets, key=lambda one: one != serving):
+        if (yield from fetch(FindFact(**fact_set.keys, fact_id=fact_id))):
+            break
+    else:
         return False
-    traces = yield from _traces(serving, fact_id)
+    traces = yield from _traces(fact_set, fact_id)
     event = yield from _record_event(
-        serving, "delete", fact_id, traces=traces, actor=actor, instruction=instruction
+        fact_set, "delete", fact_id, traces=traces, actor=actor, instruction=instruction
     )
     gone = yield from _apply_event(fact_sets, event)
     yield from fetch(
@@ -200,7 +206,7 @@ def _traces(fact_set: FactSet, fact_id: UUID) -> Operation[tuple[Trace, ...]]:
 
 
 def _record_event(
-    serving: FactSet,
+    made_in: FactSet,
     kind: FactEventKind,
     fact_id: UUID | None,
     *,
@@ -211,7 +217,7 @@ def _record_event(
 ) -> Operation[FactEvent]:
     rows = yield from fetch(
         RecordFactEvent(
-            shard_key=serving.shard_key,
+            shard_key=made_in.shard_key,
             kind=kind,
             fact_id=fact_id,
             payload=None if payload is None else json.dumps(payload),
@@ -222,7 +228,7 @@ def _record_event(
     )
     (recorded,) = rows
     return FactEvent(
-        recorded.number, kind, fact_id, payload, traces, recorded.created_at, serving.generation_id
+        recorded.number, kind, fact_id, payload, traces, recorded.created_at, made_in.generation_id
     )
 
 

@@ -7,6 +7,7 @@ dates; it loses for being a greeting, a compliment or a guess.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from datetime import date
@@ -23,6 +24,7 @@ LINES_PER_FACT = 2.5
 THRESHOLD = 2.0
 MAX_WORDS = 60
 MIN_TOPIC_LETTERS = 4
+_MARK_LINE = re.compile(r"^\[(?:picture|sound|video|document)\].*$", re.MULTILINE)
 _NARROW_MINIMUM = 4
 _WIDE_MINIMUM = 5
 
@@ -79,8 +81,9 @@ def _has_number(spoken_words: Sequence[str]) -> bool:
 
 
 def attribute_sentence(line: TranscriptLine, sentence: str) -> str:
-    """``sentence`` with who said it in front, such as ``Maria: I live in Oslo.``"""
-    return f"{speaker_name(speaker(line), line.role)}: {sentence}"
+    """``sentence`` with who said it in front, such as ``Maria: I live in Oslo.``, and marks for pictures."""
+    marks = [mark for mark in _MARK_LINE.findall(line.text) if mark not in sentence]
+    return " ".join((f"{speaker_name(speaker(line), line.role)}: {sentence}", *marks))
 
 
 def speaker(line: TranscriptLine) -> str:

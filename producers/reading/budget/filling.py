@@ -72,8 +72,8 @@ class Filling:
         if not self.blocks:
             return Filled()
         free = room - measure.cost(kept)
-        texts = self.shown_texts
-        if texts is None:
+        texts = self.shown_texts or frozenset()
+        if self.shown_texts is None and any(self.candidates.messages.values()):
             texts = frozenset([message.text for message in self.shown.values()])
         ranked = rank_messages(self.candidates, self.shown, texts)
         for attempt in range(MAX_ATTEMPTS):

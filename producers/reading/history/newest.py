@@ -13,8 +13,10 @@ from functools import partial
 from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import (
+    BytesOfMessages,
     MatchesByLabel,
     MatchesByRole,
     MessagesBySeq,
@@ -33,26 +35,41 @@ PAGE_MESSAGES = 1_000
 
 @dataclass(frozen=True, slots=True)
 class HistoryRequest:
-    """A part of a log: of what passes the filter, the newest ``limit`` (None: all) behind ``offset``."""
+    """A part of a log: of what passes the filter, the newest ``limit`` (None: all) behind ``offset``.
+
+    Attributes:
+        max_bytes: of all its messages together; None for no bound.
+    """
 
     identity: SessionIdentity
     filters: HistoryFilter
     limit: int | None
     offset: int
+    max_bytes: int | None = None
 
 
 def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
     """The messages of the request, in the order of the log.
 
     Raises:
+        ConfigurationError: they have more than ``max_bytes``.
         OwnerError: the session belongs to another owner.
     """
     seqs = yield from _seqs(request)
     if not seqs:
         yield from check_unowned(request.identity)
+    if request.max_bytes is not None:
+        yield from _check_bytes(request.identity, seqs, request.max_bytes)
     if len(seqs) > PAGE_MESSAGES:
         return (yield from read_unchanged(request.identity, partial(_read_all, request)))
     return (yield from _read_pages(request, seqs))
+
+
+def _check_bytes(identity: SessionIdentity, seqs: list[int], max_bytes: int) -> Operation[None]:
+    (row,) = yield from fetch(BytesOfMessages(**identity.keys, seqs=seqs))
+    if row.bytes > max_bytes:
+        problem = f"These messages have more than {max_bytes:,} bytes together; ask for fewer at once."
+        raise ConfigurationError(problem, for_clients=problem)
 
 
 def _read_all(request: HistoryRequest) -> Operation[list[Message]]:

@@ -68,9 +68,9 @@ def query_text(
 ) -> str:
     """The text to search for: the query, else the ``latest`` of the messages passed, or of the window."""
     if query is not None:
-        text = query if isinstance(query, str) else query.text
+        text = query if isinstance(query, str) else query.shown_text
     else:
-        text = "\n".join(message.text for message in (messages or window)[-latest:] if message.text)
+        text = "\n".join(one.shown_text for one in (messages or window)[-latest:] if one.shown_text)
     return text[-MAX_QUERY_CHARACTERS:].strip()
 
 

@@ -209,7 +209,7 @@ def gather_filling(
 ) -> Filling:
     """What may fill the room, for the blocks that share it out."""
     query = request.query
-    asked = query.text.strip() if isinstance(query, Message) else (query or "").strip()
+    asked = query.shown_text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
     newest: list[FactPiece] = []
     matching: list[FactPiece] = []
@@ -242,7 +242,7 @@ def gather_filling(
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
         else by_place(request, (*snapshot.pinned, *snapshot.window)),
-        shown_texts=window.texts if is_whole else None,
+        shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
         time_zone=snapshot.time_zone,
     )
 

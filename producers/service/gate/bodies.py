@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import asyncio
-import json
 from collections.abc import Mapping
 
+import jiter
 from starlette.types import Message, Receive, Scope
 
 from strandline.producers.service.gate.problems import MALFORMED, SLOW_BODY, TOO_LARGE, ProblemError
-from strandline.schemas.foreign_json import RepeatedKeyError, refuse_repeated
 
 # What is left of it is not read: the connection ends with the response.
 CLOSE = {"Connection": "close"}
@@ -22,12 +21,6 @@ MAX_VALUES = 25_000
 
 # A body whose length has more digits than this is not read away after a refusal.
 MAX_DISCARDED_DIGITS = 5
-
-
-# Made once; what its numbers are does not matter.
-_keys = json.JSONDecoder(
-    object_pairs_hook=refuse_repeated, parse_int=len, parse_float=len, parse_constant=len
-)
 
 
 class ClientGone(Exception):
@@ -58,12 +51,11 @@ async def read_body(receive: Receive, *, max_bytes: int, seconds: float) -> byte
 def check_keys(body: bytes) -> None:
     """Raise a problem if an object in a body has a key twice: a reader before us may take the other one."""
     try:
-        _keys.decode(body.decode())
-    except RepeatedKeyError:
-        detail = "An object in the body has a key twice; send each key once."
-        raise ProblemError(MALFORMED, detail=detail) from None
-    except (ValueError, RecursionError):
-        return  # what else is wrong with it is found where it is read
+        jiter.from_json(body, catch_duplicate_keys=True)
+    except ValueError as error:  # all else that is wrong with it is found where it is read
+        if "duplicate key" in str(error):
+            detail = "An object in the body has a key twice; send each key once."
+            raise ProblemError(MALFORMED, detail=detail) from None
 
 
 def _too_large(max_bytes: int) -> ProblemError:

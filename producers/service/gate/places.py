@@ -175,6 +175,19 @@ def _model_at(model: type[BaseModel], steps: Sequence[object]) -> type[BaseModel
     return model
 
 
+def declared_steps(body: type[BaseModel], steps: Iterable[str]) -> list[str]:
+    """The steps of a path in a body as far as its models declare them: what follows is the client's word."""
+    models, declared = [body], []
+    for step in steps:
+        if not step.isdigit():
+            fields = [model.model_fields[step] for model in models if step in model.model_fields]
+            if not fields:
+                break
+            models = [inner for one in fields for inner in _models_in(one.annotation)]
+        declared.append(step)
+    return declared
+
+
 def _models_in(annotation: object) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation

@@ -9,9 +9,12 @@ from fastapi import Query, Request
 from starlette.responses import Response
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.reading.history.filters import HistoryFilter
+from strandline.producers.reading.history.newest import HistoryRequest as NewestRequest
+from strandline.producers.reading.history.newest import newest_history
 from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
@@ -20,9 +23,10 @@ from strandline.producers.service.idempotency import message_id
 from strandline.producers.service.params import Cursor, PageSize, RunId, SessionId, make_router
 from strandline.producers.service.records import SessionRecords
 from strandline.producers.service.route import Call, call_of
-from strandline.producers.sessions import history_page
+from strandline.producers.sessions import HISTORY_PAGE_BYTES, history_part
 from strandline.producers.tokens import DEFAULT_ENCODING
 from strandline.schemas.errors import ConflictError
+from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
 from strandline.schemas.values.policy import Policy, make_policy
 from strandline.schemas.wire.base import MAX_SEQ, Page, ProblemPlace
@@ -85,16 +89,13 @@ async def list_messages(
     identity = call.caller.session(session_id)
     await call.service.records.find(identity)
     after = max(after_seq, read_number_cursor(_LOG, cursor))
-    resources = call.service.resources
-    recorder = Recorder(identity, resources.compliance, resources.audit_levels)
-    listing = recorder.read(
+    listing = _recorder(call, identity).read(
         Act.here("history"),
-        history_page(identity, after, limit + 1),
-        lambda act, page: replace(act, count=min(len(page), limit)),
+        history_part(identity, after, limit + 1),
+        lambda act, part: replace(act, count=min(len(part[0]), limit)),
     )
-    messages = await call.service.runner.arun(listing)
+    messages, more = await call.service.runner.arun(listing)
     page = messages[:limit]
-    more = len(messages) > limit
     following = cursor_of(_LOG, page[-1].seq or 0) if more else None
     return await _respond(call, page, following)
 
@@ -104,8 +105,14 @@ async def list_messages(
 async def history(request: Request, session_id: SessionId, body: HistoryRequest) -> Response:
     """The newest messages that pass all filters, in order; `offset` leaves out so many of the newest."""
     call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    return await _respond(call, await memory.ahistory(**body.model_dump()))
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    filters = HistoryFilter.check(body.roles, body.metadata, body.since, body.until)
+    newest = newest_history(
+        NewestRequest(identity, filters, body.limit, body.offset, max_bytes=HISTORY_PAGE_BYTES)
+    )
+    listing = _recorder(call, identity).read(Act.here("history"), newest, count_results)
+    return await _respond(call, await call.service.runner.arun(listing))
 
 
 @router.get("/v1/sessions/{session_id}/context_window", tags=["messages"], response_model=Page[MessageOut])
@@ -178,3 +185,8 @@ def _policy(
         max_facts=max_facts_of(blocks),
     )
     return policy, blocks
+
+
+def _recorder(call: Call, identity: SessionIdentity) -> Recorder:
+    resources = call.service.resources
+    return Recorder(identity, resources.compliance, resources.audit_levels)

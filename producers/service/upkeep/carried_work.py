@@ -4,8 +4,16 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import threading
 from collections.abc import Coroutine
 from typing import Any
+
+from strandline.pipelines.upkeep.erasure.steps import ErasureOrder
+from strandline.producers.erasing.erase import BegunErasure, begin_erasing, finish_erasing
+from strandline.producers.execution import OperationRunner
+from strandline.producers.service.gate.deadlines import in_own_thread
+from strandline.producers.service.operators import Operators
+from strandline.schemas.postgres.database import Database
 
 logger = logging.getLogger("strandline.service")
 
@@ -69,3 +77,74 @@ class CarriedWork:
         self._reasons[number] = reason
         while len(self._reasons) > MAX_REASONS:
             del self._reasons[next(iter(self._reasons))]
+
+
+# Each deletes a page at a time on a connection of the pool.
+AT_ONCE = 2
+
+
+class CarriedErasures(CarriedWork):
+    """The erasures that this process carries on; for one event loop."""
+
+    def __init__(self, runner: OperationRunner, operators: Operators) -> None:
+        super().__init__("an erasure failed", "erasure_failed")
+        self._runner = runner
+        self._operators = operators
+        self._places = asyncio.Semaphore(AT_ONCE)
+
+    async def begin(self, order: ErasureOrder) -> int:
+        """Set the fence, and begin to carry the rest on; returns the number of the erasure.
+
+        Raises:
+            NotFoundError: there is no such session.
+        """
+        begun = await self._runner.arun(begin_erasing(order))
+        number = begun.fenced.number
+        # One that runs here has no need of a second; but it may have been given fewer items.
+        if not begun.fenced.is_done and (order.items or not self.is_running(number)):
+            self.begin_work(number, self._finish(begun))
+        return number
+
+    async def close(self) -> None:
+        """End all, each between two of its transactions or within one, which is rolled back."""
+        for tasks in list(self._running.values()):
+            for task in tasks:
+                task.cancel()
+        await self.end_all()
+
+    async def _finish(self, begun: BegunErasure) -> None:
+        async with self._places:
+            finishing = finish_erasing(begun, self._operators.signer(), self._operators.beside())
+            await self._runner.arun(finishing)
+
+
+class CarriedReplays(CarriedWork):
+    """The replays that this process carries on; for one event loop."""
+
+    def __init__(self, operators: Operators) -> None:
+        super().__init__("a replay failed", "replay_failed")
+        self._operators = operators
+        self._stops: dict[int, threading.Event] = {}
+
+    def carry_on(self, database: Database, replay_id: int) -> None:
+        """Begin to carry a replay on; returns at once."""
+        stop = self._stops[replay_id] = threading.Event()
+        work = in_own_thread(lambda: self._operators.carry_on(database, replay_id, stop))
+        task = self.begin_work(replay_id, work)
+        task.add_done_callback(lambda _done: self._drop(replay_id, stop))
+
+    def stop(self, replay_id: int) -> None:
+        """Have a replay stop after its present step, if it is carried on here."""
+        if stop := self._stops.get(replay_id):
+            stop.set()
+
+    async def close(self) -> None:
+        """Stop all, and wait until each has recorded how far it is."""
+        for stop in self._stops.values():
+            stop.set()
+        await self.end_all()
+
+    def _drop(self, replay_id: int, stop: threading.Event) -> None:
+        """Forget how to stop a task; one that was begun since has its own."""
+        if self._stops.get(replay_id) is stop:
+            del self._stops[replay_id]

@@ -784,20 +784,17 @@ def upgrade() -> None:
         comment="The limits of a namespace, and until when its work waits; written by hand",
     )
     op.create_table(
-        "namespace_use",
+        "namespace_rule",
         sa.Column("namespace", sa.Text(collation="C"), nullable=False),
         sa.Column("sessions", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("bytes", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("is_full", sa.Boolean(), server_default="false", nullable=False),
-        sa.Column(
-            "count_at",
-            sa.DateTime(timezone=True),
-            server_default=sa.text("clock_timestamp()"),
-            nullable=False,
-        ),
-        sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_use_pkey")),
+        sa.Column("count_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("records_puts", sa.Boolean(), server_default="false", nullable=False),
+        sa.Column("least_ttl_seconds", sa.BigInteger(), nullable=True),
+        sa.PrimaryKeyConstraint("namespace", name=op.f("namespace_rule_pkey")),
         schema=schema,
-        comment="The use of a namespace that has a bound, as it was counted last, and when to count again",
+        comment="The rules and the use of a namespace, which each of its puts reads",
     )
     op.create_table(
         "budget_slice",

@@ -153,7 +153,7 @@ class HistoryRow(NamedTuple):
 
 
 class History(Query[HistoryRow]):
-    """A page of the whole log, in order."""
+    """A page of the whole log, in order, cut off by count and bytes; one message at least."""
 
     __slots__ = ()
     name = "history"
@@ -167,8 +167,10 @@ class History(Query[HistoryRow]):
         ),
     )
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, after_seq: int, page_size: int) -> None:
-        self.values = (shard_key, session_key, after_seq, page_size)
+    def __init__(
+        self, *, shard_key: UUID, session_key: UUID, after_seq: int, page_size: int, page_bytes: int
+    ) -> None:
+        self.values = (shard_key, session_key, after_seq, page_size, page_bytes)
 
 
 class LogStateRow(NamedTuple):
@@ -337,6 +339,22 @@ class MessagesBySeq(Query[MessagesBySeqRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
+        self.values = (shard_key, session_key, seqs)
+
+
+class BytesOfMessagesRow(NamedTuple):
+    bytes: int
+
+
+class BytesOfMessages(Query[BytesOfMessagesRow]):
+    """How much some messages of a session have together."""
+
+    __slots__ = ()
+    name = "bytes_of_messages"
+    repeatable = True
+    row = BytesOfMessagesRow
 
     def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
         self.values = (shard_key, session_key, seqs)

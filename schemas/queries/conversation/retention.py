@@ -52,7 +52,7 @@ class RecordSessionRetentionActRow(NamedTuple):
 
 
 class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
-    """The same of one session."""
+    """The same of one session, which may have no message yet."""
 
     __slots__ = ()
     name = "record_session_retention_act"
@@ -62,9 +62,10 @@ class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
     def __init__(
         self,
         *,
+        namespace: str,
+        ttl_seconds: int | None,
         shard_key: UUID,
         session_key: UUID,
-        ttl_seconds: int | None,
         max_age_seconds: int | None,
         max_messages: int | None,
         forget_facts: bool | None,
@@ -73,9 +74,10 @@ class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
         actor: str | None,
     ) -> None:
         self.values = (
+            namespace,
+            ttl_seconds,
             shard_key,
             session_key,
-            ttl_seconds,
             max_age_seconds,
             max_messages,
             forget_facts,

@@ -139,6 +139,7 @@ class ExplainStagesRow(NamedTuple):
     batch_id: UUID | None
     batch_stage: str | None
     batch_events: int
+    event_ids: list[UUID]
     context_seqs: list[int]
     capture_number: int | None
     due_since: datetime | None

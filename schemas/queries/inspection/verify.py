@@ -514,9 +514,9 @@ class VerifyFactsRow(NamedTuple):
 
 class VerifyFacts(Query[VerifyFactsRow]):
     """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
-    because of another.  Where a session of the owner was reset or corrected, sources may be gone: those
-    are tombstones. A person may have deleted the fact that replaced another; a fact that a person deleted
-    is not live.
+    because of another.  Where a session of the owner was reset, corrected or erased, sources may be gone:
+    those are tombstones. A person may have deleted the fact that replaced another; a fact that a person
+    deleted is not live.
     """
 
     __slots__ = ()

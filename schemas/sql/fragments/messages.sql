@@ -31,15 +31,16 @@ UPDATE strandline.session t SET
         AND t.window_bytes + %(bytes)s::integer <= t.max_window_bytes
         AND (t.idle_seconds IS NULL OR t.watched_until >= statement_timestamp())
         AND NOT @ends_turn(t, %(role)s::text, %(calls)s::json) AND %(data_key)s::integer >= t.first_data_key
-        AND NOT @is_expired(t, %(shard_key)s, %(session_key)s)
-        AND NOT @is_to_count(t.namespace)
         AND {condition}
     RETURNING t.next_seq - 1 AS seq, t.incarnation, t.last_put_at, t.namespace, t.user_id
 
--- fragment: is_to_count(namespace)
--- Whether a namespace has a bound on what is stored that is reached, or for which it is to be counted (put_v1).
-EXISTS (SELECT FROM strandline.namespace_use used WHERE used.namespace = {namespace}
-    AND (used.is_full OR used.count_at <= statement_timestamp()))
+-- fragment: is_ruled(session, recorded)
+-- Whether put_v1 has to look at the rules of a session's namespace before a put: a bound on what is stored is reached or
+-- to be counted, the shortest time for which a session is kept is over, or the trail records puts, where that matters.
+-- (One row has all of them: each table that a statement names costs a put, whether it has rows or not.)
+EXISTS (SELECT FROM strandline.namespace_rule rule WHERE rule.namespace = {session}.namespace
+    AND (rule.is_full OR rule.count_at <= statement_timestamp() OR {recorded}
+        OR {session}.last_put_at + make_interval(secs => rule.least_ttl_seconds) <= statement_timestamp()))
 
 -- fragment: insert_message()
 -- The message whose marks were moved (put_one).
@@ -51,7 +52,7 @@ SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(rol
     %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
 FROM moved n
 
--- fragment: takes_simply(session, given)
+-- fragment: takes_simply(session, given, unless)
 -- Whether a session takes a message of several in the simple case (put_many).
 NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('system', 'developer'))
         AND {session}.pinned_tokens + {session}.window_tokens + {given}.tokens <= {session}.flush_at_tokens
@@ -59,5 +60,4 @@ NOT ({session}.next_seq = {session}.pinned_through + 1 AND {given}.role IN ('sys
         AND {session}.window_bytes + {given}.bytes <= {session}.max_window_bytes
         AND ({session}.idle_seconds IS NULL OR {session}.watched_until >= statement_timestamp())
         AND NOT @ends_turn({session}, {given}.role, {given}.calls) AND coalesce({given}.data_key, 0) >= {session}.first_data_key
-        AND NOT @is_expired({session}, {session}.shard_key, {session}.session_key)
-        AND NOT @is_to_count({session}.namespace)
+        AND NOT @is_ruled({session}, {unless})

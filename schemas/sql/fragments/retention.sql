@@ -28,6 +28,13 @@ coalesce((
         SELECT common.{column} FROM strandline.retention_act common
         WHERE common.namespace = {namespace} ORDER BY common.number DESC LIMIT 1))
 
+-- fragment: rule_ttl(namespace)
+-- Have puts of a namespace look whether a session is past its time, from the shortest that was ever set there (is_ruled).
+INSERT INTO strandline.namespace_rule (namespace, least_ttl_seconds)
+    SELECT {namespace}, %(ttl_seconds)s::bigint WHERE %(ttl_seconds)s::bigint > 0
+    ON CONFLICT (namespace) DO UPDATE SET
+        least_ttl_seconds = least(namespace_rule.least_ttl_seconds, excluded.least_ttl_seconds)
+
 -- fragment: acts_of(shard_key, session_key, namespace)
 -- The numbers of the acts that apply to a session: its own and its namespace's, 0 for none.  A step goes by those that
 -- it was planned by.

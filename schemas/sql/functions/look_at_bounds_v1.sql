@@ -5,18 +5,18 @@
 CREATE FUNCTION strandline.look_at_bounds_v1(p_namespace text) RETURNS text
 LANGUAGE plpgsql AS $function$
 DECLARE
-    u strandline.namespace_use%ROWTYPE;
+    u strandline.namespace_rule%ROWTYPE;
     bound record;
     began CONSTANT timestamptz := clock_timestamp();
     next_at timestamptz;
 BEGIN
-    SELECT * INTO u FROM strandline.namespace_use t WHERE t.namespace = p_namespace;
-    IF NOT FOUND THEN
+    SELECT * INTO u FROM strandline.namespace_rule t WHERE t.namespace = p_namespace;
+    IF u.count_at IS NULL THEN
         RETURN NULL;
     END IF;
     SELECT l.max_sessions, l.max_bytes INTO bound FROM strandline.namespace_limit l WHERE l.namespace = p_namespace;
     IF u.count_at <= began THEN
-        PERFORM FROM strandline.namespace_use t WHERE t.namespace = p_namespace AND t.count_at <= began
+        PERFORM FROM strandline.namespace_rule t WHERE t.namespace = p_namespace AND t.count_at <= began
             FOR NO KEY UPDATE SKIP LOCKED;
         IF FOUND THEN
             SELECT count(*) INTO u.sessions FROM strandline.session_owner o WHERE o.namespace = p_namespace;
@@ -24,7 +24,7 @@ BEGIN
                 FROM (SELECT DISTINCT o.owner_key FROM strandline.session_owner o WHERE o.namespace = p_namespace) AS owner
                 JOIN strandline.message m ON m.shard_key = owner.owner_key;
             next_at := clock_timestamp() + greatest(interval '10 s', 100 * (clock_timestamp() - began));
-            UPDATE strandline.namespace_use t SET sessions = u.sessions, bytes = u.bytes,
+            UPDATE strandline.namespace_rule t SET sessions = u.sessions, bytes = u.bytes,
                     is_full = coalesce(u.bytes >= bound.max_bytes, false), count_at = next_at
                 WHERE t.namespace = p_namespace;
         END IF;

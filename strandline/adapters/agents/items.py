@@ -13,9 +13,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, get_args
 
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.adapters.round_trip import LEVELS_ABOVE, as_said, with_leftovers, without_leftovers
+from strandline.adapters.storable import Encoder
 from strandline.schemas.values.message import Content, Message, Role
-from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]
@@ -27,14 +27,15 @@ _REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
 
 def message_of(item: Mapping[str, Any]) -> Message:
     """The message that an item is stored as."""
+    encoder = Encoder()
+    item = encoder.value(item, LEVELS_ABOVE + 1)
     for form in (_spoken_message, _call, _result, _reasoning_message):
         message = form(item)
         if message is not None and _item(message) == item:
-            return message
+            return encoder.marked(message)
     kind = item.get("type")
-    return Message(
-        "assistant", [{"type": kind if isinstance(kind, str) and kind else "item", "item": dict(item)}]
-    )
+    parts = [{"type": kind if isinstance(kind, str) and kind else "item", "item": item}]
+    return encoder.marked(Message("assistant", parts))
 
 
 def items_of(message: Message) -> list[Item]:
@@ -76,8 +77,7 @@ def _call(item: Mapping[str, Any]) -> Message | None:
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
         left = _rest(item, "type", "call_id", "name", "arguments")
         return _kept(_call_message(call_id, function), left)
-    check_nesting("item", item)
-    arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False, default=str)
+    arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False)
     return _kept(_call_message(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
 
 

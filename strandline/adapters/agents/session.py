@@ -10,6 +10,7 @@ from agents.memory import OpenAIResponsesCompactionArgs
 
 from strandline.adapters.agents.compaction import COMPACTION, without_compacted
 from strandline.adapters.agents.items import Item, items_of, message_of
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import HEAD_ROLES, Message
 
@@ -53,7 +54,8 @@ class ItemSession:
 
     async def add_items(self, items: list[TResponseInputItem]) -> None:
         """Accept items in one round trip, all or none; an empty list does nothing."""
-        await self.memory.aput_messages([message_of(cast(Item, item)) for item in items])
+        messages = (message_of(cast(Item, item)) for item in items)
+        await self.memory.aput_messages(storable(messages, self.memory.put_limits))
 
     async def pop_item(self) -> TResponseInputItem | None:
         """Remove the newest item and return it, or None if the session is empty.
@@ -65,7 +67,7 @@ class ItemSession:
         def keep_others(message: Message) -> Sequence[Message]:
             # Put by something else as one message, it is several items here: those before the newest stay.
             items[:] = items_of(message)
-            return [message_of(item) for item in items[:-1]]
+            return storable(map(message_of, items[:-1]), self.memory.put_limits)
 
         while await self.memory.apop(keep=keep_others) is not None:
             if items:

@@ -105,7 +105,7 @@ class StrandlineMemoryManager(FactManager):
         Raises:
             ConfigurationError: ``db`` is not a database of Agno.
         """
-        return overlay_memories(db, self._resources, self.namespace, self._actor)
+        return overlay_memories(db, self._resources, self.namespace, self._operations.actor)
 
     def close(self) -> None:
         """Close the resources that this process shares: pools, threads, the embedded servers; its memories

@@ -11,12 +11,11 @@ from agno.team import Team
 
 from strandline.adapters.agno.memories import user_or_default
 from strandline.adapters.agno.messages import query_of
-from strandline.adapters.agno.operations import relevant_memories
+from strandline.adapters.agno.operations import MemoryOperations
 from strandline.adapters.agno.runs import AnySession, MakeMemory, RunKeeper
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import identify_user
 
 
 class RunHooks:
@@ -27,9 +26,10 @@ class RunHooks:
     """
 
     def __init__(
-        self, resources: Resources, namespace: str, make_memory: MakeMemory, max_memories: int
+        self, operations: MemoryOperations, resources: Resources, make_memory: MakeMemory, max_memories: int
     ) -> None:
-        self.namespace = namespace
+        self.namespace = operations.namespace
+        self._operations = operations
         self._resources = resources
         self._runner = OperationRunner(resources)
         self._max_memories = max_memories
@@ -93,8 +93,7 @@ class RunHooks:
     def _relevant(
         self, user_id: str, run_input: RunInput | TeamRunInput | None
     ) -> Operation[list[UserMemory]]:
-        owner = identify_user(self.namespace, user_id)
-        return relevant_memories(owner, query_of(run_input), self._max_memories, self._resources.embed_query)
+        return self._operations.relevant(user_id, query_of(run_input), self._max_memories)
 
 
 def _runner(agent: Agent | None, team: Team | None) -> Agent | Team:

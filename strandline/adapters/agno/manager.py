@@ -16,24 +16,13 @@ from strandline.adapters.agno.changes import changes_text, optimized_memories
 from strandline.adapters.agno.hooks import RunHooks
 from strandline.adapters.agno.memories import MemoryQuery, memories_of, user_or_default
 from strandline.adapters.agno.messages import plain_messages
-from strandline.adapters.agno.operations import (
-    Snapshot,
-    agents_may_write,
-    clear_user,
-    delete_memories,
-    exchange_memories,
-    read_memories,
-    read_memory,
-    snapshot,
-    upsert_memory,
-)
+from strandline.adapters.agno.operations import MemoryOperations
 from strandline.adapters.agno.runs import MakeMemory
 from strandline.producers.execution import Resources
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import check_name, identify_user
+from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.message import Message
 
 Retrieval = Literal["last_n", "first_n", "agentic"]
@@ -77,9 +66,10 @@ class FactManager(RunHooks, MemoryManager):
         **fields: Any,
     ) -> None:
         MemoryManager.__init__(self, model=model, **fields)
-        RunHooks.__init__(self, resources, check_name("namespace", namespace), make_memory, max_memories)
+        RunHooks.__init__(
+            self, MemoryOperations(resources, namespace, actor), resources, make_memory, max_memories
+        )
         self._wait = wait
-        self._actor = actor
 
     def __deepcopy__(self, _memo: object) -> Self:
         """The same object: copies of an agent, and their hooks, share it."""
@@ -93,11 +83,11 @@ class FactManager(RunHooks, MemoryManager):
 
     def read_from_db(self, user_id: str | None = None) -> dict[str, list[UserMemory]]:
         """Memories by user; without a user those of all users of the namespace."""
-        return _by_user(self._runner.run(read_memories(self.namespace, user_id, MemoryQuery())).memories)
+        return _by_user(self._runner.run(self._operations.page(user_id, MemoryQuery())).memories)
 
     async def aread_from_db(self, user_id: str | None = None) -> dict[str, list[UserMemory]]:
         """Async twin of ``read_from_db``."""
-        page = await self._runner.arun(read_memories(self.namespace, user_id, MemoryQuery()))
+        page = await self._runner.arun(self._operations.page(user_id, MemoryQuery()))
         return _by_user(page.memories)
 
     def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
@@ -105,18 +95,18 @@ class FactManager(RunHooks, MemoryManager):
         recalled = self._keeper.take_recalled(user_or_default(user_id))
         if recalled is not None:
             return recalled
-        return self._runner.run(self._all(user_id))
+        return self._runner.run(self._operations.all(user_or_default(user_id)))
 
     async def aget_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
         """Async twin of ``get_user_memories``."""
         recalled = self._keeper.take_recalled(user_or_default(user_id))
         if recalled is not None:
             return recalled
-        return await self._runner.arun(self._all(user_id))
+        return await self._runner.arun(self._operations.all(user_or_default(user_id)))
 
     def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
         """One memory of the user; None if there is none with this id."""
-        return self._runner.run(read_memory(self.namespace, user_or_default(user_id), memory_id))
+        return self._runner.run(self._operations.one(user_or_default(user_id), memory_id))
 
     def search_user_memories(
         self,
@@ -141,7 +131,7 @@ class FactManager(RunHooks, MemoryManager):
             assert query is not None  # noqa: S101  # checked with the method
             return memories_of(facts.choose(query, limit=10 if limit is None else limit))
         if limit is None:
-            return self._runner.run(self._all(user_id))
+            return self._runner.run(self._operations.all(user_or_default(user_id)))
         if retrieval_method == "first_n":
             return memories_of(facts.list(first_n=limit))
         return memories_of(facts.list(last_n=limit))
@@ -164,19 +154,19 @@ class FactManager(RunHooks, MemoryManager):
 
     def delete_user_memory(self, memory_id: str, user_id: str | None = None) -> None:
         """Delete a memory of the user for good; earlier messages do not bring it back."""
-        self._runner.run(delete_memories(self.namespace, user_or_default(user_id), [memory_id], self._actor))
+        self._runner.run(self._operations.delete(user_or_default(user_id), [memory_id]))
 
     def clear_user_memories(self, user_id: str | None = None) -> None:
         """Delete all memories of the user for good; conversations stay."""
-        self._runner.run(clear_user(self.namespace, user_or_default(user_id), self._actor))
+        self._runner.run(self._operations.clear(user_or_default(user_id)))
 
     async def aclear_user_memories(self, user_id: str | None = None) -> None:
         """Async twin of ``clear_user_memories``."""
-        await self._runner.arun(clear_user(self.namespace, user_or_default(user_id), self._actor))
+        await self._runner.arun(self._operations.clear(user_or_default(user_id)))
 
     def clear(self) -> None:
         """Delete all memories of all users of this namespace for good, and nothing of another."""
-        NamespaceFacts(self._resources, self.namespace).clear(actor=self._actor)
+        NamespaceFacts(self._resources, self.namespace).clear(actor=self._operations.actor)
 
     # Changes by workers.
 
@@ -221,13 +211,13 @@ class FactManager(RunHooks, MemoryManager):
 
         It is what an agent with ``enable_agentic_memory`` calls, so a namespace can forbid it.
         """
-        if not self._runner.run(agents_may_write(self.namespace)):
+        if not self._runner.run(self._operations.agents_may_write()):
             return _READ_ONLY
         return changes_text(self.facts(user_id).instruct(task, wait=self._wait))
 
     async def aupdate_memory_task(self, task: str, user_id: str | None = None) -> str:
         """Async twin of ``update_memory_task``."""
-        if not await self._runner.arun(agents_may_write(self.namespace)):
+        if not await self._runner.arun(self._operations.agents_may_write()):
             return _READ_ONLY
         return changes_text(await self.facts(user_id).ainstruct(task, wait=self._wait))
 
@@ -248,19 +238,19 @@ class FactManager(RunHooks, MemoryManager):
             And as ``OwnerFacts.optimize`` and ``apply_optimization``.
         """
         user = user_or_default(user_id)
-        before = self._runner.run(self._all(user))
+        before = self._runner.run(self._operations.all(user))
         if not before:
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
-            compared = snapshot(self.namespace, user, before)
+            compared = self._operations.snapshot(user, before)
             after = strategy.optimize(memories=before, model=self.get_model())
-            return self._runner.run(self._exchange(compared, after, user)) if apply else after
+            return self._runner.run(self._operations.exchange(user, compared, after)) if apply else after
         facts = self.facts(user)
         proposal = facts.optimize()
         if not apply:
             return optimized_memories(before, proposal, user)
         facts.apply_optimization(proposal)
-        return self._runner.run(self._all(user))
+        return self._runner.run(self._operations.all(user))
 
     async def aoptimize_memories(
         self,
@@ -270,38 +260,27 @@ class FactManager(RunHooks, MemoryManager):
     ) -> list[UserMemory]:
         """Async twin of ``optimize_memories``."""
         user = user_or_default(user_id)
-        before = await self._runner.arun(self._all(user))
+        before = await self._runner.arun(self._operations.all(user))
         if not before:
             return []
         if isinstance(strategy, MemoryOptimizationStrategy):
-            compared = snapshot(self.namespace, user, before)
+            compared = self._operations.snapshot(user, before)
             after = await strategy.aoptimize(memories=before, model=self.get_model())
-            return await self._runner.arun(self._exchange(compared, after, user)) if apply else after
+            return (
+                await self._runner.arun(self._operations.exchange(user, compared, after)) if apply else after
+            )
         facts = self.facts(user)
         proposal = await facts.aoptimize()
         if not apply:
             return optimized_memories(before, proposal, user)
         await facts.aapply_optimization(proposal)
-        return await self._runner.arun(self._all(user))
-
-    def _all(self, user_id: str | None) -> Operation[list[UserMemory]]:
-        page = yield from read_memories(self.namespace, user_or_default(user_id), MemoryQuery())
-        return page.memories
+        return await self._runner.arun(self._operations.all(user))
 
     def _upsert(self, memory: UserMemory, user_id: str) -> str | None:
         memory.user_id = user_id
-        stored = self._runner.run(
-            upsert_memory(self.namespace, memory, self._actor, self._resources.redaction)
-        )
+        stored = self._runner.run(self._operations.upsert(memory))
         memory.memory_id, memory.updated_at = stored.memory_id, stored.updated_at
         return stored.memory_id
-
-    def _exchange(
-        self, before: Snapshot, after: Sequence[UserMemory], user_id: str
-    ) -> Operation[list[UserMemory]]:
-        return exchange_memories(
-            self.namespace, user_id, before, after, self._actor, self._resources.redaction
-        )
 
 
 def _method(method: object, query: str | None) -> Retrieval:

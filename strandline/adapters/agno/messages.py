@@ -6,7 +6,6 @@ and references put beside the user's words.  The bytes of media stay in Agno's o
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any
@@ -15,9 +14,13 @@ from agno.models.message import Message as AgnoMessage
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 
+from strandline.adapters.round_trip import with_leftovers
+from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.message import Content, Message, Role
 
+LIBRARY = "agno"
 Run = RunOutput | TeamRunOutput
 Parts = list[dict[str, Any]]
 
@@ -34,6 +37,10 @@ _MEDIA = {"images": "image", "audio": "audio", "videos": "video", "files": "docu
 
 def messages_of(run: Run) -> list[Message]:
     """What was said in a run, in order, with ids that are the same whenever they are made."""
+    return [with_leftovers(message, LIBRARY, {}) for message in _messages(run)]
+
+
+def _messages(run: Run) -> list[Message]:
     words = _words_of_input(run.input)
     messages: list[Message] = []
     open_calls: list[str] = []
@@ -79,7 +86,8 @@ def plain_messages(text: str | None, messages: Sequence[AgnoMessage] | None) -> 
     statements = [one for one in messages if _ROLES.get(one.role) in ("user", "assistant") and one.content]
     if not statements:
         raise InvalidMessageError("messages", "hold nothing that a user or an assistant says")
-    return [Message(_ROLES[one.role], _content(one.content), id=one.id) for one in statements]
+    plain = (Message(_ROLES[one.role], _content(one.content), id=one.id) for one in statements)
+    return [with_leftovers(message, LIBRARY, {}) for message in plain]
 
 
 def _own_messages(run: Run) -> Iterator[AgnoMessage]:
@@ -110,7 +118,7 @@ def _answer(message: AgnoMessage, calls: Parts) -> Message:
         "assistant",
         "" if content is None and not calls else content,
         tool_calls=calls or None,
-        extra={"reasoning_content": _storable(thoughts)} if thoughts else {},
+        extra={"reasoning_content": thoughts} if thoughts else {},
         **_place(message),
     )
 
@@ -145,51 +153,18 @@ def _calls(message: AgnoMessage) -> Parts:
     for number, call in enumerate(message.tool_calls or ()):
         function = call.get("function")
         named = function if isinstance(function, Mapping) else {}
-        arguments = named.get("arguments", "{}")
-        text = _storable(arguments) if isinstance(arguments, str) else json.dumps(_as_json(arguments))
-        name = _storable(str(named.get("name") or "tool"))
-        calls.append(
-            {
-                "id": str(call.get("id") or f"{message.id}.{number}"),
-                "type": "function",
-                "function": {"name": name, "arguments": text},
-            }
-        )
+        shown = {"name": named.get("name") or "tool", "arguments": named.get("arguments", "{}")}
+        id_ = str(call.get("id") or f"{message.id}.{number}")
+        calls.append({"id": id_, "type": "function", "function": shown})
     return calls
 
 
-def _content(content: object) -> Content:
-    if content is None:
-        return None
-    if isinstance(content, str):
-        return _storable(content)
-    if isinstance(content, Sequence) and content and all(_is_part(part) for part in content):
-        return [_as_json(part) for part in content]
-    return json.dumps(_as_json(content), ensure_ascii=False)
-
-
-def _storable(text: str) -> str:
-    """Text without what Postgres cannot hold: a tool may return it, and the run is to be kept."""
-    return text.replace("\0", "\ufffd").encode("utf-8", "replace").decode()
-
-
-def _storable_value(value: Any) -> Any:
-    if isinstance(value, str):
-        return _storable(value)
-    if isinstance(value, list):
-        return [_storable_value(item) for item in value]
-    if isinstance(value, dict):
-        return {_storable(key): _storable_value(item) for key, item in value.items()}
-    return value
-
-
-def _as_json(value: object) -> Any:
-    """A value as JSON can hold it, and Postgres as well."""
-    return _storable_value(json.loads(json.dumps(value, default=str)))
-
-
-def _is_part(part: object) -> bool:
-    return isinstance(part, Mapping) and isinstance(part.get("type"), str)
+def _content(content: Any) -> Content:
+    """Text and parts as they are; all else as the text of its JSON."""
+    is_readable = isinstance(content, str) or (
+        isinstance(content, list) and content and all(map(is_part, content))
+    )
+    return content if content is None or is_readable else Encoder().json(content)
 
 
 def _with_media(message: AgnoMessage, content: Content) -> Content:

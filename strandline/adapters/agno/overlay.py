@@ -13,20 +13,10 @@ from agno.db.base import AsyncBaseDb, BaseDb
 from agno.db.schemas import UserMemory
 
 from strandline.adapters.agno.memories import MemoryQuery, as_row
-from strandline.adapters.agno.operations import (
-    MemoryPage,
-    delete_memories,
-    list_topics,
-    read_memories,
-    read_memory,
-    upsert_memory,
-    user_stats,
-)
+from strandline.adapters.agno.operations import MemoryOperations, MemoryPage
 from strandline.producers.execution import OperationRunner, Resources
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import check_name
 
 Db = TypeVar("Db", bound=BaseDb | AsyncBaseDb)
 Row = dict[str, Any]
@@ -43,7 +33,7 @@ def overlay_memories(db: Db, resources: Resources, namespace: str, actor: str | 
             f"db is of the type {type(db).__name__}; give a database of Agno, such as SqliteDb."
         )
     methods = AsyncMemories if isinstance(db, AsyncBaseDb) else Memories
-    fields = {"_strandline": _Source(resources, check_name("namespace", namespace), actor)}
+    fields = {"_strandline": _Source(resources, namespace, actor)}
     overlaid: Any = object.__new__(type(f"{type(db).__name__}WithStrandline", (methods, type(db)), fields))
     overlaid.__dict__ = db.__dict__
     return cast(Db, overlaid)
@@ -54,13 +44,8 @@ class _Source:
 
     def __init__(self, resources: Resources, namespace: str, actor: str | None) -> None:
         self.runner = OperationRunner(resources)
+        self.memories = MemoryOperations(resources, namespace, actor)
         self.facts = NamespaceFacts(resources, namespace)
-        self.namespace = namespace
-        self.actor = actor
-        self._redaction = resources.redaction
-
-    def upsert(self, memory: UserMemory) -> Operation[UserMemory]:
-        return upsert_memory(self.namespace, memory, self.actor, self._redaction)
 
 
 class Memories:
@@ -74,22 +59,22 @@ class Memories:
 
     def clear_memories(self) -> None:
         """Delete all memories of all users of the namespace for good, and of no other."""
-        self._strandline.facts.clear(actor=self._strandline.actor)
+        self._strandline.facts.clear(actor=self._strandline.memories.actor)
 
     def delete_user_memory(self, memory_id: str, user_id: str | None = None) -> None:
         self.delete_user_memories([memory_id], user_id)
 
     def delete_user_memories(self, memory_ids: Sequence[str], user_id: str | None = None) -> None:
         source = self._strandline
-        source.runner.run(delete_memories(source.namespace, user_id, memory_ids, source.actor))
+        source.runner.run(source.memories.delete(user_id, memory_ids))
 
     def get_all_memory_topics(self, user_id: str | None = None) -> list[str]:
-        return self._strandline.runner.run(list_topics(self._strandline.namespace, user_id))
+        return self._strandline.runner.run(self._strandline.memories.topics(user_id))
 
     def get_user_memory(
         self, memory_id: str, deserialize: bool | None = True, user_id: str | None = None
     ) -> UserMemory | Row | None:
-        memory = self._strandline.runner.run(read_memory(self._strandline.namespace, user_id, memory_id))
+        memory = self._strandline.runner.run(self._strandline.memories.one(user_id, memory_id))
         return memory if memory is None or deserialize else as_row(memory)
 
     def get_user_memories(
@@ -108,18 +93,18 @@ class Memories:
         query = MemoryQuery(
             topics, agent_id, team_id, search_content, limit, page, sort_by, sort_order != "asc"
         ).check()
-        matches = self._strandline.runner.run(read_memories(self._strandline.namespace, user_id, query))
+        matches = self._strandline.runner.run(self._strandline.memories.page(user_id, query))
         return _as_asked(matches, deserialize)
 
     def get_user_memory_stats(
         self, limit: int | None = None, page: int | None = None, user_id: str | None = None
     ) -> tuple[list[Row], int]:
         query = MemoryQuery(limit=limit, page=page).check()
-        return self._strandline.runner.run(user_stats(self._strandline.namespace, user_id, query))
+        return self._strandline.runner.run(self._strandline.memories.stats(user_id, query))
 
     def upsert_user_memory(self, memory: UserMemory, deserialize: bool | None = True) -> UserMemory | Row:
         source = self._strandline
-        stored = source.runner.run(source.upsert(memory))
+        stored = source.runner.run(source.memories.upsert(memory))
         memory.memory_id = stored.memory_id
         return stored if deserialize else as_row(stored)
 
@@ -139,24 +124,22 @@ class AsyncMemories:
 
     async def clear_memories(self) -> None:
         """As ``Memories.clear_memories``."""
-        await self._strandline.facts.aclear(actor=self._strandline.actor)
+        await self._strandline.facts.aclear(actor=self._strandline.memories.actor)
 
     async def delete_user_memory(self, memory_id: str, user_id: str | None = None) -> None:
         await self.delete_user_memories([memory_id], user_id)
 
     async def delete_user_memories(self, memory_ids: Sequence[str], user_id: str | None = None) -> None:
         source = self._strandline
-        await source.runner.arun(delete_memories(source.namespace, user_id, memory_ids, source.actor))
+        await source.runner.arun(source.memories.delete(user_id, memory_ids))
 
     async def get_all_memory_topics(self, user_id: str | None = None) -> list[str]:
-        return await self._strandline.runner.arun(list_topics(self._strandline.namespace, user_id))
+        return await self._strandline.runner.arun(self._strandline.memories.topics(user_id))
 
     async def get_user_memory(
         self, memory_id: str, deserialize: bool | None = True, user_id: str | None = None
     ) -> UserMemory | Row | None:
-        memory = await self._strandline.runner.arun(
-            read_memory(self._strandline.namespace, user_id, memory_id)
-        )
+        memory = await self._strandline.runner.arun(self._strandline.memories.one(user_id, memory_id))
         return memory if memory is None or deserialize else as_row(memory)
 
     async def get_user_memories(
@@ -175,22 +158,20 @@ class AsyncMemories:
         query = MemoryQuery(
             topics, agent_id, team_id, search_content, limit, page, sort_by, sort_order != "asc"
         ).check()
-        matches = await self._strandline.runner.arun(
-            read_memories(self._strandline.namespace, user_id, query)
-        )
+        matches = await self._strandline.runner.arun(self._strandline.memories.page(user_id, query))
         return _as_asked(matches, deserialize)
 
     async def get_user_memory_stats(
         self, limit: int | None = None, page: int | None = None, user_id: str | None = None
     ) -> tuple[list[Row], int]:
         query = MemoryQuery(limit=limit, page=page).check()
-        return await self._strandline.runner.arun(user_stats(self._strandline.namespace, user_id, query))
+        return await self._strandline.runner.arun(self._strandline.memories.stats(user_id, query))
 
     async def upsert_user_memory(
         self, memory: UserMemory, deserialize: bool | None = True
     ) -> UserMemory | Row:
         source = self._strandline
-        stored = await source.runner.arun(source.upsert(memory))
+        stored = await source.runner.arun(source.memories.upsert(memory))
         memory.memory_id = stored.memory_id
         return stored if deserialize else as_row(stored)
 

@@ -24,6 +24,7 @@ from agno.team import Team
 
 from strandline.adapters.agno.messages import Run, messages_of
 from strandline.adapters.recently_used import RecentlyUsed
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
 from strandline.schemas.values.message import Message
@@ -143,7 +144,9 @@ class RunKeeper:
         if any(run.run_id in get_member_run_ids(team_run) for team_run in team_runs):
             return  # the team's run has the task and the answer in its own messages
         memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        with self._runs_to_store((session.session_id, user_id), self._ended_run(run, session)) as runs:
+        with self._runs_to_store(
+            (session.session_id, user_id), self._ended_run(run, session, memory)
+        ) as runs:
             while runs:
                 _store(memory, runs[0])
                 if runs.pop(0).is_open:
@@ -156,7 +159,9 @@ class RunKeeper:
             if run.run_id in await aget_member_run_ids(team_run):
                 return
         memory = self._make_memory(session.session_id, user_id, bool(runner.enable_agentic_memory))
-        with self._runs_to_store((session.session_id, user_id), self._ended_run(run, session)) as runs:
+        with self._runs_to_store(
+            (session.session_id, user_id), self._ended_run(run, session, memory)
+        ) as runs:
             while runs:
                 await _astore(memory, runs[0])
                 if runs.pop(0).is_open:
@@ -171,10 +176,10 @@ class RunKeeper:
             _team_runs.set(around)
         return around
 
-    def _ended_run(self, run: Run, session: AnySession) -> _EndedRun:
+    def _ended_run(self, run: Run, session: AnySession, memory: SessionMemory) -> _EndedRun:
         return _EndedRun(
             run_id=_stored_run_id(run, session),
-            messages=messages_of(run),
+            messages=storable(messages_of(run), memory.put_limits),
             agent_id=getattr(run, "agent_id", None),
             team_id=getattr(run, "team_id", None),
             place=next(self._places),

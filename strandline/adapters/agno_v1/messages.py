@@ -6,7 +6,6 @@ beside a message may change the form in which it comes back, but never its text 
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -15,6 +14,7 @@ from typing import Any
 from agno.memory.v2.memory import Message as AgnoMessage
 
 from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import Content, Message, Role
 
@@ -55,7 +55,7 @@ def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
     """The stored message for one of Agno's.
 
     Raises:
-        InvalidMessageError: it is a system prompt, or holds what JSON cannot express.
+        InvalidMessageError: it is a system prompt.
     """
     if original.role in PROMPT_ROLES:
         raise InvalidMessageError("message", "is a system prompt, and each run has its own")
@@ -112,7 +112,7 @@ def _piece(part: object) -> str:
         return part
     if isinstance(part, Mapping) and isinstance(text := part.get("text"), str):
         return text
-    return json.dumps(part, ensure_ascii=False, sort_keys=True, default=str)
+    return Encoder().json(part)
 
 
 def _named_calls(calls: Sequence[Mapping[str, Any]] | None) -> list[dict[str, Any]] | None:
@@ -140,8 +140,7 @@ def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:
             beside[name] = getattr(original, name)
     if message.content == "" and original.content is None:
         beside["content"] = None
-    stored: dict[str, Any] = json.loads(json.dumps(beside, ensure_ascii=False, default=str))
-    return stored
+    return beside
 
 
 def _restore_message(message: Message, fields: Mapping[str, Any]) -> AgnoMessage:

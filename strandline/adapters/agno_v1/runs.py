@@ -18,6 +18,7 @@ from strandline.adapters.agno_v1.messages import (
     message_of,
     note_of,
 )
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
@@ -102,7 +103,7 @@ def put_run(memory: SessionMemory, run: Run) -> PutRun:
     status, note = _status_of(run, own), _note(run)
     # The last message alone has the status: when a run goes on, those before it are as they were.
     notes = [replace(note, status=None)] * (len(own) - 1) + [note]
-    messages = [message_of(one, beside) for one, beside in zip(own, notes, strict=False)]
+    messages = storable(map(message_of, own, notes), memory.put_limits)
     if len(messages) > MAX_RUN_MESSAGES:
         for start in range(0, len(messages), MESSAGES_PER_PUT):
             part = enumerate(messages[start : start + MESSAGES_PER_PUT], start)

@@ -2,21 +2,45 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import sys
+from collections import deque
+from collections.abc import Iterable, Iterator, Sequence
+from contextvars import ContextVar
+from dataclasses import replace
+from types import CodeType
 
 from langchain_core.chat_history import BaseChatMessageHistory
-from langchain_core.messages import BaseMessage
+from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
+from langchain_core.runnables import ensure_config
+from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline.adapters.langchain.messages import langchain_message_of, message_of
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
+from strandline.schemas.values.message import Message
+
+# Of so many turns at once on one object it is known what each was shown.
+MAX_OPEN_TURNS = 100
+# A put takes up to a thousand messages.
+MESSAGES_PER_PUT = 500
+# Among so many of the newest messages of the log, one of a graph's state is looked for.
+_NEWEST = 20
+
+# Where ``RunnableWithMessageHistory`` ends a turn: it asks how many messages of its input are not new.
+TURN_ENDS: frozenset[CodeType] = frozenset(
+    getattr(RunnableWithMessageHistory, name).__code__
+    for name in ("_exit_history", "_aexit_history")
+    if hasattr(RunnableWithMessageHistory, name)
+)
+_is_whole_input: ContextVar[bool] = ContextVar("strandline_langchain_whole_input", default=False)
 
 
 class MemoryHistory(BaseChatMessageHistory):
     """A session's memory as a chat message history.
 
-    The messages are read once a turn, and again after the next write: ``RunnableWithMessageHistory`` reads
-    them before and after a call, and infers from the difference in length which messages are new, so memory
-    that workers derive meanwhile must not change it.  To see the current state of a session, use ``memory``.
+    Each read is of the session as it is.  ``RunnableWithMessageHistory`` also asks at the end of a turn how
+    many messages its input began with, which may be others by then: it is told none, and what the turn was
+    shown is left out of what it adds.  So one object serves turns at once, and turns of other processes.
 
     Args:
         memory: the memory to read and write.
@@ -25,37 +49,98 @@ class MemoryHistory(BaseChatMessageHistory):
     def __init__(self, memory: SessionMemory) -> None:
         super().__init__()
         self.memory = memory
-        self._read: list[BaseMessage] | None = None
+        # What the turns that have not ended were shown: how many messages, and a digest of them.
+        self._turns: deque[tuple[int, int]] = deque(maxlen=MAX_OPEN_TURNS)
 
     @property
     def messages(self) -> list[BaseMessage]:  # type: ignore[override]  # LangChain's own classes do so too
         """The messages for the next model call: memory as a system message, then the window."""
-        if self._read is None:
-            self._read = [langchain_message_of(message) for message in self.memory.get()]
-        return list(self._read)
+        return [] if _ends_turn(sys._getframe(1).f_code) else self._show(self.memory.get())
 
     async def aget_messages(self) -> list[BaseMessage]:
         """Async twin of ``messages``."""
-        if self._read is None:
-            self._read = [langchain_message_of(message) for message in await self.memory.aget()]
-        return list(self._read)
+        caller = sys._getframe(1).f_code
+        return [] if _ends_turn(caller) else self._show(await self.memory.aget())
 
     def add_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Accept messages in one round trip, all or none."""
-        self._read = None
-        self.memory.put_messages([message_of(message) for message in messages])
+        self.memory.put_messages(self._storable(map(message_of, self._without_shown(messages))))
 
     async def aadd_messages(self, messages: Sequence[BaseMessage]) -> None:
         """Async twin of ``add_messages``."""
-        self._read = None
-        await self.memory.aput_messages([message_of(message) for message in messages])
+        await self.memory.aput_messages(self._storable(map(message_of, self._without_shown(messages))))
+
+    def add_state(self, messages: Sequence[BaseMessage]) -> None:
+        """Accept those messages of a graph's state that are new: the state of a checkpointer has all of them.
+
+        They are known by the ids that LangGraph gives them, so doing it again adds nothing.
+        """
+        newest = self.memory.history(limit=_NEWEST)
+        for part in _new_parts(messages, newest):
+            self.memory.put_messages(self._storable(part))
+
+    async def aadd_state(self, messages: Sequence[BaseMessage]) -> None:
+        """Async twin of ``add_state``."""
+        newest = await self.memory.ahistory(limit=_NEWEST)
+        for part in _new_parts(messages, newest):
+            await self.memory.aput_messages(self._storable(part))
+
+    def _storable(self, messages: Iterable[Message]) -> list[Message]:
+        return storable(messages, self.memory.put_limits)
 
     def clear(self) -> None:
         """Start the session over; facts of its user stay (``memory.reset(derived=True)`` deletes them)."""
-        self._read = None
         self.memory.reset()
 
     async def aclear(self) -> None:
         """Async twin of ``clear``."""
-        self._read = None
         await self.memory.areset()
+
+    def _show(self, context: Iterable[Message]) -> list[BaseMessage]:
+        messages = [langchain_message_of(message) for message in context]
+        if ensure_config().get("configurable", {}).get("message_history") is self:
+            messages = _without_open_end(messages)
+            self._turns.append((len(messages), _digest(messages)))
+        return messages
+
+    def _without_shown(self, messages: Sequence[BaseMessage]) -> Sequence[BaseMessage]:
+        """What a turn adds, without what it was shown; other messages as they are."""
+        if not _is_whole_input.get():
+            return messages
+        _is_whole_input.set(False)
+        for turn in sorted(set(self._turns), reverse=True):
+            if _digest(messages[: turn[0]]) == turn[1]:
+                self._turns.remove(turn)
+                return messages[turn[0] :]
+        return messages
+
+
+def _ends_turn(caller: CodeType) -> bool:
+    """Whether a turn ends here, and now adds its whole input."""
+    is_end = caller in TURN_ENDS
+    if is_end:
+        _is_whole_input.set(True)
+    return is_end
+
+
+def _without_open_end(messages: list[BaseMessage]) -> list[BaseMessage]:
+    """The messages without calls at the end that wait for a result: the input of a turn comes next."""
+    last = next((message for message in reversed(messages) if not isinstance(message, ToolMessage)), None)
+    if not isinstance(last, AIMessage):
+        return messages
+    place = max(place for place, message in enumerate(messages) if message is last)
+    answered = {message.tool_call_id for message in messages[place + 1 :] if isinstance(message, ToolMessage)}
+    return messages[:place] if {call["id"] for call in last.tool_calls} - answered else messages
+
+
+def _digest(messages: Sequence[BaseMessage]) -> int:
+    return hash(repr(list(messages)))
+
+
+def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Iterator[list[Message]]:
+    """The messages behind those that are stored, as many at once as are put; all, if none is found."""
+    known = {message.id for message in newest}
+    last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
+    for start in range(last, len(state), MESSAGES_PER_PUT):
+        part = state[start : start + MESSAGES_PER_PUT]
+        yield [replace(message_of(message), id=message.id) for message in part]

@@ -26,7 +26,6 @@ from langchain_core.messages.utils import message_chunk_to_message
 from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import Content, Message, Role
-from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "langchain"
 
@@ -73,7 +72,7 @@ def message_of(original: BaseMessage) -> Message:
     """The stored message for one of LangChain's; a chunk counts as the message that it is a part of.
 
     Raises:
-        InvalidMessageError: it is not a conversation message, or holds a value that JSON cannot express.
+        InvalidMessageError: it is not a conversation message.
     """
     source = message_chunk_to_message(original)
     if _KINDS.get(source.type) is not type(source):
@@ -144,12 +143,10 @@ def _leftovers(source: BaseMessage, message: Message) -> dict[str, Any]:
 def _fields(source: BaseMessage) -> dict[str, Any]:
     """The fields that a ``Message`` lacks, except those with default values."""
     try:
-        fields = source.model_dump(mode="json", exclude=set(_IN_MESSAGE), exclude_defaults=True)
-    except (TypeError, ValueError) as error:
-        raise InvalidMessageError(
-            "message", f"{type(source).__name__} cannot be written as JSON: {error}"
-        ) from None
-    return fields
+        return source.model_dump(exclude=set(_IN_MESSAGE), exclude_defaults=True)
+    except (TypeError, ValueError):  # what pydantic cannot write out
+        fields = {name: getattr(source, name) for name in source.model_fields_set - _IN_MESSAGE}
+        return {name: value for name, value in fields.items() if value}
 
 
 def _role_of(source: BaseMessage) -> Role:
@@ -194,13 +191,8 @@ def _places_of_texts(content: Sequence[object]) -> list[int]:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    check_nesting("tool_calls.args", call["args"])
-    arguments = json.dumps(call["args"], ensure_ascii=False, sort_keys=True, default=str)
-    return {
-        "id": call.get("id") or NO_ID,
-        "type": "function",
-        "function": {"name": call["name"], "arguments": arguments},
-    }
+    function = {"name": call["name"], "arguments": call["args"]}
+    return {"id": call.get("id") or NO_ID, "type": "function", "function": function}
 
 
 def _given_call(call: Mapping[str, Any]) -> dict[str, Any]:

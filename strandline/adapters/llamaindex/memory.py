@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from llama_index.core.base.llms.types import ChatMessage
@@ -12,6 +12,7 @@ from llama_index.core.memory import BaseMemory
 
 from strandline.adapters.llamaindex.messages import chat_message_of, message_of
 from strandline.adapters.round_trip import as_said
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.message import HEAD_ROLES, Message
@@ -33,19 +34,19 @@ class ChatMemory(BaseMemory):
 
     def put(self, message: ChatMessage) -> None:
         """Accept one message: one round trip to Postgres, and no model call."""
-        self.session_memory.put(message_of(message))
+        self.session_memory.put(*self._storable([message_of(message)]))
 
     async def aput(self, message: ChatMessage) -> None:
         """Async twin of ``put``."""
-        await self.session_memory.aput(message_of(message))
+        await self.session_memory.aput(*self._storable([message_of(message)]))
 
     def put_messages(self, messages: list[ChatMessage]) -> None:
         """Accept several messages in one round trip, all or none; an empty list does nothing."""
-        self.session_memory.put_messages([message_of(message) for message in messages])
+        self.session_memory.put_messages(self._storable(map(message_of, messages)))
 
     async def aput_messages(self, messages: list[ChatMessage]) -> None:
         """Async twin of ``put_messages``."""
-        await self.session_memory.aput_messages([message_of(message) for message in messages])
+        await self.session_memory.aput_messages(self._storable(map(message_of, messages)))
 
     def get(self, input: str | ChatMessage | None = None, **kwargs: Any) -> list[ChatMessage]:
         """The messages for the next model call, memory inserted, within the token limit.
@@ -77,7 +78,7 @@ class ChatMemory(BaseMemory):
             next(self.session_memory.iterate(after_seq=seq - 1, page_size=1), None)
             for seq in self._seqs_of_inserted(put_back)
         ]
-        self.session_memory.set(self._as_said(put_back, originals))
+        self.session_memory.set(self._storable(self._as_said(put_back, originals)))
 
     async def aset(self, messages: list[ChatMessage]) -> None:
         """Async twin of ``set``."""
@@ -86,7 +87,7 @@ class ChatMemory(BaseMemory):
             await anext(self.session_memory.aiterate(after_seq=seq - 1, page_size=1), None)
             for seq in self._seqs_of_inserted(put_back)
         ]
-        await self.session_memory.aset(self._as_said(put_back, originals))
+        await self.session_memory.aset(self._storable(self._as_said(put_back, originals)))
 
     def reset(self) -> None:
         """Start the history over; facts stay (``session_memory.reset(derived=True)`` deletes them)."""
@@ -95,6 +96,9 @@ class ChatMemory(BaseMemory):
     async def areset(self) -> None:
         """Async twin of ``reset``."""
         await self.session_memory.areset()
+
+    def _storable(self, messages: Iterable[Message]) -> list[Message]:
+        return storable(messages, self.session_memory.put_limits)
 
     def _show(self, context: MemoryContext) -> list[ChatMessage]:
         shown = [chat_message_of(message) for message in context]

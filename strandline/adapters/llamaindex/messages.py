@@ -24,7 +24,6 @@ from llama_index.core.base.llms.types import (
 from strandline.adapters.llamaindex.content_blocks import block_of, part_of
 from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
 from strandline.schemas.values.message import Content, Message, Role
-from strandline.schemas.values.nesting import check_nesting
 
 LIBRARY = "llama_index"
 
@@ -173,17 +172,8 @@ def _call_of_provider(call: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _call(call_id: object, name: str, arguments: object) -> dict[str, Any]:
-    if isinstance(arguments, str):
-        text = arguments
-    else:
-        check_nesting("tool_calls.arguments", arguments)
-        # Sorted, as the log keeps objects: so the text is the same whichever way they have gone.
-        text = json.dumps(arguments, ensure_ascii=False, sort_keys=True, default=str)
-    return {
-        "id": _name_or(NO_ID, call_id),
-        "type": "function",
-        "function": {"name": name, "arguments": text},
-    }
+    function = {"name": name, "arguments": arguments}
+    return {"id": _name_or(NO_ID, call_id), "type": "function", "function": function}
 
 
 def _call_block(call: Mapping[str, Any]) -> ToolCallBlock:

@@ -18,6 +18,7 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 
 from strandline.adapters.pydantic_ai.messages import messages_of, model_messages_of
+from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
@@ -86,7 +87,8 @@ class RunHistory(AbstractCapability[Any]):
         """Put the messages of the run; doing it again adds nothing."""
         messages = list(_number_messages(result.new_messages(), str(ctx.run_id)))
         for start in range(0, len(messages), MESSAGES_PER_PUT):
-            await self._memory.aput_messages(messages[start : start + MESSAGES_PER_PUT])
+            part = storable(messages[start : start + MESSAGES_PER_PUT], self._memory.put_limits)
+            await self._memory.aput_messages(part)
         return result
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
@@ -17,8 +18,8 @@ from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 from strandline.adapters.pydantic_ai.foreign import foreign_parts, is_of_request
 from strandline.adapters.pydantic_ai.prompt_content import content_items, content_parts
 from strandline.adapters.pydantic_ai.responses import response_json, response_message
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
-from strandline.schemas.values.identity import MAX_NAME_BYTES
+from strandline.adapters.round_trip import LEVELS_ABOVE, as_said, with_leftovers, without_leftovers
+from strandline.adapters.storable import Encoder
 from strandline.schemas.values.message import Message, Role
 
 LIBRARY = "pydantic_ai"
@@ -38,14 +39,15 @@ _REQUEST_FIELDS = ("conversation_id", "metadata", "run_id", "state", "timestamp"
 
 def messages_of(message: ModelMessage) -> list[Message]:
     """The messages that one of Pydantic AI is stored as; a request without parts is none."""
-    dump = _dump(message)
+    encoder = Encoder()
+    dump = encoder.value(_dump(message, encoder), LEVELS_ABOVE)
     parts = dump.pop("parts")
     if dump["kind"] == "response":
         plain, left = response_message(parts, dump)
-        return [with_leftovers(plain, LIBRARY, left)]
+        return [with_leftovers(plain, LIBRARY, left, encoder)]
     kept = {key: dump[key] for key in _REQUEST_FIELDS if key in dump}
     return [
-        _request_message(part, {"place": place, **({"request": kept} if place == 0 else {})})
+        encoder.marked(_request_message(part, {"place": place, **({"request": kept} if place == 0 else {})}))
         for place, part in enumerate(parts)
     ]
 
@@ -109,13 +111,13 @@ def _request_message(part: Json, left: Json) -> Message:
 def _request_part(message: Message, tool_names: Mapping[str, str]) -> tuple[Json, Mapping[str, Any]]:
     """A part of a request as JSON, and what else was kept of it."""
     plain, left = without_leftovers(message, LIBRARY)
-    if left:
+    for form in (_own_part, _own_part_as_text) if left else ():
         try:
-            part = _own_part(plain, left)
+            part = form(plain, left)
             if _load({**_request_fields(left), "kind": "request", "parts": [part]}):
                 return part, left
         except (AttributeError, IndexError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
+            pass  # what is kept beside it is not ours, or not in a form that Pydantic AI reads
     return foreign_parts(plain, tool_names)[0], {}
 
 
@@ -147,6 +149,14 @@ def _own_part(plain: Message, left: Mapping[str, Any]) -> Json:
     return own
 
 
+def _own_part_as_text(plain: Message, left: Mapping[str, Any]) -> Json:
+    """The part with a text for content that Pydantic AI writes and does not read: a retry stays a retry."""
+    part = _own_part(plain, left)
+    if plain.role == "user" and part["part_kind"] == "user-prompt":
+        raise ValueError("its items are more than their text")
+    return {**part, "content": json.dumps(part["content"], ensure_ascii=False)}
+
+
 # Responses.
 
 
@@ -175,14 +185,28 @@ def _names_of_calls(message: Message) -> dict[str, str]:
 # The JSON form of Pydantic AI.
 
 
-def _dump(message: ModelMessage) -> Json:
+def _dump(message: ModelMessage, encoder: Encoder) -> Json:
     """The message as JSON, without fields that are null, if it is the same without them."""
-    whole = _dump_whole(message)
+    try:
+        whole = _dump_whole(message)
+    except (TypeError, ValueError):  # pydantic cannot write out what a tool returned, or a call was given
+        encoder.changed.add("value")
+        odd: Any = message
+        whole = _dump_whole(replace(odd, parts=[_encode_part(part, encoder) for part in odd.parts]))
     short = cast(Json, _without_nulls(whole))
     try:
         return short if _dump_whole(_load(short)[0]) == whole else whole
     except ValueError:
         return whole
+
+
+def _encode_part(part: Any, encoder: Encoder) -> Any:
+    """A part with what tools and models filled in as JSON."""
+    names = (
+        ("content", "args", "metadata") if part.part_kind in ("tool-return", "tool-call") else ("metadata",)
+    )
+    values = {name: encoder.value(getattr(part, name)) for name in names if hasattr(part, name)}
+    return replace(part, **values)
 
 
 def _dump_whole(message: ModelMessage) -> Json:
@@ -201,4 +225,4 @@ def _without_nulls(value: Any) -> Any:
 
 
 def _is_name(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    return isinstance(value, str) and value != ""

@@ -6,7 +6,6 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "pydantic_ai"
@@ -60,10 +59,7 @@ def _restore_part(left: Mapping[str, Any], content: Any, calls: Any) -> Json:
 
 def _call(part: Mapping[str, Any]) -> Json:
     arguments = part.get("args")
-    text = arguments if isinstance(arguments, str) else ""
-    if isinstance(arguments, dict):
-        text = json.dumps(arguments, ensure_ascii=False, sort_keys=True)
-    function = {"name": part["tool_name"], "arguments": text}
+    function = {"name": part["tool_name"], "arguments": "" if arguments is None else arguments}
     return {"id": part["tool_call_id"], "type": "function", "function": function}
 
 
@@ -100,4 +96,4 @@ def _without(part: Mapping[str, Any], *taken: str) -> Json:
 
 
 def _is_name(value: object) -> bool:
-    return isinstance(value, str) and 0 < len(value.encode("utf-8", "replace")) <= MAX_NAME_BYTES
+    return isinstance(value, str) and value != ""

@@ -37,7 +37,7 @@ def message_of(
     )
     if name is not None and message.role == "assistant" and message.name is None:
         message = replace(message, name=name)
-    return replace(message, metadata={**message.metadata, **metadata}) if metadata else message
+    return with_leftovers(replace(message, metadata={**message.metadata, **(metadata or {})}), LIBRARY, {})
 
 
 def frame_message_of(message: Message) -> FrameMessage:

@@ -15,6 +15,7 @@ from typing import Any, Self
 from tframex.models.primitives import Message as FrameMessage
 from tframex.util.memory import BaseMemoryStore
 
+from strandline.adapters.storable import storable
 from strandline.adapters.tframex.handed_on import HandedOn
 from strandline.adapters.tframex.messages import frame_message_of, message_of
 from strandline.producers.arguments import check_count
@@ -83,7 +84,8 @@ class MessageStore(BaseMemoryStore):
         if scope != DEFAULT_SCOPE:
             await self.get_scope(scope).add_message(message, metadata=metadata)
             return
-        store = partial(self.memory.aput, message_of(message, metadata=metadata, name=self._agent))
+        (kept,) = storable([message_of(message, metadata=metadata, name=self._agent)], self.memory.put_limits)
+        store = partial(self.memory.aput, kept)
         await self._handed_on.store_once(message, self._agent, store)
 
     async def get_history(

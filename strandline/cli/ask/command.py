@@ -10,13 +10,13 @@ from strandline.cli.ask.reports import AskReport, report_answer
 from strandline.cli.ask.view import show_answer
 from strandline.cli.servers.options import settings_from
 from strandline.cli.servers.reads import read_options, read_session
-from strandline.cli.terminal.output import console, print_json, print_schema
+from strandline.cli.terminal.output import console, print_json
 
 
 @click.command("ask")
 @click.argument("session")
 @click.argument("question")
-@read_options
+@read_options(AskReport)
 def command(
     session: str,
     question: str,
@@ -24,18 +24,14 @@ def command(
     user: str | None,
     token_limit: int | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show what a session's memory gives for a question: pieces with their sources, and all omissions.
 
     The read is `Memory.get` with the default blocks of the session's pipelines; `strandline get` shows its
     messages. No model answers the question: the only model call is its embedding. The application's own
     tokenizer is not available here, so the default one counts memory.
     """
-    if json_schema:
-        print_schema(AskReport)
-        return 0
     context, state = read_session(
         settings_from(**target), session, question, namespace=namespace, user=user, token_limit=token_limit
     )
@@ -44,4 +40,3 @@ def command(
         print_json(report)
     else:
         show_answer(console(), report)
-    return 0

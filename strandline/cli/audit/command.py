@@ -22,14 +22,13 @@ from strandline.cli.audit.reports import (
 )
 from strandline.cli.servers.names import ANYWAY, check_to_be_read, even_if_unknown_option
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
     namespace_option,
     settings_from,
     target_options,
 )
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_json_line, print_schema, say
+from strandline.cli.terminal.output import print_json, print_json_line, say
 from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
@@ -59,25 +58,20 @@ command.add_command(export_command)
     "--namespace", metavar="NAME", help="The namespace; to set a level, `default` if none is given."
 )
 @even_if_unknown_option
-@as_json
-@json_schema_option
+@json_options(LevelsReport)
 @target_options
 def level_command(
     level: AuditLevel | None,
     namespace: str | None,
     even_if_unknown: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show the level of a namespace, or of all that have one or a trail; with LEVEL, set it.
 
     `changes`, the default, records what alters memory or takes it away; `all` also puts and reads; `off`
     nothing. A change holds for puts and changes at once, for reads within five seconds, and is recorded.
     """
-    if json_schema:
-        print_schema(LevelsReport)
-        return 0
     settings = settings_from(**target)
     if level is not None:
         with opened_audit(
@@ -86,20 +80,19 @@ def level_command(
             is_new = audit.set_level(level)
         if not as_json:
             say(f"{audit.namespace}: {level}" if is_new else f"{audit.namespace}: {level} already")
-            return 0
+            return
     with opened_database(settings) as database:
         check_to_be_read(database, namespace)
         reports = _levels(database, namespace)
     if as_json:
         print_json(LevelsReport(namespaces=reports))
-        return 0
+        return
     for one in reports:
         chain = f"{quantity(one.entries, 'entry', 'entries')} in {quantity(one.seals, 'seal')}"
         pruned = f", {one.pruned_seals:,} of these pruned" if one.pruned_seals else ""
         say(f"{one.namespace}: {one.level}; {chain}{pruned}")
     if not reports:
         say("every namespace has the level `changes`, and nothing is sealed yet")
-    return 0
 
 
 @command.command("verify", short_help="Prove that sealed entries are as they were sealed.")
@@ -111,12 +104,9 @@ def level_command(
     metavar="FILE",
     help="Anchors kept outside (`audit anchors --json`): the chain has to hold each of them.",
 )
-@as_json
-@json_schema_option
+@json_options(TrailsReport)
 @target_options
-def verify_command(
-    namespace: str | None, anchor_file: Path | None, as_json: bool, json_schema: bool, **target: Any
-) -> int:
+def verify_command(namespace: str | None, anchor_file: Path | None, as_json: bool, **target: Any) -> int:
     """Verify the trail, and name each entry that was changed, removed, inserted or put at another place.
 
     The exit code is 1 if there are findings. Entries of the last second or so have no seal yet, and nothing
@@ -124,9 +114,6 @@ def verify_command(
     may write to the tables can make the chain again: only anchors that were kept outside show that, or that
     the end of the chain was cut off.
     """
-    if json_schema:
-        print_schema(TrailsReport)
-        return 0
     settings = settings_from(**target)
     anchors = [] if anchor_file is None else _read_anchor_file(anchor_file)
     with opened_database(settings) as database:
@@ -142,18 +129,14 @@ def verify_command(
 
 @command.command("anchors", short_help="Print the ends of the chains, to be kept outside.")
 @click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
-@as_json
-@json_schema_option
+@json_options(AnchorReport)
 @target_options
-def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
+def anchors_command(namespace: str | None, as_json: bool, **target: Any) -> None:
     """Print the end of each chain, a line each; with --json as `audit verify --anchors` reads them.
 
     Keep them where who may write to the database cannot: a chain that was made again, or cut off, does not
     hold them. STRANDLINE_AUDIT_ANCHORS_FILE has workers append them to a file by themselves.
     """
-    if json_schema:
-        print_schema(AnchorReport)
-        return 0
     with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         rows = database.run(audited_namespaces(namespace))
@@ -165,7 +148,6 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
             else:
                 time = f"{anchor.sealed_at:%Y-%m-%d %H:%M:%S}"
                 say(f"{anchor.namespace}: seal {anchor.seal} of {time}, {anchor.mac}")
-    return 0
 
 
 @command.command("prune", short_help="Delete old entries, in whole seals.")
@@ -178,20 +160,14 @@ def anchors_command(namespace: str | None, as_json: bool, json_schema: bool, **t
     help=f"Entries that were sealed before. {TIME_FORMATS}",
 )
 @click.option("--yes", is_flag=True, help="Delete them; without --yes, only count them.")
-@as_json
-@json_schema_option
+@json_options(PruningReport)
 @target_options
-def prune_command(
-    namespace: str, before: datetime, yes: bool, as_json: bool, json_schema: bool, **target: Any
-) -> int:
+def prune_command(namespace: str, before: datetime, yes: bool, as_json: bool, **target: Any) -> None:
     """Delete the entries of all seals that were made before a time, from the beginning of the chain.
 
     The rest can still be verified: the last pruned seal stays, without its entries. The pruning is itself an
     act in the trail.
     """
-    if json_schema:
-        print_schema(PruningReport)
-        return 0
     moment = before.replace(tzinfo=UTC)
     if moment > datetime.now(UTC):
         raise ConfigurationError(
@@ -205,7 +181,7 @@ def prune_command(
                 namespace=namespace, entries=done.entries, through_seal=done.through_seal, dry_run=not yes
             )
         )
-        return 0
+        return
     entries = quantity(done.entries, "entry", "entries")
     if yes:
         say(f"{namespace}: deleted {entries}, up to seal {done.through_seal}")
@@ -213,7 +189,6 @@ def prune_command(
         say(f"{namespace}: would delete {entries}, up to seal {done.through_seal}; add --yes to do it")
     else:
         say(f"{namespace}: nothing that can be pruned was sealed before {moment:%Y-%m-%d %H:%M:%S} UTC")
-    return 0
 
 
 def _levels(database: Database, namespace: str | None) -> list[LevelReport]:
@@ -232,7 +207,7 @@ def _print_results(
 ) -> None:
     for result in results:
         say(_summary(result))
-        say(*(f"  {_place(one.seal, one.place)}: {one.sentence}" for one in result.findings))
+        say(*(f"  {one}" for one in result.findings))
     if not results:
         say("no namespace has a trail yet")
     if any(result.unkeyed_seals for result in results):
@@ -262,7 +237,3 @@ def _summary(result: TrailVerification) -> str:
         f"{result.unsealed:,} not sealed yet" if result.unsealed else "",
     ]
     return ", ".join([f"{result.namespace}: {state}; {extent}", *(part for part in more if part)])
-
-
-def _place(seal: int | None, place: int | None) -> str:
-    return f"seal {seal}" if place is None else f"seal {seal}, place {place}"

@@ -10,13 +10,13 @@ import click
 from strandline.cli.audit.opening import opened_audit
 from strandline.cli.audit.reports import ActReport, ActsReport, report_act
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
+    limit_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal.output import print_json, print_json_line, print_schema, say
+from strandline.cli.terminal.output import print_json, print_json_line, say, show
 from strandline.pipelines.audit.listing import AuditedAct
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
@@ -40,12 +40,9 @@ def in_utc(moment: datetime | None) -> datetime | None:
 )
 @click.option("--actor", metavar="NAME", help="Only what this actor did.")
 @click.option("--user", metavar="ID", help="Only what concerns this user; nothing after an erasure.")
-@click.option(
-    "--limit", type=click.IntRange(1, 1000), default=50, show_default=True, help="Maximum number of results."
-)
+@limit_option()
 @click.option("--before", metavar="PLACE", help="The page that follows one: its `next_before`.")
-@as_json
-@json_schema_option
+@json_options(ActsReport)
 @target_options
 def list_command(
     namespace: str,
@@ -57,17 +54,13 @@ def list_command(
     limit: int,
     before: str | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """List what was done in a namespace, newest first: when, what, by whom, from where and to whose memory.
 
     Users stand in the trail as pseudonyms, and are named here until they are erased. To list is an act as
     well, and recorded.
     """
-    if json_schema:
-        print_schema(ActsReport)
-        return 0
     with opened_audit(settings_from(**target), namespace) as audit:
         page = audit.acts(
             since=in_utc(since),
@@ -81,26 +74,21 @@ def list_command(
     if as_json:
         acts = [report_act(act) for act in page.acts]
         print_json(ActsReport(namespace=namespace, next_before=page.next_before, acts=acts))
-        return 0
+        return
     say(*map(_line, page.acts))
     if not page.acts:
         say("no acts; `strandline audit level` shows what is recorded")
     if page.next_before is not None:
         say(f"more: --before {page.next_before}")
-    return 0
 
 
 @click.command("show", short_help="Show one act with all that is recorded of it.")
 @click.argument("entry_id", metavar="ID")
 @namespace_option
-@as_json
-@json_schema_option
+@json_options(ActReport)
 @target_options
-def show_command(entry_id: str, namespace: str, as_json: bool, json_schema: bool, **target: Any) -> int:
+def show_command(entry_id: str, namespace: str, as_json: bool, **target: Any) -> None:
     """Show the act ID (`list --json` gives ids) with where it stands in the chain."""
-    if json_schema:
-        print_schema(ActReport)
-        return 0
     with opened_audit(settings_from(**target), namespace) as audit:
         act = audit.act(entry_id)
     if act is None:
@@ -108,11 +96,7 @@ def show_command(entry_id: str, namespace: str, as_json: bool, json_schema: bool
             f"The trail of namespace {quote(namespace)} has no act {quote(entry_id)}; it may be pruned, or of"
             " another namespace."
         )
-    if as_json:
-        print_json(report_act(act))
-    else:
-        say(*_details(act))
-    return 0
+    show(report_act(act), _details(act), as_json=as_json)
 
 
 @click.command("export", short_help="Print all acts as JSON lines.")
@@ -120,12 +104,11 @@ def show_command(entry_id: str, namespace: str, as_json: bool, json_schema: bool
 @click.option("--since", type=_TIME, metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}")
 @click.option("--until", type=_TIME, metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}")
 @target_options
-def export_command(namespace: str, since: datetime | None, until: datetime | None, **target: Any) -> int:
+def export_command(namespace: str, since: datetime | None, until: datetime | None, **target: Any) -> None:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
     with opened_audit(settings_from(**target), namespace) as audit:
         for act in audit.each(since=in_utc(since), until=in_utc(until)):
             print_json_line(report_act(act).model_dump_json())
-    return 0
 
 
 def _line(act: AuditedAct) -> str:

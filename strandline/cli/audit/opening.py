@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 
 from strandline.audit import Audit
 from strandline.cli.servers.targets import opened_pool, servers_for_once
@@ -28,7 +28,5 @@ def opened_audit(
         audit = Audit.of_namespace(
             namespace, database_url=servers.database_url, schema=settings.database_schema
         )
-        try:
+        with closing(audit):
             yield audit
-        finally:
-            audit.close()

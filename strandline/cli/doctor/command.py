@@ -6,6 +6,7 @@ import logging
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import ExitStack
+from typing import Any
 
 import click
 from rich.table import Table
@@ -29,13 +30,11 @@ _STYLES = {"ok": "green", "warning": "yellow", "problem": "bold red"}
 @as_json
 @click.option("--no-model-call", is_flag=True, help="Do not call the model server.")
 @target_options
-def command(
-    as_json: bool, no_model_call: bool, database_url: str | None, broker_url: str | None, schema: str | None
-) -> int:
+def command(as_json: bool, no_model_call: bool, **target: Any) -> int:
     """Check versions, servers, rights, tables, workers and models; exits with 1 if there is a problem."""
     # The report contains what model clients would log.
     logging.getLogger("strandline").addHandler(logging.NullHandler())
-    settings, refused = usable_settings_from(database_url, broker_url, schema)
+    settings, refused = usable_settings_from(**target)
     reports = [
         *check_host(settings),
         *check_settings(settings, refused, os.environ),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import Protocol
+from typing import Any, Protocol
 
 import click
 
@@ -19,7 +19,7 @@ from strandline.cli.encryption.reports import (
 )
 from strandline.cli.servers.names import check_to_be_changed, even_if_unknown_option
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.terminal.output import console, is_rich, print_json, say
+from strandline.cli.terminal.output import console, is_rich, print_json, say, show
 from strandline.pipelines.older_transactions import older_have_ended
 from strandline.pipelines.sealing.enabling import change_key, enable, find_encryption, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, Progress, reseal_namespace, retire_old_keys
@@ -61,15 +61,13 @@ def command() -> None:
 @click.argument("namespace", required=False)
 @as_json
 @target_options
-def status(
-    namespace: str | None, as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None
-) -> int:
+def status(namespace: str | None, as_json: bool, **target: Any) -> int:
     """Show NAMESPACE, or every encrypted namespace: how far it is sealed, and which keys wrap its keys.
 
     Each key is tried on something that it has wrapped; ends with 1 if the keyring lacks one, or has another
     key under its id.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with open_encryption(settings) as (database, content):
         namespaces = read_encryption(database, content, namespace)
         if namespace is not None and not namespaces:
@@ -105,16 +103,14 @@ def enable_namespace(
     vectors: str,
     even_if_unknown: bool,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Encrypt NAMESPACE. New content is sealed at once, and workers seal the content that is there.
 
     Every producer and worker needs the keyring before. `strandline encryption reseal --wait`
     seals all of it now. A key that is lost cannot be replaced: back the keyring up, apart from the database.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     check_name("namespace", namespace)
     with open_encryption(settings) as (database, content), _progress("giving owners keys") as tell:
         check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
@@ -124,11 +120,14 @@ def enable_namespace(
             count += keys
             tell(f"{quantity(count, 'owner')} with new keys")
         (report,) = read_encryption(database, content, namespace)
-    if as_json:
-        print_json(report)
-        return 0
-    say(f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}", *_lines(report))
-    return 0
+    show(
+        report,
+        [
+            f"{namespace}: {'is encrypted from now on' if is_new else 'was encrypted already'}",
+            *_lines(report),
+        ],
+        as_json=as_json,
+    )
 
 
 @command.command("reseal", short_help="Seal now what is not sealed under the newest keys.")
@@ -142,9 +141,7 @@ def reseal(
     rows_per_second: int | None,
     wait: bool,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
+    **target: Any,
 ) -> int:
     """Seal what NAMESPACE holds in clear, or under former data keys; it can be stopped and goes on later.
 
@@ -152,7 +149,7 @@ def reseal(
     several share. With --wait it takes at least as long as running processes may keep former keys: some
     seconds after `enable`, STRANDLINE_KEY_CACHE_SECONDS (300 by default) after `rotate --data`.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     pace = Pace(rows_per_second)
     with open_encryption(settings) as (database, content), _progress("sealing") as tell:
         find_encryption(database, check_name("namespace", namespace))
@@ -187,10 +184,8 @@ def rotate(
     key_id: str | None,
     data: bool,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+    **target: Any,
+) -> None:
     """Rotate the keys of NAMESPACE, while it is used; it can be stopped and goes on when it is repeated.
 
     With --key, no content is touched; the former key is needed until `encryption retire` says otherwise.
@@ -198,7 +193,7 @@ def rotate(
     """
     if key_id is None and not data:
         raise click.UsageError("Say what to rotate: --key ID, --data, or both.")
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     rewrapped = renewed = 0
     with open_encryption(settings) as (database, content), _progress("rotating") as tell:
         if key_id is not None:
@@ -214,7 +209,7 @@ def rotate(
     report = RotateReport(namespace=namespace, key_id=present, rewrapped=rewrapped, renewed=renewed)
     if as_json:
         print_json(report)
-        return 0
+        return
     if key_id is not None:
         say(f"{namespace}: {quantity(rewrapped, 'data key')} wrapped again, by {quote(present)}")
     if data:
@@ -224,22 +219,19 @@ def rotate(
             " (STRANDLINE_KEY_CACHE_SECONDS)",
             f"  `strandline encryption reseal {namespace} --wait` seals now, and waits until all is sealed",
         )
-    return 0
 
 
 @command.command("retire", short_help="Say whether a key can be removed from the keyring.")
 @click.argument("key_id")
 @as_json
 @target_options
-def retire(
-    key_id: str, as_json: bool, database_url: str | None, broker_url: str | None, schema: str | None
-) -> int:
+def retire(key_id: str, as_json: bool, **target: Any) -> int:
     """Say whether KEY_ID can be removed from the keyring; ends with 1 if data keys are wrapped by it.
 
     A transaction that is open may hold such keys; the command waits for it, and ends with 1 if it stays.
     Backups of the database may still need it: keep it as long as you keep them.
     """
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     with open_encryption(settings) as (database, _content):
         used = _users_of(database, key_id)
         if not used and not older_have_ended(database, OPEN_SECONDS):

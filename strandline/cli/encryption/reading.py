@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from strandline.cli.encryption.reports import EncryptedNamespaceReport, KekReport
-from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.cli.servers.targets import opened_database
 from strandline.pipelines.sealing.checking import check_keks
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -18,10 +18,7 @@ from strandline.schemas.settings import Settings
 @contextmanager
 def open_encryption(settings: Settings) -> Iterator[tuple[Database, SealedContent]]:
     """The configured database, and what seals and opens its content."""
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
+    with opened_database(settings) as database:
         if not isinstance(database.content, SealedContent):
             raise ConfigurationError("This database was opened without a keyring.")
         yield database, database.content

@@ -20,10 +20,10 @@ from strandline.cli.erasures.opening import (
 )
 from strandline.cli.erasures.reports import EraseReport, receipt_report
 from strandline.cli.servers.names import even_if_unknown_option
-from strandline.cli.servers.options import as_json, json_schema_option, namespace_option, settings_from
+from strandline.cli.servers.options import json_options, namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say, show
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
 from strandline.pipelines.inspect.known_names import refuse_unknown_user
 from strandline.schemas.display.shown_text import quantity
@@ -51,8 +51,7 @@ _UNSIGNED = (
 )
 @click.option("--vacuum", is_flag=True, help="Then vacuum the tables, which may take long.")
 @even_if_unknown_option
-@as_json
-@json_schema_option
+@json_options(EraseReport)
 @targets
 def erase_command(
     user: str | None,
@@ -66,17 +65,13 @@ def erase_command(
     vacuum: bool,
     even_if_unknown: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Erase everything of a user, or of one session, and keep it away.
 
     From its first moment nothing can be written for the user any more. It may be interrupted at any time:
     the same command goes on where it was. In the end each reader is asked, and there is a receipt.
     """
-    if json_schema:
-        print_schema(EraseReport)
-        return 0
     check_one(user, session)
     if items_below and user is None:
         raise click.UsageError("--items-below goes with --user: items belong to no session.")
@@ -90,26 +85,24 @@ def erase_command(
             say(_UNSIGNED, err=True)
         if not yes:
             _show_plan(planned, as_json=as_json)
-            return 0
+            return
         with receipts_kept(receipt_file) as keep:
             receipt = _erase(erasures, user, session, actor, items_below)
             keep(receipt)
         if vacuum:
-            with shown_steps() as show:
-                show("vacuum", "all tables", 0)
+            with shown_steps() as show_step:
+                show_step("vacuum", "all tables", 0)
                 erasures.vacuum()
-    if as_json:
-        print_json(
-            EraseReport(
-                dry_run=False,
-                rows=dict(planned.rows),
-                erased_by=receipt.number,
-                receipt=receipt_report(receipt),
-            )
-        )
-    else:
-        say(*receipt_lines(receipt))
-    return 0
+    show(
+        EraseReport(
+            dry_run=False,
+            rows=dict(planned.rows),
+            erased_by=receipt.number,
+            receipt=receipt_report(receipt),
+        ),
+        receipt_lines(receipt),
+        as_json=as_json,
+    )
 
 
 @click.command("readmit", short_help="Accept an erased user, or session, again.")
@@ -119,8 +112,7 @@ def erase_command(
 @actor_option
 @key_option
 @receipt_option
-@as_json
-@json_schema_option
+@json_options(EraseReport)
 @targets
 def readmit_command(
     user: str | None,
@@ -130,16 +122,12 @@ def readmit_command(
     key: Path | None,
     receipt_file: Path | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty.
 
     Keep the receipt with those of erasures (--receipt): without it `reapply` would keep the user away.
     """
-    if json_schema:
-        print_schema(EraseReport)
-        return 0
     check_one(user, session)
     with opened_erasures(settings_from(**target), namespace, key) as erasures:
         if not erasures.has_key:
@@ -150,11 +138,11 @@ def readmit_command(
             else:
                 receipt = erasures.readmit_user(user or "", actor=actor)
             keep(receipt)
-    if as_json:
-        print_json(EraseReport(dry_run=False, rows={}, receipt=receipt_report(receipt)))
-    else:
-        say(f"readmitted (number {receipt.number}); puts are accepted again")
-    return 0
+    show(
+        EraseReport(dry_run=False, rows={}, receipt=receipt_report(receipt)),
+        [f"readmitted (number {receipt.number}); puts are accepted again"],
+        as_json=as_json,
+    )
 
 
 def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:

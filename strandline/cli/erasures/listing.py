@@ -13,10 +13,10 @@ from strandline.cli.erasures.reports import (
     summary_report,
 )
 from strandline.cli.servers.names import check_to_be_read
-from strandline.cli.servers.options import as_json, json_schema_option, settings_from
+from strandline.cli.servers.options import json_options, limit_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_json_line, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_json_line, print_table, say
 from strandline.erasure import ErasureRecord
 from strandline.pipelines.upkeep.erasure.records import list_erasures, show_erasure
 from strandline.schemas.wire.erasures import ErasureDetailsReport
@@ -26,17 +26,10 @@ _HEADERS = ("number", "kind", "namespace", "owner", "state", "rows", "requested"
 
 @click.command("list", short_help="List erasures and readmissions, newest first.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option()
 @click.option("--before", type=click.IntRange(1), metavar="NUMBER", help="Only those below this number.")
 @click.option("--receipts", is_flag=True, help="Print the receipts instead, one a line, for a file.")
-@as_json
-@json_schema_option
+@json_options(ErasuresReport)
 @targets
 def list_command(
     namespace: str | None,
@@ -44,13 +37,9 @@ def list_command(
     before: int | None,
     receipts: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """List erasures and readmissions, newest first; none of them holds a name."""
-    if json_schema:
-        print_schema(ErasuresReport)
-        return 0
     with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         listed = database.run(list_erasures(namespace, limit, before))
@@ -59,7 +48,7 @@ def list_command(
                 record = database.run(show_erasure(one.number))
                 if record.receipt is not None:
                     print_json_line(record.receipt.to_json())
-            return 0
+            return
     if as_json:
         print_json(ErasuresReport(erasures=[summary_report(one) for one in listed]))
     elif not listed:
@@ -80,26 +69,20 @@ def list_command(
             for one in listed
         ]
         print_table(_HEADERS, rows)
-    return 0
 
 
 @click.command("show", short_help="Show an erasure and its receipt.")
 @click.argument("number", type=click.IntRange(1))
-@as_json
-@json_schema_option
+@json_options(ErasureDetailsReport)
 @targets
-def show_command(number: int, as_json: bool, json_schema: bool, **target: Any) -> int:
+def show_command(number: int, as_json: bool, **target: Any) -> None:
     """Show the erasure NUMBER: its progress, or its receipt."""
-    if json_schema:
-        print_schema(ErasureDetailsReport)
-        return 0
     with opened_database(settings_from(**target)) as database:
         record = database.run(show_erasure(number))
     if as_json:
         print_json(details_report(record))
     else:
         _print(record)
-    return 0
 
 
 def _print(record: ErasureRecord) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from pathlib import Path
 
 import click
@@ -39,10 +39,8 @@ def opened_erasures(settings: Settings, namespace: str, key: Path | None = None)
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(erasures):
             yield erasures
-        finally:
-            erasures.close()
 
 
 def check_one(user: str | None, session: str | None) -> None:

@@ -18,10 +18,10 @@ from strandline.cli.erasures.reports import (
     VerifyReceiptsReport,
     verdict_report,
 )
-from strandline.cli.servers.options import as_json, json_schema_option, settings_from
+from strandline.cli.servers.options import json_options, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say, show
 from strandline.erasure import (
     ErasureReceipt,
     Verifier,
@@ -43,15 +43,13 @@ _file = click.Path(exists=True, dir_okay=False, path_type=Path)
     "--public-key", type=_file, metavar="FILE", help="The public key, to verify the signatures with."
 )
 @click.option("--offline", is_flag=True, help="Verify the signatures alone; needs no database.")
-@as_json
-@json_schema_option
+@json_options(VerifyReceiptsReport)
 @targets
 def verify_command(
     receipts: tuple[Path, ...],
     public_key: Path | None,
     offline: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
 ) -> int:
     """Verify the receipts in the files RECEIPTS, and look for rows of anything that was erased.
@@ -59,9 +57,6 @@ def verify_command(
     Ends with 1 if a receipt was changed or is not signed by this key, if anything erased is there again or
     could come again, and if an erasure is unfinished or its record is gone.
     """
-    if json_schema:
-        print_schema(VerifyReceiptsReport)
-        return 0
     if offline and (public_key is None or not receipts):
         raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
     verifier = None if public_key is None else verifier_of(public_key)
@@ -95,8 +90,7 @@ def verify_command(
 @click.option("--unverified", is_flag=True, help="Repeat also receipts that no key vouches for.")
 @actor_option
 @key_option
-@as_json
-@json_schema_option
+@json_options(ReapplyReport)
 @targets
 def reapply_command(
     files: tuple[Path, ...],
@@ -106,17 +100,13 @@ def reapply_command(
     actor: str | None,
     key: Path | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Repeat the erasures of the receipts after an older backup was restored.
 
     Run it before producers write. Erasures that the database knows are left; it may be run again.
     A receipt that none of the keys signed is refused, and nothing is done.
     """
-    if json_schema:
-        print_schema(ReapplyReport)
-        return 0
     receipts = _read_files(files)
     settings = settings_from(**target)
     own = key if key is not None else settings.receipt_key_file
@@ -148,27 +138,22 @@ def reapply_command(
     else:
         for outcome in outcomes:
             say(f"{outcome.kind} {outcome.number} of owner {outcome.owner_key}: {outcome.outcome}")
-    return 0
 
 
 @click.command("key", short_help="Make the key that signs receipts.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@as_json
-@json_schema_option
-def key_command(file: Path, as_json: bool, json_schema: bool) -> int:
+@json_options(ReceiptKeyReport)
+def key_command(file: Path, as_json: bool) -> None:
     """Write a new private key to FILE, readable for its owner alone, and the public key to FILE.pub."""
-    if json_schema:
-        print_schema(ReceiptKeyReport)
-        return 0
     report = ReceiptKeyReport(key_id=make_receipt_key(file), private_key=str(file), public_key=f"{file}.pub")
-    if as_json:
-        print_json(report)
-    else:
-        say(
+    show(
+        report,
+        [
             f"key {report.key_id}: {report.private_key} signs, {report.public_key} verifies",
             f"set STRANDLINE_RECEIPT_KEY_FILE={report.private_key}",
-        )
-    return 0
+        ],
+        as_json=as_json,
+    )
 
 
 def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -12,13 +12,14 @@ import click
 
 from strandline.cli.reports.memory import CaptureActReport, CaptureReport
 from strandline.cli.servers.memories import opened_facts
-from strandline.cli.servers.options import as_json, json_schema_option, namespace_option, settings_from
+from strandline.cli.servers.options import json_options, namespace_option, settings_from
 from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import show
 from strandline.facts import Facts
 from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureAct
+from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
 
@@ -55,8 +56,7 @@ _OPERATIONS = ("add", "update", "delete")
     help="How to write summaries, in place of what the prompt says.",
 )
 @click.option("--actor", metavar="NAME", help="The name stored with the act.")
-@as_json
-@json_schema_option
+@json_options(CaptureReport)
 @targets
 def capture_command(
     namespace: str,
@@ -70,17 +70,13 @@ def capture_command(
     summary_instructions: Path | None,
     actor: str | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show the choice of a namespace or an owner on capturing facts, and all acts; --set records an act.
 
     An act is the whole choice of its level, and applies to what is flushed from then on. A choice that it
     leaves open is the namespace's, and then the prompt's; `--set` alone leaves everything open.
     """
-    if json_schema:
-        print_schema(CaptureReport)
-        return 0
     files = (instructions, more_instructions, summary_instructions)
     options = (on, off, *files, actor)
     if any(options) and not is_set:
@@ -100,11 +96,7 @@ def capture_command(
         **asdict(applied),
         acts=[_report(act) for act in acts],
     )
-    if as_json:
-        print_json(report)
-    else:
-        say(*_lines(applied, acts))
-    return 0
+    show(report, _lines(applied, acts), as_json=as_json)
 
 
 @contextmanager
@@ -119,10 +111,8 @@ def _open_face(
         namespace_facts = Facts.of_namespace(
             namespace, database_url=servers.database_url, schema=settings.database_schema
         )
-        try:
+        with closing(namespace_facts):
             yield namespace_facts
-        finally:
-            namespace_facts.close()
 
 
 def _read(path: Path | None) -> str | None:
@@ -150,5 +140,5 @@ def _lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:
     yield f"more instructions: {applied.more_instructions or 'none'}"
     yield f"summaries: {applied.summary_instructions or 'as the prompt says'}"
     for act in acts:
-        at = act.created_at.isoformat(sep=" ", timespec="seconds")
+        at = time_text(act.created_at)
         yield f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.capture.to_json()}"

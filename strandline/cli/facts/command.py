@@ -4,17 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 import click
 
 from strandline.cli.facts.capturing import capture_command
 from strandline.cli.facts.figures import figures_command, users_command
 from strandline.cli.facts.listing import history_command, list_command
+from strandline.cli.servers.memories import opened_namespace
 from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import console, is_rich, print_json, say
-from strandline.facts import Facts
-from strandline.pipelines.inspect.directory import check_known
+from strandline.cli.terminal.output import console, is_rich, show
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.wire.work import ClearFactsReport
@@ -43,39 +42,18 @@ command.add_command(capture_command)
 @click.option("--actor", metavar="NAME", help="The name stored with the events.")
 @as_json
 @target_options
-def clear(
-    namespace: str,
-    yes: bool,
-    actor: str | None,
-    as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
-) -> int:
+def clear(namespace: str, yes: bool, actor: str | None, as_json: bool, **target: Any) -> None:
     """Clear the facts of every owner of a namespace, for good, as one event per owner.
 
     Nothing said earlier comes back as a fact; messages, summaries and vectors stay. The command may be
     interrupted; run again, it continues where it stopped.
     """
-    settings = settings_from(database_url, broker_url, schema)
-    with servers_for_once(settings) as servers:
-        with opened_pool(servers.database_url, settings) as database:
-            check_known(database, namespace=namespace)
-        facts = Facts.of_namespace(
-            namespace, database_url=servers.database_url, schema=settings.database_schema
-        )
-        try:
-            done = _clear_facts(facts, actor) if yes else facts.to_clear()
-        finally:
-            facts.close()
-    if as_json:
-        print_json(
-            ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
-        )
-        return 0
+    with opened_namespace(settings_from(**target), namespace) as facts:
+        done = _clear_facts(facts, actor) if yes else facts.to_clear()
+    report = ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
     what = f"{quantity(done.facts, 'live fact')} of {quantity(done.owners, 'owner')}"
-    say(f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it")
-    return 0
+    line = f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it"
+    show(report, [line], as_json=as_json)
 
 
 def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:

@@ -16,20 +16,17 @@ from strandline.cli.reports.memory import (
     UserReport,
     UsersReport,
 )
-from strandline.cli.servers.memories import opened_facts
+from strandline.cli.servers.memories import opened_facts, opened_namespace
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
+    limit_option,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
-from strandline.facts import Facts
-from strandline.pipelines.inspect.directory import check_known
+from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.producers.facts.figures import OwnerFigures, TopicCount, UserPage
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 
 _HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", "last put")
 
@@ -46,8 +43,7 @@ _HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", 
     show_default=True,
     help="Show this many of the most frequent topics.",
 )
-@as_json
-@json_schema_option
+@json_options(OwnerFiguresReport)
 @target_options
 def figures_command(
     namespace: str,
@@ -55,13 +51,9 @@ def figures_command(
     session: str | None,
     most_topics: int,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show the number of facts, sessions, messages and tokens of an owner, their age, and the topics."""
-    if json_schema:
-        print_schema(OwnerFiguresReport)
-        return 0
     settings = settings_from(**target)
     with opened_facts(settings, namespace=namespace, user_id=user, session_id=session) as facts:
         figures, topics = facts.figures(), facts.topics(limit=most_topics)
@@ -77,46 +69,23 @@ def figures_command(
         )
     else:
         _print(figures, topics)
-    return 0
 
 
 @click.command("users", short_help="List users with how much there is of each.")
 @namespace_option
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 200),
-    default=50,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option(most=200)
 @click.option("--after", metavar="ID", help="Continue after this user.")
-@as_json
-@json_schema_option
+@json_options(UsersReport)
 @target_options
-def users_command(
-    namespace: str, limit: int, after: str | None, as_json: bool, json_schema: bool, **target: Any
-) -> int:
+def users_command(namespace: str, limit: int, after: str | None, as_json: bool, **target: Any) -> None:
     """List the users of a namespace who have a session or were given facts, by name, page by page."""
-    if json_schema:
-        print_schema(UsersReport)
-        return 0
-    settings = settings_from(**target)
-    with servers_for_once(settings) as servers:
-        with opened_pool(servers.database_url, settings) as database:
-            check_known(database, namespace=namespace)
-        facts = Facts.of_namespace(
-            namespace, database_url=servers.database_url, schema=settings.database_schema
-        )
-        try:
-            page = facts.users(limit=limit, after=after)
-        finally:
-            facts.close()
+    with opened_namespace(settings_from(**target), namespace) as facts:
+        page = facts.users(limit=limit, after=after)
     if as_json:
         users = [UserReport(user_id=one.user_id, figures=_report(one.figures)) for one in page]
         print_json(UsersReport(namespace=namespace, users=users, after=page.after))
     else:
         _print_users(page, is_first=after is None)
-    return 0
 
 
 def _print(figures: OwnerFigures, topics: Sequence[TopicCount]) -> None:
@@ -159,4 +128,4 @@ def _report(figures: OwnerFigures) -> FiguresReport:
 
 
 def _at(moment: datetime | None) -> str:
-    return "-" if moment is None else moment.isoformat(sep=" ", timespec="seconds")
+    return "-" if moment is None else time_text(moment)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import click
@@ -11,17 +10,17 @@ import click
 from strandline.cli.reports.memory import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
 from strandline.cli.servers.memories import opened_facts
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
+    limit_option,
     namespace_option,
     settings_from,
     target_options,
 )
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_table, say, show
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.producers.facts.listing import Fact, FactPage, Sort
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation, RevisionTrace
 
 
@@ -41,16 +40,9 @@ from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExp
     help="Only facts with one of these topics; repeatable.",
 )
 @click.option("--all", "everything", is_flag=True, help="Include facts that ended or were condensed.")
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option()
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
-@as_json
-@json_schema_option
+@json_options(FactsReport)
 @target_options
 def list_command(
     namespace: str,
@@ -63,13 +55,9 @@ def list_command(
     limit: int,
     offset: int,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """List the facts of a user, or of the owner of a session, page by page."""
-    if json_schema:
-        print_schema(FactsReport)
-        return 0
     with opened_facts(
         settings_from(**target), namespace=namespace, user_id=user, session_id=session
     ) as facts:
@@ -95,7 +83,6 @@ def list_command(
         )
     else:
         _print(page, following)
-    return 0
 
 
 @click.command("history", short_help="Show the history of a fact.")
@@ -103,8 +90,7 @@ def list_command(
 @namespace_option
 @click.option("--user", metavar="ID", help="The user whose fact it is.")
 @click.option("--session", metavar="ID", help="The session whose owner's fact it is.")
-@as_json
-@json_schema_option
+@json_options(FactHistoryReport)
 @target_options
 def history_command(
     fact_id: str,
@@ -112,26 +98,18 @@ def history_command(
     user: str | None,
     session: str | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show each step of a fact, oldest first, and the changes people made to it, even if it is gone.
 
     `strandline explain` shows the same fact with its flushes, batches, prompts and model calls.
     """
-    if json_schema:
-        print_schema(FactHistoryReport)
-        return 0
     with opened_database(settings_from(**target)) as database:
         explanation = explain_fact_alone(
             database, fact_id, namespace=namespace, session_id=session, user_id=user
         )
     report = _history(explanation)
-    if as_json:
-        print_json(report)
-    else:
-        say(*_history_lines(report))
-    return 0
+    show(report, _history_lines(report), as_json=as_json)
 
 
 def _print(page: FactPage, following: int | None) -> None:
@@ -139,7 +117,8 @@ def _print(page: FactPage, following: int | None) -> None:
         say("no facts" if not page.total else f"no more facts; there are {page.total:,}")
         return
     rows = [
-        (str(fact.fact_id), _state(fact), _at(fact.said_at), fact.said_by or "-", fact.text) for fact in page
+        (str(fact.fact_id), _state(fact), time_text(fact.said_at), fact.said_by or "-", fact.text)
+        for fact in page
     ]
     print_table(("fact", "state", "said", "by", "text"), rows)
     more = "" if following is None else f"; the next page: --offset {following}"
@@ -197,15 +176,11 @@ def _history_lines(report: FactHistoryReport) -> Iterator[str]:
     else:
         yield f"fact {report.fact_id} ({'live' if report.live else 'ended'}): {report.text}"
     for step in report.steps:
-        yield f"{step.number}. {step.operation} {_at(step.at)}: {step.text}"
+        yield f"{step.number}. {step.operation} {time_text(step.at)}: {step.text}"
         if step.by_a_person:
             yield f"   by {step.actor or 'a person'}"
         else:
             messages = ", ".join(step.message_ids)
             yield f"   from {messages} of session {step.session_id}, by {step.model}"
     for deed in report.deeds:
-        yield f"event {deed.number}: {deed.kind} {_at(deed.at)} by {deed.actor or 'a person'}"
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(sep=" ", timespec="seconds")
+        yield f"event {deed.number}: {deed.kind} {time_text(deed.at)} by {deed.actor or 'a person'}"

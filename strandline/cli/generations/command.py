@@ -21,9 +21,9 @@ from strandline.cli.generations.question_recall import (
     recall,
 )
 from strandline.cli.replay import report_of
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.servers.options import as_json, json_options, settings_from, target_options
+from strandline.cli.servers.targets import opened_database
+from strandline.cli.terminal.output import show
 from strandline.pipelines.generations.definitions import recipe_for
 from strandline.pipelines.generations.registry import (
     Generation,
@@ -59,23 +59,15 @@ def command() -> None:
 
 @command.command("list", short_help="List generations, and replays that are not finished.")
 @click.option("--pipeline", metavar="NAME", help="Only those of this pipeline.")
-@as_json
-@click.option("--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit.")
+@json_options(GenerationsReport)
 @target_options
-def list_command(pipeline: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
+def list_command(pipeline: str | None, as_json: bool, **target: Any) -> None:
     """List generations, and replays that are not finished."""
-    if json_schema:
-        print_schema(GenerationsReport)
-        return 0
     with _database(target) as (database, settings):
         report = generations_report(database, settings, pipeline)
         if pipeline is not None and not report.generations:
             recipe_for(pipeline, settings)  # refuses a pipeline that is not known here
-    if as_json:
-        print_json(report)
-    else:
-        say(*(list(_lines(report)) or ["no generations"]))
-    return 0
+    show(report, list(_lines(report)) or ["no generations"], as_json=as_json)
 
 
 @command.command("diff", short_help="Compare a generation with the one that serves.")
@@ -107,7 +99,7 @@ def diff_command(
     questions: Path | None,
     as_json: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show how the memory of GENERATION differs from that of the one that serves its pipeline.
 
     GENERATION is a number, as `strandline generations list` shows it. To compare two others, name the first
@@ -137,11 +129,7 @@ def diff_command(
         | {"coverage_old": coverage(old), "coverage_new": coverage(new)}
         | {"questions": [_question(*one) for one in zip(asked, old, new, strict=True)]}
     )
-    if as_json:
-        print_json(report)
-    else:
-        say(*_diff_lines(diff), *_question_lines(report))
-    return 0
+    show(report, [*_diff_lines(diff), *_question_lines(report)], as_json=as_json)
 
 
 @command.command("promote", short_help="Let a generation serve.")
@@ -155,7 +143,7 @@ def diff_command(
 @target_options
 def promote_command(
     generation: int, namespace: str, user: str | None, session: str | None, as_json: bool, **target: Any
-) -> int:
+) -> None:
     """Let a generation serve all owners that it covers, or one owner.
 
     The earlier generation stays fed, so that `rollback` takes effect at once; its model calls cost money
@@ -164,31 +152,28 @@ def promote_command(
     with _database(target) as (database, _settings):
         report = promote(database, generation, namespace=namespace, user=user, session=session)
     _print_switch(report, as_json=as_json)
-    return 0
 
 
 @command.command("rollback", short_help="Roll back to the generation that served before.")
 @click.option("--pipeline", required=True, metavar="NAME")
 @as_json
 @target_options
-def rollback_command(pipeline: str, as_json: bool, **target: Any) -> int:
+def rollback_command(pipeline: str, as_json: bool, **target: Any) -> None:
     """Roll back to the generation that served before, for all owners at once."""
     with _database(target) as (database, _settings):
         report = serve_earlier(database, pipeline)
     _print_switch(report, as_json=as_json)
-    return 0
 
 
 @command.command("prune", short_help="Delete a generation that does not serve.")
 @click.argument("generation", type=int)
 @as_json
 @target_options
-def prune_command(generation: int, as_json: bool, **target: Any) -> int:
+def prune_command(generation: int, as_json: bool, **target: Any) -> None:
     """Delete a generation that does not serve; the cost of its model calls stays on record."""
     with _database(target) as (database, _settings):
         report = delete_generation(database, generation)
     _print_switch(report, as_json=as_json)
-    return 0
 
 
 def promote(
@@ -236,10 +221,7 @@ def delete_generation(database: Database, generation: int) -> SwitchReport:
 @contextmanager
 def _database(target: dict[str, Any]) -> Iterator[tuple[Database, Settings]]:
     settings = settings_from(target["database_url"], target["broker_url"], target["schema"])
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
+    with opened_database(settings) as database:
         yield database, settings
 
 
@@ -364,7 +346,4 @@ def _change(name: str, old: float | None, new: float | None) -> str:
 
 
 def _print_switch(report: SwitchReport, *, as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-    else:
-        say(f"generation {report.generation} of {report.pipeline}: {report.done}")
+    show(report, [f"generation {report.generation} of {report.pipeline}: {report.done}"], as_json=as_json)

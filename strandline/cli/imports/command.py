@@ -17,7 +17,7 @@ from strandline.cli.imports.chat_lines import import_lines
 from strandline.cli.imports.history import EXPORTS, MAX_PRINTED_OMISSIONS, import_history
 from strandline.cli.servers.options import as_json, settings_from, target_options
 from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.terminal.output import say, show
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import InvalidMessageError
@@ -100,9 +100,7 @@ def command(
     is_dry: bool,
     left_out: Path | None,
     as_json: bool,
-    database_url: str | None,
-    broker_url: str | None,
-    schema: str | None,
+    **target: Any,
 ) -> int:
     """Import the chats of SOURCE.
 
@@ -117,7 +115,7 @@ def command(
     _refuse_both("user", "user_field")
     _refuse_unused(kind)
     users = _read_mapped(mapped_users)
-    settings = settings_from(database_url, broker_url, schema)
+    settings = settings_from(**target)
     # Before the servers, so that a wrong name or number does not make a database.
     _check_names(
         {"--session": session, "--user": user, "--namespace": namespace, "--source-name": source_name}
@@ -134,12 +132,9 @@ def command(
         put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         with _servers(settings, is_dry=is_dry) as servers:
             options = limits | _urls(servers, settings)
-            target = Target(put_limits, namespace, user, users, options, source_name or "")
-            report = import_history(history, kind, target, is_dry=is_dry, omissions_file=left_out)
-    if as_json:
-        print_json(report)
-    else:
-        say(*_summary(report, source))
+            into = Target(put_limits, namespace, user, users, options, source_name or "")
+            report = import_history(history, kind, into, is_dry=is_dry, omissions_file=left_out)
+    show(report, _summary(report, source), as_json=as_json)
     if report.events and servers is not None and servers.alone:
         say(NOTHING_DERIVES, err=True)
     return 1 if report.left_out and not _has_taken(report) else 0

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import click
 
-from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.servers.options import json_options, settings_from, target_options
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.producers.service.gate.keys import KeySpec, create_key, list_keys, revoke_key, rotate_key
+from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.keys import (
@@ -65,8 +65,7 @@ def command() -> None:
     type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
     help="When it ends; default: never.",
 )
-@as_json
-@json_schema_option
+@json_options(NewKey)
 @target_options
 def create_command(
     namespace: str | None,
@@ -77,13 +76,9 @@ def create_command(
     label: str,
     days: float | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Make a key and print it. It is shown this once: only a digest of it is stored."""
-    if json_schema:
-        print_schema(NewKey)
-        return 0
     if all_namespaces and namespace is not None:
         raise click.UsageError("--all-namespaces names all of them; leave --namespace out.")
     spec = KeySpec(
@@ -97,19 +92,14 @@ def create_command(
     with opened_database(settings_from(**target)) as database:
         new_key = database.run(create_key(spec))
     _print_new(new_key, as_json=as_json)
-    return 0
 
 
 @command.command("list", short_help="List keys.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
-@as_json
-@json_schema_option
+@json_options(KeysReport)
 @target_options
-def list_command(namespace: str | None, as_json: bool, json_schema: bool, **target: Any) -> int:
+def list_command(namespace: str | None, as_json: bool, **target: Any) -> None:
     """List keys, those that have ended too, without their secrets."""
-    if json_schema:
-        print_schema(KeysReport)
-        return 0
     with opened_database(settings_from(**target)) as database:
         keys = list(_all_keys(database, namespace))
     if as_json:
@@ -118,7 +108,6 @@ def list_command(namespace: str | None, as_json: bool, json_schema: bool, **targ
         print_table(_HEADERS, [_row(key) for key in keys])
     else:
         say("no keys; `strandline keys create` makes one")
-    return 0
 
 
 @command.command("rotate", short_help="Make a new key in place of one.")
@@ -135,24 +124,19 @@ def list_command(namespace: str | None, as_json: bool, json_schema: bool, **targ
     type=click.FloatRange(0.0, MAX_KEY_SECONDS / DAY, min_open=True),
     help="When the new key ends; default: it lives as long as the old one was to.",
 )
-@as_json
-@json_schema_option
+@json_options(NewKey)
 @target_options
 def rotate_command(
     key_id: str,
     overlap_hours: float,
     days: float | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Make a key that opens what KEY_ID opens, and print it; KEY_ID goes on for a while, then ends.
 
     `strandline keys list` shows the ids.
     """
-    if json_schema:
-        print_schema(NewKey)
-        return 0
     with opened_database(settings_from(**target)) as database:
         rotation = rotate_key(
             _id_in(key_id),
@@ -161,23 +145,18 @@ def rotate_command(
         )
         new_key = database.run(rotation)
     _print_new(new_key, as_json=as_json)
-    return 0
 
 
 @command.command("revoke", short_help="End a key now.")
 @click.argument("key_id", metavar="KEY_ID")
 @click.option("--with-made", is_flag=True, help="Also the keys that it made, and that these made.")
-@as_json
-@json_schema_option
+@json_options(RevokedKey)
 @target_options
-def revoke_command(key_id: str, with_made: bool, as_json: bool, json_schema: bool, **target: Any) -> int:
+def revoke_command(key_id: str, with_made: bool, as_json: bool, **target: Any) -> None:
     """End KEY_ID now; every process of the service refuses it within five seconds.
 
     `strandline keys list` shows the ids; a whole key names itself too.
     """
-    if json_schema:
-        print_schema(RevokedKey)
-        return 0
     with opened_database(settings_from(**target)) as database:
         ended = database.run(revoke_key(_id_in(key_id), with_made=with_made))
     if as_json:
@@ -185,7 +164,6 @@ def revoke_command(key_id: str, with_made: bool, as_json: bool, json_schema: boo
     else:
         for revoked in (ended.key_id, *ended.with_made):
             say(f"key {revoked} is revoked")
-    return 0
 
 
 def _id_in(text: str) -> str:
@@ -215,7 +193,7 @@ def _print_new(new_key: NewKey, *, as_json: bool) -> None:
 
 
 def _end_of(key: KeyInfo) -> str:
-    return "" if key.expires_at is None else f", until {_at(key.expires_at)}"
+    return "" if key.expires_at is None else f", until {time_text(key.expires_at)}"
 
 
 def _row(key: KeyInfo) -> tuple[str, ...]:
@@ -227,11 +205,7 @@ def _row(key: KeyInfo) -> tuple[str, ...]:
         ",".join(key.scopes),
         key.label or "-",
         key.made_by or "-",
-        _at(key.created_at),
-        "-" if key.expires_at is None else _at(key.expires_at),
+        time_text(key.created_at),
+        "-" if key.expires_at is None else time_text(key.expires_at),
         state,
     )
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(sep=" ", timespec="seconds")

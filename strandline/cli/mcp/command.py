@@ -34,7 +34,7 @@ _NEEDED = "strandline mcp needs the MCP SDK, version 2.3 or newer: pip install '
 )
 @click.option("--read-only", is_flag=True, help="Offer no tool that changes anything.")
 @target_options
-def command(user: str, namespace: str, session: str | None, read_only: bool, **target: Any) -> int:
+def command(user: str, namespace: str, session: str | None, read_only: bool, **target: Any) -> None:
     """Offer a user's memory as tools to an MCP client, over stdin and stdout, until the client closes them.
 
     The tools search memories, add, correct and delete facts, and give the context of a question. Logs go to
@@ -49,7 +49,6 @@ def command(user: str, namespace: str, session: str | None, read_only: bool, **t
         with opened_for_agent(settings, user, namespace=namespace, session_id=session) as memory:
             server = make_server(memory.acall_tool, read_only=read_only)
             asyncio.run(_serve(server, memory, streams))
-    return 0
 
 
 @contextmanager

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import asdict
 from typing import Any
 
@@ -42,11 +40,11 @@ from strandline.cli.servers.names import (
     even_if_unknown_option,
 )
 from strandline.cli.servers.options import as_json, namespace_option, settings_from, target_options
-from strandline.cli.servers.targets import opened_pool, servers_for_once
+from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import stops_at_signals
-from strandline.cli.terminal.output import print_json, print_json_line, say
+from strandline.cli.terminal.output import print_json, print_json_line, say, show
 from strandline.retention import Removal, Retention
-from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.errors import ArchiveError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.acts.retention import HANDLER, MAX_MESSAGES
@@ -74,12 +72,11 @@ def command() -> None:
 @click.option("--session", metavar="ID", help="Of this session, instead of the namespace.")
 @as_json
 @target_options
-def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> int:
+def show_command(namespace: str, session: str | None, as_json: bool, **target: Any) -> None:
     """Show how long a namespace, or a session in it, keeps what it holds, and the acts that say so."""
-    with _database_of(**target) as database:
+    with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         _show(database, namespace, session, as_json=as_json)
-    return 0
 
 
 def _policy_options(function: Any) -> Any:
@@ -135,7 +132,7 @@ def set_command(
     broker_url: str | None,
     schema: str | None,
     **durations: int | None,
-) -> int:
+) -> None:
     """Record how long a namespace, or a session in it, keeps what it holds.
 
     An act is the whole choice of its level. An option that is not given leaves its bound open: a session has
@@ -149,13 +146,12 @@ def set_command(
         archive=archive,
         **{DURATIONS[name][0]: seconds for name, seconds in durations.items()},
     )
-    with _database_of(database_url, broker_url, schema) as database:
+    with opened_database(settings_from(database_url, broker_url, schema)) as database:
         check_to_be_changed(database, namespace, even_if_unknown=even_if_unknown)
         if not even_if_unknown:
             _check_handler(archive)
         retention.set_retention(database, chosen, namespace=namespace, session_id=session, actor=actor)
         _show(database, namespace, session, as_json=as_json)
-    return 0
 
 
 @command.command("plan", short_help="Show what is past its time; change nothing.")
@@ -163,14 +159,14 @@ def set_command(
 @session_option
 @as_json
 @target_options
-def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> int:
+def plan_command(namespace: str | None, session: str | None, as_json: bool, **target: Any) -> None:
     """Show the messages of each session that are past their time: a dry run of `retention run`."""
-    with _database_of(**target) as database:
+    with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         rows = list(retention.plan(database, namespace=namespace, session_id=session))
     if as_json:
         print_json(PlanReport(sessions=[PastReport(**asdict(row), leaving=row.free) for row in rows]))
-        return 0
+        return
     say(*map(past_line, rows))
     leaving, waiting = sum(row.free for row in rows), sum(row.waiting for row in rows)
     say(
@@ -179,7 +175,6 @@ def plan_command(namespace: str | None, session: str | None, as_json: bool, **ta
         else "nothing is past its time",
         *waiting_lines(waiting),
     )
-    return 0
 
 
 @command.command("run", short_help="Archive and remove what is past its time, now.")
@@ -203,7 +198,7 @@ def run_command(
             told_at = time.monotonic()
             say(f"{quantity(done.removed, 'message')} removed so far", err=True)
 
-    with _database_of(**target) as database, stops_at_signals() as stop:
+    with opened_database(settings_from(**target)) as database, stops_at_signals() as stop:
         check_to_be_read(database, namespace)
         done = retention.run(
             database,
@@ -215,10 +210,11 @@ def run_command(
         )
         rest = retention.plan(database, namespace=namespace, session_id=session)
         waiting = 0 if stop.is_set() else sum(row.waiting for row in rest)
-    if as_json:
-        print_json(RunReport(**asdict(done), waiting_messages=waiting))
-    else:
-        say(*run_lines(done), *waiting_lines(waiting))
+    show(
+        RunReport(**asdict(done), waiting_messages=waiting),
+        [*run_lines(done), *waiting_lines(waiting)],
+        as_json=as_json,
+    )
     return stop.exit_code or int(bool(done.failed))
 
 
@@ -226,9 +222,9 @@ def run_command(
 @all_namespaces
 @as_json
 @target_options
-def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
+def status_command(namespace: str | None, as_json: bool, **target: Any) -> None:
     """Show how much has left so far, the steps under way, why one fails, and the last passes of workers."""
-    with _database_of(**target) as database:
+    with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         status = retention.status(database, namespace=namespace)
     report = StatusReport(
@@ -248,11 +244,7 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
             for run in status.runs
         ],
     )
-    if as_json:
-        print_json(report)
-    else:
-        say(*status_lines(report))
-    return 0
+    show(report, status_lines(report), as_json=as_json)
 
 
 @command.command("archived", short_help="List or print what a session has in archives.")
@@ -261,21 +253,20 @@ def status_command(namespace: str | None, as_json: bool, **target: Any) -> int:
 @click.option("--messages", is_flag=True, help="Print the messages as JSON lines, read from the archive.")
 @as_json
 @target_options
-def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> int:
+def archived_command(session: str, namespace: str, messages: bool, as_json: bool, **target: Any) -> None:
     """List the ranges of SESSION's messages that left its log, and where they are; or print the messages."""
-    with _database_of(**target) as database:
+    with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         if messages:
             for message in retention.read_archived(database, session, namespace=namespace):
                 print_json_line(json.dumps(message_fields(message), ensure_ascii=False))
-            return 0
+            return
         ranges = retention.archived_ranges(database, session, namespace=namespace)
     if as_json:
         reports = [ArchivedRangeReport(**range_fields(one)) for one in ranges]
         print_json(ArchivedReport(namespace=namespace, session_id=session, ranges=reports))
     else:
         say(*(map(range_line, ranges) if ranges else ["nothing of this session has left its log"]))
-    return 0
 
 
 @command.command("restore", short_help="Bring a session's archived messages back.")
@@ -292,24 +283,24 @@ def archived_command(session: str, namespace: str, messages: bool, as_json: bool
 )
 @as_json
 @target_options
-def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bool, **target: Any) -> int:
+def restore_command(session: str, to: str, namespace: str, ttl: int, as_json: bool, **target: Any) -> None:
     """Bring the archived messages of SESSION back, as they were, into a session TO of the same user.
 
     Nothing is derived from them again, and all that they gave is kept. A restore that was ended goes on
     when it is called again.
     """
-    with _database_of(**target) as database:
+    with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
         restored = retention.restore(database, session, to, namespace=namespace, ttl_seconds=ttl)
-    if as_json:
-        print_json(RestoredReport(**asdict(restored)))
-    else:
-        say(
+    show(
+        RestoredReport(**asdict(restored)),
+        [
             f"{quantity(restored.messages, 'message')} of {quantity(restored.ranges, 'range')} are in session"
             f" {quote(restored.session_id)} now, kept {duration_text(restored.ttl_seconds)}",
             "  `get_all()` and `history()` give them; the context that `get` returns begins behind them",
-        )
-    return 0
+        ],
+        as_json=as_json,
+    )
 
 
 def _check_handler(archive: str | None) -> None:
@@ -325,16 +316,6 @@ def _check_handler(archive: str | None) -> None:
             raise ArchiveError(
                 f"{error} If it is installed there and not here, add --even-if-unknown."
             ) from error
-
-
-@contextmanager
-def _database_of(database_url: str | None, broker_url: str | None, schema: str | None) -> Iterator[Database]:
-    settings = settings_from(database_url, broker_url, schema)
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
-        yield database
 
 
 def _show(database: Database, namespace: str, session: str | None, *, as_json: bool) -> None:
@@ -354,5 +335,5 @@ def _show(database: Database, namespace: str, session: str | None, *, as_json: b
     lines = list(policy_lines(applied))
     say(f"{whose} keeps everything" if not lines else f"{whose}:", *lines)
     for act in acts:
-        at = act.created_at.isoformat(sep=" ", timespec="seconds")
+        at = time_text(act.created_at)
         say(f"act {act.number}, {at}, by {act.actor or 'an operator'}: {act.retention.to_json()}")

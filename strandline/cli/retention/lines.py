@@ -9,7 +9,7 @@ from typing import Any
 from strandline.cli.retention.durations import DURATIONS, duration_text
 from strandline.cli.retention.reports import ArchivedRangeReport, RetentionActReport, StatusReport
 from strandline.retention import ArchivedRange, Past, Removal, Retention, RetentionAct
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 from strandline.schemas.values.message import Message
 
 
@@ -84,7 +84,7 @@ def status_lines(report: StatusReport) -> Iterator[str]:
             f" {where}: {step.state}, {quantity(step.attempts, 'attempt')}{error}"
         )
     for one in report.passes:
-        at = one.started_at.isoformat(sep=" ", timespec="seconds")
+        at = time_text(one.started_at)
         counts = ", ".join(f"{number:,} {name}" for name, number in sorted(one.counts.items()))
         yield f"pass {one.run_id}, {at}: {one.state}{f' ({counts})' if counts else ''}"
 

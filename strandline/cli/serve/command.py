@@ -27,7 +27,7 @@ from strandline.wiring.service import NEEDED, build_service
     "--port", type=click.IntRange(0, 65535), metavar="N", help="Its port; overrides STRANDLINE_SERVICE_PORT."
 )
 @target_options
-def command(host: str | None, port: int | None, **target: Any) -> int:
+def command(host: str | None, port: int | None, **target: Any) -> None:
     """Serve memories over HTTP, to clients with a key, until a signal asks for an end.
 
     `strandline keys create` makes a key. While none exists, only this machine is listened to.
@@ -51,7 +51,6 @@ def command(host: str | None, port: int | None, **target: Any) -> int:
         ) as listening:
             say(*_announcement(listening.getsockname(), has_key=has_key))
             make_server(app, serving).run(sockets=[listening])
-    return 0
 
 
 def check_address(host: str, *, has_key: bool) -> None:

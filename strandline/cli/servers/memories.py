@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from typing import Any
 
 import click
@@ -14,6 +14,7 @@ from strandline.memory import Memory
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.inspect.sessions import SessionState, session_state
 from strandline.producers.blocks.resolve import default_blocks, owner_wide, stored_blocks
+from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.sessions import check_owner
 from strandline.schemas.errors import NotFoundError
 from strandline.schemas.postgres.database import Database
@@ -49,10 +50,8 @@ def opened_session(
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(memory):
             yield memory, state
-        finally:
-            memory.close()
 
 
 @contextmanager
@@ -71,10 +70,8 @@ def opened_user(settings: Settings, user_id: str, *, namespace: str) -> Iterator
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(memory):
             yield memory
-        finally:
-            memory.close()
 
 
 @contextmanager
@@ -106,10 +103,8 @@ def opened_for_agent(
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(memory):
             yield memory
-        finally:
-            memory.close()
 
 
 @contextmanager
@@ -133,10 +128,25 @@ def opened_facts(
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        try:
+        with closing(facts):
             yield facts
-        finally:
-            facts.close()
+
+
+@contextmanager
+def opened_namespace(settings: Settings, namespace: str) -> Iterator[NamespaceFacts]:
+    """The facts of all owners of a namespace.
+
+    Raises:
+        NotFoundError: there is no such namespace.
+    """
+    with servers_for_once(settings) as servers:
+        with opened_pool(servers.database_url, settings) as database:
+            check_known(database, namespace=namespace)
+        facts = Facts.of_namespace(
+            namespace, database_url=servers.database_url, schema=settings.database_schema
+        )
+        with closing(facts):
+            yield facts
 
 
 def _known_state(database: Database, identity: SessionIdentity) -> SessionState | None:

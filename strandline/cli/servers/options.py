@@ -3,10 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, TypeVar
+from functools import wraps
+from typing import Any, TypeVar, cast
 
 import click
+from pydantic import BaseModel
 
+from strandline.cli.terminal.output import print_schema
 from strandline.schemas.settings import Settings, load_settings, load_usable_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
@@ -27,9 +30,39 @@ _SCHEMA = click.option(
 
 
 namespace_option = click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
-json_schema_option = click.option(
-    "--json-schema", is_flag=True, help="Print the JSON Schema of the --json output, and exit."
-)
+
+
+def json_options(*reports: type[BaseModel]) -> Callable[[Command], Command]:
+    """``--json``, and ``--json-schema``, with which the command only prints the schema of its reports."""
+    schema_option = json_schema_option(*reports)
+    return lambda command: as_json(schema_option(command))
+
+
+def json_schema_option(
+    *reports: type[BaseModel], of: str = "the --json output"
+) -> Callable[[Command], Command]:
+    """``--json-schema`` alone."""
+    schemas = "JSON Schemas" if len(reports) > 1 else "JSON Schema"
+    option = click.option("--json-schema", is_flag=True, help=f"Print the {schemas} of {of}, and exit.")
+
+    def add(command: Command) -> Command:
+        @wraps(command)
+        def print_or_run(*arguments: Any, json_schema: bool, **options: Any) -> Any:
+            if json_schema:
+                return print_schema(*reports)
+            return command(*arguments, **options)
+
+        return option(cast(Command, print_or_run))
+
+    return add
+
+
+def limit_option(*, default: int = 50, most: int = 1_000) -> Callable[[Command], Command]:
+    """``--limit``: how many results, up to ``most``."""
+    number = click.IntRange(1, most)
+    return click.option(
+        "--limit", type=number, default=default, show_default=True, help="Maximum number of results."
+    )
 
 
 def target_options(command: Command) -> Command:

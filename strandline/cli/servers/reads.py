@@ -7,10 +7,11 @@ from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
+from pydantic import BaseModel
 
 from strandline.cli.reports.memory import LeftOut, ReadState
 from strandline.cli.servers.memories import opened_session
-from strandline.cli.servers.options import as_json, json_schema_option, namespace_option, target_options
+from strandline.cli.servers.options import json_options, namespace_option, target_options
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.settings import Settings
 
@@ -22,10 +23,10 @@ _TOKEN_LIMIT = click.option(
 )
 
 
-def read_options(command: Command) -> Command:
-    """``--namespace``, ``--user``, ``--token-limit``, those of JSON, and those of the servers."""
-    output = as_json(json_schema_option(target_options(command)))
-    return namespace_option(_USER(_TOKEN_LIMIT(output)))
+def read_options(report: type[BaseModel]) -> Callable[[Command], Command]:
+    """``--namespace``, ``--user``, ``--token-limit``, those of the report as JSON, those of the servers."""
+    output = json_options(report)
+    return lambda command: namespace_option(_USER(_TOKEN_LIMIT(output(target_options(command)))))
 
 
 def read_session(

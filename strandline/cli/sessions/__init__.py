@@ -1,7 +1,1 @@
 """``strandline sessions``, and its parts."""
-
-from __future__ import annotations
-
-from strandline.cli.sessions.command import command
-
-__all__ = ["command"]

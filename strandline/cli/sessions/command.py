@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import datetime
 from typing import Any
 
 import click
 
-from strandline.cli.servers.options import as_json, json_schema_option, settings_from, target_options
+from strandline.cli.servers.options import json_options, limit_option, settings_from, target_options
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.sessions.corrections import (
     delete_command,
@@ -17,7 +16,7 @@ from strandline.cli.sessions.corrections import (
     rewind_command,
 )
 from strandline.cli.sessions.policy import policy_lines, set_policy_command
-from strandline.cli.terminal.output import print_json, print_schema, print_table, say
+from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.policy_history import change_line
 from strandline.pipelines.inspect.sessions import (
@@ -28,7 +27,7 @@ from strandline.pipelines.inspect.sessions import (
     list_sessions,
     show_session,
 )
-from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.display.shown_text import quantity, time_text
 
 _HEADERS = (
     "namespace", "session", "user", "messages", "window tokens", "pinned", "flushed", "window from",
@@ -53,16 +52,9 @@ command.add_command(delete_command)
 @click.option(
     "--user", metavar="ID", help="Only those of this user (of namespace default, unless one is named)."
 )
-@click.option(
-    "--limit",
-    type=click.IntRange(1, 1000),
-    default=50,
-    show_default=True,
-    help="Maximum number of results.",
-)
+@limit_option()
 @click.option("--after", metavar="PLACE", help="Continue after a page, with the PLACE that it printed.")
-@as_json
-@json_schema_option
+@json_options(SessionPage)
 @target_options
 def list_command(
     namespace: str | None,
@@ -70,13 +62,9 @@ def list_command(
     limit: int,
     after: str | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """List sessions by name, with their marks, page by page."""
-    if json_schema:
-        print_schema(SessionPage)
-        return 0
     with opened_database(settings_from(**target)) as database:
         page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
     if as_json:
@@ -87,7 +75,6 @@ def list_command(
         print_table(_HEADERS, [_row(state) for state in page.sessions])
         if page.after is not None:
             say(f"there are more: add --after {page.after}")
-    return 0
 
 
 @command.command("show", short_help="Show the state of a session.")
@@ -101,8 +88,7 @@ def list_command(
     show_default=True,
     help="Show this many of the newest flushes.",
 )
-@as_json
-@json_schema_option
+@json_options(SessionPicture)
 @target_options
 def show_command(
     session: str,
@@ -110,20 +96,15 @@ def show_command(
     user: str | None,
     flushes: int,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Show a session's marks, its policy, how far each pipeline is, its flushes and its dead letters."""
-    if json_schema:
-        print_schema(SessionPicture)
-        return 0
     with opened_database(settings_from(**target)) as database:
         picture = show_session(database, session, namespace=namespace, user_id=user, flushes=flushes)
     if as_json:
         print_json(picture)
     else:
         _print(picture)
-    return 0
 
 
 def _row(state: SessionState) -> tuple[str | int, ...]:
@@ -136,7 +117,7 @@ def _row(state: SessionState) -> tuple[str | int, ...]:
         state.pinned_through,
         state.flushed_through,
         state.window_from,
-        _at(state.last_put_at),
+        time_text(state.last_put_at),
     )
 
 
@@ -151,7 +132,14 @@ def _print(picture: SessionPicture) -> None:
     say("", f"{quantity(picture.flushes, 'flush', 'flushes')} so far")
     if picture.latest_flushes:
         flushes = [
-            (str(flush.event_id), flush.cause, flush.from_seq, flush.through_seq, flush.tokens, _at(flush.at))
+            (
+                str(flush.event_id),
+                flush.cause,
+                flush.from_seq,
+                flush.through_seq,
+                flush.tokens,
+                time_text(flush.at),
+            )
             for flush in picture.latest_flushes
         ]
         print_table(("flush event", "cause", "from", "through", "tokens", "at"), flushes)
@@ -162,7 +150,7 @@ def _print(picture: SessionPicture) -> None:
 def _state_lines(state: SessionState) -> Iterator[str]:
     owner = f" of {state.user_id}" if state.user_id else ""
     yield f"session {state.session_id}{owner}, namespace {state.namespace}"
-    yield f"begun {_at(state.created_at)}, last put {_at(state.last_put_at)}"
+    yield f"begun {time_text(state.created_at)}, last put {time_text(state.last_put_at)}"
     yield f"{quantity(state.messages, 'message')}, seq {state.log_start_seq} to {state.last_seq}"
     yield (
         f"marks: pinned through {state.pinned_through}, flushed through {state.flushed_through},"
@@ -184,7 +172,3 @@ def _coverage_row(coverage: PipelineCoverage) -> tuple[str | int, ...]:
         str(coverage.due),
         str(coverage.dead),
     )
-
-
-def _at(moment: datetime) -> str:
-    return moment.isoformat(sep=" ", timespec="seconds")

@@ -9,13 +9,12 @@ import click
 
 from strandline.cli.servers.memories import opened_session
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
     namespace_option,
     settings_from,
     target_options,
 )
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say, show
 from strandline.memory import Memory
 from strandline.producers.writing.correcting.correct import Correction
 from strandline.schemas.display.shown_text import quantity
@@ -59,8 +58,7 @@ class DeletionReport(Report):
 @_actor_option
 @_key_option
 @click.option("--dry-run", "is_dry", is_flag=True, help="Only say how many messages it would take back.")
-@as_json
-@json_schema_option
+@json_options(CorrectionReport)
 @target_options
 def rewind_command(
     session: str,
@@ -71,16 +69,12 @@ def rewind_command(
     key: str | None,
     is_dry: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
 ) -> int:
     """Take back the messages of SESSION from number FROM_SEQ on, with what was derived from them.
 
     No copy of them is kept.
     """
-    if json_schema:
-        print_schema(CorrectionReport)
-        return 0
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
         if is_dry:
@@ -98,8 +92,7 @@ def rewind_command(
 @_actor_option
 @_key_option
 @click.option("--empty", "may_be_empty", is_flag=True, help="Let the message have no content any more.")
-@as_json
-@json_schema_option
+@json_options(CorrectionReport)
 @target_options
 def replace_command(
     session: str,
@@ -111,16 +104,12 @@ def replace_command(
     key: str | None,
     may_be_empty: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
 ) -> int:
     """Give message SEQ of SESSION other content: the text of the file CONTENT, or of the input with -.
 
     Memory derived from the message goes, and is derived again.  No copy of the old content is kept.
     """
-    if json_schema:
-        print_schema(CorrectionReport)
-        return 0
     text = content.read().removesuffix("\n")
     if not text and not may_be_empty:
         raise click.UsageError(
@@ -146,8 +135,7 @@ class ForkReport(Report):
 @namespace_option
 @_user_option
 @click.option("--through", type=click.IntRange(1), metavar="SEQ", help="The last message to take over.")
-@as_json
-@json_schema_option
+@json_options(ForkReport)
 @target_options
 def fork_command(
     session: str,
@@ -156,26 +144,20 @@ def fork_command(
     user: str | None,
     through: int | None,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Begin the session NEW (default: a random name) of the same user with the messages of SESSION.
 
     Memory derived from them is taken over; nothing is extracted again.
     """
-    if json_schema:
-        print_schema(ForkReport)
-        return 0
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _):
         fork = memory.fork(new, through_seq=through)
-    if as_json:
-        print_json(
-            ForkReport(session_id=fork.session_id, through_seq=fork.through_seq, messages=fork.messages)
-        )
-    else:
-        say(f"session {fork.session_id} begins with {quantity(fork.messages, 'message')}")
-    return 0
+    show(
+        ForkReport(session_id=fork.session_id, through_seq=fork.through_seq, messages=fork.messages),
+        [f"session {fork.session_id} begins with {quantity(fork.messages, 'message')}"],
+        as_json=as_json,
+    )
 
 
 @click.command("delete", short_help="Delete a session's messages and what was derived.")
@@ -183,8 +165,7 @@ def fork_command(
 @namespace_option
 @_user_option
 @click.option("--yes", is_flag=True, help="Delete; without it, only say what would be deleted.")
-@as_json
-@json_schema_option
+@json_options(DeletionReport)
 @target_options
 def delete_command(
     session: str,
@@ -192,16 +173,12 @@ def delete_command(
     user: str | None,
     yes: bool,
     as_json: bool,
-    json_schema: bool,
     **target: Any,
-) -> int:
+) -> None:
     """Delete the messages of SESSION and what was derived from them, as reset(derived=True) does.
 
     Its name stays with its owner.  Facts that people added or worded by hand stay.
     """
-    if json_schema:
-        print_schema(DeletionReport)
-        return 0
     settings = settings_from(**target)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
         if yes:
@@ -209,10 +186,9 @@ def delete_command(
     if as_json:
         deleted = state.messages if yes else 0
         print_json(DeletionReport(namespace=namespace, session_id=session, messages=deleted))
-        return 0
+        return
     messages = quantity(state.messages, "message")
     say(f"deleted {messages}" if yes else f"would delete {messages}, and what was derived: add --yes")
-    return 0
 
 
 def _show_estimate(memory: Memory, from_seq: int, *, as_json: bool) -> int:
@@ -237,8 +213,9 @@ def _show_estimate(memory: Memory, from_seq: int, *, as_json: bool) -> int:
 
 
 def _show(correction: Correction, what: str, *, as_json: bool) -> int:
-    if as_json:
-        print_json(CorrectionReport.of(correction, messages=len(correction.seqs)))
-    else:
-        say(f"{what} (correction {correction.number})")
+    show(
+        CorrectionReport.of(correction, messages=len(correction.seqs)),
+        [f"{what} (correction {correction.number})"],
+        as_json=as_json,
+    )
     return 0

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import replace
+from collections.abc import Iterator, Mapping
+from contextlib import closing
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -11,21 +12,27 @@ import click
 
 from strandline.cli.servers.memories import opened_session
 from strandline.cli.servers.options import (
-    as_json,
-    json_schema_option,
+    json_options,
     namespace_option,
     settings_from,
     target_options,
 )
 from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.cli.terminal.output import print_json, say
 from strandline.memory import Memory
 from strandline.pipelines.inspect.sessions import SessionPolicy, SessionState, list_sessions
 from strandline.producers.blocks.resolve import stored_blocks
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError, ConflictError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.policy import DELIVERIES, PolicyChange, changed_policy, stored_policy
+from strandline.schemas.values.policy import (
+    DELIVERIES,
+    PLAIN_VALUES,
+    PolicyChange,
+    changed_policy,
+    stored_policy,
+)
 from strandline.schemas.wire.report import Report
 
 _CHANGING = (
@@ -33,12 +40,16 @@ _CHANGING = (
     "--message-flush-size", "--deliver", "--time-zone", "--idle-seconds", "--never-idle", "--pipelines",
     "--no-pipelines",
 )  # fmt: skip
-# Options that are a value of the policy by the same name.
-_VALUES = (
-    "token_limit", "token_flush_size", "max_window_messages", "max_window_bytes", "message_flush_size",
-    "deliver", "time_zone",
-)  # fmt: skip
 _PAGE = 200
+
+
+class PoliciesChanged(Report):
+    """``set-policy --all``: the sessions that it changes, and why others cannot be changed so."""
+
+    sessions: int
+    changed: tuple[str, ...]
+    refused: dict[str, str]
+    dry_run: bool
 
 
 @click.command("set-policy", short_help="Change the limits or pipelines of a session, or of all.")
@@ -65,8 +76,7 @@ _PAGE = 200
     "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
 @click.option("--actor", metavar="NAME", help="Your name; it is stored with the change, and shown with it.")
-@as_json
-@json_schema_option
+@json_options(SessionPolicy, PoliciesChanged)
 @target_options
 def set_policy_command(
     session: str | None,
@@ -82,7 +92,6 @@ def set_policy_command(
     max_facts: int | None,
     actor: str | None,
     as_json: bool,
-    json_schema: bool,
     **options: Any,
 ) -> int:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
@@ -91,9 +100,6 @@ def set_policy_command(
     Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
     Tokenizer, user and shared scope are fixed.
     """
-    if json_schema:
-        print_schema(PoliciesChanged if everything else SessionPolicy)
-        return 0
     if everything is (session is not None):
         raise click.UsageError("Whose policy? Name a SESSION, or give --all.")
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
@@ -101,69 +107,79 @@ def set_policy_command(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
         )
     names = _names(pipelines, no_pipelines)
-    values = {name: options.pop(name) for name in _VALUES} | {"chat_history_token_ratio": history_ratio}
+    values = {name: options.pop(name) for name in PLAIN_VALUES} | {"chat_history_token_ratio": history_ratio}
     if not never_idle and {*values.values(), idle_seconds, names, max_facts} == {None}:
         raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
     if idle_seconds is not None or never_idle:
         values["idle_seconds"] = idle_seconds
-    change = PolicyChange(**values, pipelines=names, max_facts=max_facts)
+    change = _Change(values, names, max_facts, actor, dry_run)
     settings = settings_from(**options)
     if session is None:
-        changed = _change_all(settings, namespace, user, change, actor, dry_run=dry_run)
-        print_json(changed) if as_json else say(*_changed_lines(changed, namespace))
-        return 0
+        changes = _change_all(settings, namespace, user, change)
+        print_json(changes) if as_json else say(*_lines(changes, namespace))
+        return 1 if changes.refused else 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        report = _change_session(memory, state, change, actor, dry_run=dry_run)
+        report = change.carry_out(memory, state)
     if as_json:
         print_json(report)
-    else:
-        did = "would change" if dry_run else "changed"
-        say("nothing changed" if report == state.policy else f"{did} the policy of session {session}")
-        size = values["token_flush_size"]
-        requested_size = state.policy.token_flush_size if size is None else size
-        if report.token_flush_size != requested_size:
-            say(
-                f"the flush size of {requested_size:,} does not fit the token limit and became"
-                f" {report.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
-            )
-        say(*policy_lines(report))
+        return 0
+    done = "would change" if dry_run else "changed"
+    say("nothing changed" if report == state.policy else f"{done} the policy of session {session}")
+    requested_size = values["token_flush_size"] or state.policy.token_flush_size
+    if report.token_flush_size != requested_size:
+        say(
+            f"the flush size of {requested_size:,} does not fit the token limit and became"
+            f" {report.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
+        )
+    say(*policy_lines(report))
     return 0
 
 
-class PoliciesChanged(Report):
-    """``strandline sessions set-policy --all``: how many sessions there are, and those that it changes."""
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """What is to change: ``values`` as ``Memory.set_policy`` takes them, and the pipelines."""
 
-    sessions: int
-    changed: tuple[str, ...]
-    dry_run: bool
+    values: Mapping[str, Any]
+    pipelines: tuple[str, ...] | None
+    max_facts: int | None
+    actor: str | None
+    is_dry: bool
+
+    def carry_out(self, memory: Memory, state: SessionState) -> SessionPolicy:
+        """The policy of a session after the change, or as it would be; raises as ``set_policy`` does."""
+        facts = self.max_facts or state.policy.max_facts
+        if self.is_dry:
+            change = PolicyChange(**self.values, pipelines=self.pipelines, max_facts=facts)
+            policy = changed_policy(stored_policy(state.policy), change)
+        else:
+            blocks = None if self.pipelines is None else stored_blocks(self.pipelines, facts)
+            policy = memory.set_policy(**self.values, memory_blocks=blocks, actor=self.actor)
+        return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
 
 
-def _change_all(
-    settings: Settings,
-    namespace: str,
-    user: str | None,
-    change: PolicyChange,
-    actor: str | None,
-    *,
-    dry_run: bool,
-) -> PoliciesChanged:
-    changes: dict[str, bool] = {}
+def _change_all(settings: Settings, namespace: str, user: str | None, change: _Change) -> PoliciesChanged:
+    changed: list[str] = []
+    refused: dict[str, str] = {}
+    sessions = 0
     with servers_for_once(settings) as servers, opened_pool(servers.database_url, settings) as database:
-        own = partial(
+        open_memory = partial(
             Memory.from_defaults,
             namespace=namespace,
             database_url=servers.database_url,
             schema=settings.database_schema,
         )
-        for state in _sessions(database, namespace, user):
-            memory = own(state.session_id, user_id=state.user_id)
-            policy = _change_session(memory, state, change, actor, dry_run=dry_run)
-            changes[state.session_id] = policy != state.policy
-        own().close()
-    changed = tuple(session for session, is_changed in changes.items() if is_changed)
-    return PoliciesChanged(sessions=len(changes), changed=changed, dry_run=dry_run)
+        with closing(open_memory()):
+            for state in _sessions(database, namespace, user):
+                sessions += 1
+                memory = open_memory(state.session_id, user_id=state.user_id)
+                try:
+                    if change.carry_out(memory, state) != state.policy:
+                        changed.append(state.session_id)
+                except (ConfigurationError, ConflictError) as error:  # of this session alone
+                    refused[state.session_id] = str(error)
+    return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=change.is_dry)
 
 
 def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[SessionState]:
@@ -175,27 +191,11 @@ def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[
             return
 
 
-def _change_session(
-    memory: Memory, state: SessionState, change: PolicyChange, actor: str | None, *, dry_run: bool
-) -> SessionPolicy:
-    """The policy of a session after the change, or as it would be."""
-    present = state.policy
-    if change.pipelines is not None and change.max_facts is None:
-        change = replace(change, max_facts=present.max_facts)
-    policy = changed_policy(stored_policy(present), change)
-    if not dry_run:
-        names = None if change.pipelines is None else stored_blocks(change.pipelines, change.max_facts)
-        values = {name: getattr(change, name) for name in (*_VALUES, "chat_history_token_ratio")}
-        policy = memory.set_policy(
-            **values, idle_seconds=change.idle_seconds, memory_blocks=names, actor=actor
-        )
-    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
-
-
-def _changed_lines(report: PoliciesChanged, namespace: str) -> Iterator[str]:
-    did = "would change" if report.dry_run else "changed"
-    yield f"{did} {len(report.changed)} of {quantity(report.sessions, 'session')} of namespace {namespace}"
-    yield from (f"  {session}" for session in report.changed)
+def _lines(changes: PoliciesChanged, namespace: str) -> Iterator[str]:
+    done = "would change" if changes.dry_run else "changed"
+    yield f"{done} {len(changes.changed)} of {quantity(changes.sessions, 'session')} of namespace {namespace}"
+    yield from (f"  {session}" for session in changes.changed)
+    yield from (f"  not {session}: {reason}" for session, reason in changes.refused.items())
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:

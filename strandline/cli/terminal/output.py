@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -79,6 +79,14 @@ def styled_text(
 def print_json(report: BaseModel) -> None:
     """A report as JSON on stdout; what would steer a terminal is escaped in it as ``\\uXXXX``."""
     sys.stdout.write(json_shown(report.model_dump_json(indent=2)) + "\n")
+
+
+def show(report: BaseModel, lines: Iterable[str], *, as_json: bool) -> None:
+    """A report as JSON, or as lines for people."""
+    if as_json:
+        print_json(report)
+    else:
+        say(*lines)
 
 
 def print_json_line(text: str) -> None:

@@ -64,6 +64,7 @@ class Asker:
             if outcome is None:
                 self.book.blame(one.owner, f"{one} raised {kinds_of(error)[0]}: {error}")
             return None
+        one.gave = value
         self.book.end(one, "done")
         return value
 

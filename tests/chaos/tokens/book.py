@@ -117,6 +117,7 @@ class Token:
     fact_gone_at: float = inf
     gone_at: float = inf
     is_deleted: bool = False
+    is_told: bool = False
 
     def gone_from(self, plane: Plane) -> float:
         memory = self.gone_at
@@ -138,6 +139,7 @@ class Operation:
     order: dict[str, Any]
     ends: float = inf
     outcome: str = ""
+    gave: object = None
     threatened: list[Placed] = field(default_factory=list)
 
     def __str__(self) -> str:
@@ -145,7 +147,8 @@ class Operation:
         hidden = ("what", "namespace", "user", "session")
         shown = {name: value for name, value in self.order.items() if name not in hidden}
         when = f"{self.began:.3f} to {self.ends:.3f}"
-        return f"{when} #{self.number} {self.who} {self.what} {where} {shown}: {self.outcome}"
+        gave = f", {self.gave}" if isinstance(self.gave, bool | int) else ""
+        return f"{when} #{self.number} {self.who} {self.what} {where} {shown}: {self.outcome}{gave}"
 
 
 @dataclass
@@ -158,6 +161,7 @@ class Book:
     wrong: list[str] = field(default_factory=list)
     counts: Counter[str] = field(default_factory=Counter)
     say: Callable[[str], None] = print
+    rows_about: Callable[[Token], Iterable[str]] = lambda _token: ()
     lock: threading.RLock = field(default_factory=threading.RLock)
     _numbers: Iterator[int] = field(default_factory=lambda: count(1))
     _start: float = field(default_factory=time.monotonic)
@@ -165,8 +169,8 @@ class Book:
     def now(self) -> float:
         return time.monotonic() - self._start
 
-    def blame(self, owner: Owner | None, sentence: str) -> None:
-        """Note a violation, with all that was done to the owner lately."""
+    def blame(self, owner: Owner | None, sentence: str, token: Token | None = None) -> None:
+        """Note a violation, with what was done to the owner since the last one, and once the token's rows."""
         with self.lock:
             place = f"{owner.namespace}/{owner.user}" if owner else "all"
             sentence = f"seed {self.seed}, {self.now():.1f} s, {place}: {sentence}"
@@ -174,6 +178,10 @@ class Book:
             self.say(f"VIOLATION {sentence}")
             if owner and len(self.wrong) <= 20:
                 self.say("\n".join(f"    {one}" for one in owner.log))
+                owner.log.clear()
+            if token and not token.is_told and len(self.wrong) <= 5:
+                token.is_told = True
+                self.say("\n".join(f"    {line}" for line in self.rows_about(token)))
 
     def new_token(self, owner: Owner, *, is_fact: bool = False) -> Token:
         with self.lock:
@@ -339,9 +347,8 @@ class Book:
                 if token is None or token.owner is not one.owner:
                     self.blame(one.owner, f"{what} of {one} shows {name} of {token and token.owner.user}")
                 elif token.gone_from(plane) < one.began:
-                    self.blame(
-                        one.owner, f"{what} of {one} shows {name}, gone since {token.gone_from(plane):.3f}"
-                    )
+                    since = token.gone_from(plane)
+                    self.blame(one.owner, f"{what} of {one} shows {name}, gone since {since:.3f}", token)
 
     def judge_log(self, one: Operation, lines: list[tuple[int, str]], *, whole: bool) -> None:
         """Lines of a session's log; ``whole``: its history, which has to be exactly what was accepted."""
@@ -384,8 +391,8 @@ class Book:
                 )
                 placed.gone_at = one.ends  # said once
         elif placed.lost_after < one.began:
-            # Beyond the age it may have been there, and have left what was derived of it.
-            placed.take(one, forget=one.ends < placed.began + one.owner.max_age)
+            # Beyond the age, or before a reset, it may have been there, and have left what was derived of it.
+            placed.take(one, forget=not placed.threats and one.ends < placed.began + one.owner.max_age)
 
     def taken(self) -> set[str]:
         """What must be in no row: erased, taken back, forgotten; deleted facts that a person worded."""

@@ -14,6 +14,7 @@ import time
 from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from math import inf
 from pathlib import Path
 from types import SimpleNamespace
@@ -36,6 +37,7 @@ from tests.chaos.tokens.actor import Actor, Asker
 from tests.chaos.tokens.book import READS, Book, Owner, Session
 from tests.chaos.tokens.doors import Door, KilledProcess, Library, Remote
 from tests.chaos.tokens.erasing import Eraser
+from tests.chaos.tokens.evidence import rows_about
 from tests.chaos.tokens.meanwhile import AGED, SEALED, Cutter, Operator, Service
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.processes import forking
@@ -99,7 +101,7 @@ class Campaign:
         say: Callable[[str], None] = print,
     ) -> None:
         self.options = options
-        self.book = Book(options.seed, say=say)
+        self.book = Book(options.seed, say=say, rows_about=partial(rows_about, url, KEYS))
         self.over = threading.Event()
         self._url, self._folder = url, folder
         self._key = folder / f"{uuid4().hex}.pem"

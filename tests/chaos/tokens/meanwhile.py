@@ -114,18 +114,23 @@ class Operator:
         """A command; None if it was killed in the middle, as some are that ``may_die``."""
         dies = may_die and self._chance.random() < KILL_SHARE
         seconds = self._chance.uniform(0.1, 4) if dies else COMMAND_SECONDS
-        name = " ".join(arguments[:2])
+        name, began = " ".join(arguments[:2]), self._book.now()
         try:
             done = run_command(forking.Popen, arguments, self._environment, seconds)
         except subprocess.TimeoutExpired:
+            self._say(began, arguments, "killed")
             self._book.counts[f"command {name}: killed"] += 1
             if not dies:
                 self._book.blame(None, f"{arguments} did not end within {seconds} s")
             return None
+        self._say(began, arguments, str(done.returncode))
         self._book.counts[f"command {name}: {done.returncode}"] += 1
         if "Traceback" in done.stderr:
             self._book.blame(None, f"{arguments} ended with {done.stderr[-3000:]}")
         return done
+
+    def _say(self, began: float, arguments: Sequence[str], ended: str) -> None:
+        self._book.say(f"{began:.1f} to {self._book.now():.1f} s: {' '.join(arguments)}: {ended}")
 
     def listed(self) -> dict[str, Any]:
         done = self.run("generations", "list", "--json")

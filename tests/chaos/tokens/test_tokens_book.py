@@ -84,6 +84,18 @@ def test_a_read_decides_what_nobody_knows(
     assert play.history(*([] if is_there else [name])) > 0
 
 
+def test_what_a_reset_may_have_left_may_still_be_remembered(
+    play: Play, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is not in the log; but it may have come before the reset, which takes nothing that was derived."""
+    monkeypatch.setattr(module, "GRACE_SECONDS", 0.0)
+    name = play.put("unknown", None)
+    play.take("reset")
+    assert play.history() == 0
+    play.book.judge(play.begin("search"), [name], "memory", "the search")
+    assert not play.book.wrong
+
+
 def test_a_pop_without_an_answer_may_still_take_effect(play: Play) -> None:
     name = play.put()
     play.take("pop", "unknown")

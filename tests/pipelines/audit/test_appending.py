@@ -24,7 +24,9 @@ ENTRIES = f"SELECT {COLUMNS} FROM strandline.audit_entry ORDER BY created_at"
 def _set_level(url: str, level: str) -> None:
     rows_of(
         url,
-        "INSERT INTO strandline.audit_level VALUES ('shop', %s) ON CONFLICT (namespace)"
+        "WITH ruled AS (INSERT INTO strandline.namespace_rule (namespace, records_puts)"
+        " VALUES ('shop', true) ON CONFLICT DO NOTHING)"
+        " INSERT INTO strandline.audit_level VALUES ('shop', %s) ON CONFLICT (namespace)"
         " DO UPDATE SET level = excluded.level RETURNING 1",
         level,
     )

@@ -113,7 +113,7 @@ def test_explain_says_which_part_of_a_message_is_used(make_memory: MakeMemory, d
     found = explain(database, "long")
     assert isinstance(found, MessageExplanation)
     assert found.why[1:] == (
-        f"Facts and summary are made from its first {MAX_LINE_CHARACTERS:,} of 150,000 characters.",
+        f"Facts and summary read it in 19 pieces of at most {MAX_LINE_CHARACTERS:,} characters.",
         f"A search finds its first {MAX_INDEXED_CHARACTERS:,} of 150,000 characters.",
     )
     short = explain(database, "short")

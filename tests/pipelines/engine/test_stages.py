@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from strandline import Memory, Message
-from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, plain_text
+from strandline.pipelines.transcript import MAX_CALL_CHARACTERS, plain_text
 from strandline.pipelines.vectors.chunks import MAX_PIECE_CHARACTERS, chunks
 from strandline.pipelines.vectors.stage import pack_vectors, unpack_texts, vector_text
 from strandline.schemas.postgres.database import Database
@@ -238,9 +238,10 @@ def test_a_pasted_file_does_not_crowd_out_the_rest(
     memory = make_memory("s", memory_blocks=["facts"], tokenizer_fn=lambda _text: 10)
     put_event(memory, user("x" * 100_000), user("I live in Bergen"))
     drain(EXTRACT_STAGE)
-    prompt = model_server.requests[0].body["messages"][-1]["content"]
-    assert "I live in Bergen" in prompt
-    assert len(prompt) < MAX_LINE_CHARACTERS + 1_000
+    prompts = [request.body["messages"][-1]["content"] for request in model_server.requests]
+    assert sum("I live in Bergen" in prompt for prompt in prompts) == 1
+    assert all(len(prompt) < MAX_CALL_CHARACTERS + 5_000 for prompt in prompts)
+    assert sum(prompt.count("x") for prompt in prompts) >= 100_000
 
 
 WORDS = st.text(st.sampled_from("ab \n海ж🌊"), max_size=4_000)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
 from strandline.pipelines.text.tone import QUESTION, WISH
-from strandline.producers.search.voices import ASKS, ASSISTANT, OTHER_DAY, OTHER_SPEAKER, STANDING_WISH
+from strandline.producers.search.unindexed import ASKS, ASSISTANT, OTHER_DAY, OTHER_SPEAKER, STANDING_WISH
 from strandline.schemas.postgres.statements import function_source, with_fragments
 
 COMPUTED = with_fragments(

@@ -294,3 +294,13 @@ def test_only_the_owner_sets_it(make_memory: MakeMemory, memory: Memory) -> None
         make_memory("s", user_id="eve").set_retention(MONTH)
     with pytest.raises((InvalidMessageError, ConfigurationError)):
         memory.set_retention({"ttl_seconds": 5})  # type: ignore[arg-type]
+
+
+def test_a_session_is_bounded_before_its_first_message(make_memory: MakeMemory, database_url: str) -> None:
+    later = make_memory("later", user_id="ana", memory_blocks=[])
+    later.set_retention(Retention(ttl_seconds=DAY))
+    later.put({"role": "user", "content": "first"})
+    rows_of(database_url, "UPDATE strandline.session SET last_put_at = now() - interval '2 days' RETURNING 1")
+    assert later.get_all() == [], "its time is over"
+    later.put({"role": "user", "content": "second"})
+    assert [message.text for message in later.get_all()] == ["second"], "a new life began"

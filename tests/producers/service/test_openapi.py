@@ -60,6 +60,7 @@ MEMORY = {
     "call_tool": "(a model's tools go to a process, or by MCP)",
     "from_defaults": f"({_LOCAL})",
     "close": f"({_LOCAL})",
+    "put_limits": "(limits of the process that puts; a refusal names the bound)",
     "session_id": f"GET {S}",
     "user_id": f"GET {S}",
     "namespace": "GET /v1/whoami",

@@ -11,7 +11,7 @@ import httpx2
 import pytest
 
 from strandline.producers.service.operators import Operators
-from strandline.producers.service.upkeep.carried_replays import CarriedReplays
+from strandline.producers.service.upkeep.carried_work import CarriedReplays
 from strandline.schemas.postgres.database import Database
 from tests.conftest import wait_until
 from tests.support.servers.service_server import RunningService

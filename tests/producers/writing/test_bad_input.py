@@ -352,3 +352,17 @@ def test_what_is_nested_within_the_limit_is_read_back(levels: int, make_memory: 
     assert first == {"role": "user", "content": [{"type": "x", "a": deep}], "more": [deep]}
     assert second["tool_calls"] == [call, custom]
     assert memory.get_all()[0].metadata == {"k": deep}
+
+
+def test_an_id_of_a_call_may_be_as_long_as_a_message(make_memory: MakeMemory) -> None:
+    """Some models write their thoughts into it; a flush keeps a call and its result together all the same."""
+    memory = make_memory("s", memory_blocks=[], token_limit=400, token_flush_size=100)
+    long = "call__thought__" + "x" * 20_000
+    for end in ("a", "b"):
+        call = {"id": long + end, "type": "function", "function": {"name": "f", "arguments": "{}"}}
+        memory.put({"role": "assistant", "content": None, "tool_calls": [call]})
+        memory.put({"role": "tool", "tool_call_id": long + end, "content": "word " * 300})
+        stored = memory.get_all()[-1]
+        assert stored.tool_call_id == long + end
+    roles = [message.role for message in memory.get() if message.seq is not None]
+    assert roles in (["assistant", "tool"], ["assistant", "tool"] * 2, [])

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -492,3 +492,32 @@ def test_a_hook_has_to_return_text_and_nothing_that_only_passes_for_it() -> None
     hook = RedactionHook("shown", "1", _Shown)
     with pytest.raises(RedactionError, match="_Shown"):
         hook.redact(["text"])
+
+
+class Captioning:
+    """A hook that describes pictures, and hides a word in what it says itself."""
+
+    def __call__(self, text: str) -> str:
+        return text.replace(CANARY, "[hidden]")
+
+    def caption(self, part: Mapping[str, Any]) -> str | None:
+        if "broken" in json.dumps(part):
+            raise ValueError("no")
+        return f"A boat, {CANARY}." if part["type"] == "image_url" else None
+
+
+def test_a_hook_captions_parts_before_they_are_stored(make_memory: MakeMemory) -> None:
+    memory = make_memory("s", memory_blocks=[], redact=Captioning)
+    picture = {"type": "image_url", "image_url": {"url": "https://e.org/b.png"}}
+    sound = {"type": "input_audio", "input_audio": {"data": "AAAA", "format": "wav"}}
+    text = {"type": "text", "text": "see"}
+    for _ in range(2):  # a put that is repeated is the same put
+        memory.put({"role": "user", "content": [picture, text, sound, picture], "id": "a"})
+    (stored,) = memory.get_all()
+    caption = {"type": "text", "text": "A boat, [hidden]."}
+    assert stored.content == [picture, caption, text, sound, picture, caption]
+    broken = {"type": "image_url", "image_url": {"url": "https://e.org/broken.png"}}
+    with pytest.raises(RedactionError, match="raised ValueError"):
+        memory.put({"role": "user", "content": [broken]})
+    memory.put({"role": "user", "content": "plain"})
+    assert len(memory.get_all()) == 2

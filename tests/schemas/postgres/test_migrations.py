@@ -135,7 +135,7 @@ def test_every_table_of_an_owners_data_begins_its_key_with_the_shard(database_ur
     first = dict(rows)
     small = {"generation", "replay", "replay_budget", "worker", "alembic_version"}
     small |= {"namespace_limit", "budget_slice", "capture_act", "audit_level", "encryption", "service_key"}
-    small |= {"erasure", "namespace_use"}
+    small |= {"erasure", "namespace_rule"}
     small |= {"retention_act", "retention_run"}
     assert set(first) >= small | {"session", "message", "flush_event", "due"}
     assert {first[table] for table in first if table not in small} == {"shard_key"}

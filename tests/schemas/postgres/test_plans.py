@@ -203,7 +203,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             }
             return lane | message | unset
         case "history":
-            return lane | {"after_seq": 10, "page_size": 500}
+            return lane | {"after_seq": 10, "page_size": 500, "page_bytes": 4_000_000}
         case "search_chunks":
             vectors = session_lane(connection, "vectors")
             query = {"embedding": None, "lexemes": ["x"]}

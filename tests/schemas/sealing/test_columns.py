@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from strandline.pipelines.sealing.tables import RESEALED
+from strandline.pipelines.sealing.resealing import RESEALED
 from strandline.schemas.tables import metadata
 from strandline.schemas.tables.base import KEEPS_NO_STATISTICS
 from tools.queries.headers import read_all

@@ -69,6 +69,7 @@ def test_typed_parts_are_stored_and_sent_as_openai_spells_them(make_memory: Make
     assert all(type(part) is dict for part in stored.content or ())
     assert memory.get().to_openai() == [{"role": "user", "content": [form for _part, form in FORMS]}]
     assert str(stored) == "user: Hello"
+    assert stored.shown_text.startswith("Hello\n[picture] b.png\n[picture]\n[sound]\n")
 
 
 @pytest.mark.parametrize(

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from threading import Barrier
 from typing import Any
 
 import pytest
@@ -30,6 +32,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline import InvalidMessageError, Message, StaticMemoryBlock
 from strandline.adapters.langchain import StrandlineHistory
+from strandline.adapters.langchain.history import TURN_ENDS
 from strandline.adapters.langchain.messages import NO_ID, langchain_message_of, message_of
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
@@ -160,14 +163,24 @@ def test_the_interface_async(history: StrandlineHistory) -> None:
     asyncio.run(use())
 
 
-def test_what_is_read_in_a_turn_stays_until_it_is_written(history: StrandlineHistory) -> None:
-    """Another process puts while the model is called: the runnable must still know which messages are new."""
-    history.add_user_message("one")
-    assert len(history.messages) == 1
-    history.memory.put({"role": "user", "content": "from elsewhere"})
-    assert len(history.messages) == 1
-    history.add_ai_message("two")
-    assert [message.content for message in history.messages] == ["one", "from elsewhere", "two"]
+def test_each_read_is_of_the_session_as_it_is(history: StrandlineHistory, database_url: str) -> None:
+    """Another process puts, takes back and clears, while this object only reads."""
+    other = StrandlineHistory("conversation", database_url=database_url, memory_blocks=[])
+    other.add_user_message("one")
+    assert [message.content for message in history.messages] == ["one"]
+    other.add_messages([AIMessage("two"), HumanMessage("three")])
+    assert [message.content for message in history.messages] == ["one", "two", "three"]
+    other.memory.pop()
+
+    async def read_async() -> list[Any]:
+        try:
+            return [message.content for message in await history.aget_messages()]
+        finally:
+            await history.memory.aclose()
+
+    assert asyncio.run(read_async()) == ["one", "two"]
+    other.clear()
+    assert history.messages == []
 
 
 # LangChain deprecates the class; it works, and is what existing chains use.
@@ -211,3 +224,143 @@ def test_a_runnable_keeps_its_history_here(database_url: str, plain: bool) -> No
         "Noon.",
     ]
     made[0].memory.close()
+
+
+def chain_of(
+    history: StrandlineHistory, answer: Callable[[str], Any], database_url: str, *, shared: bool
+) -> Any:
+    """A chain without a key for its history, with one object of it, or one for each call."""
+
+    def history_of(session_id: str) -> StrandlineHistory:
+        if shared:
+            return history
+        return StrandlineHistory(session_id, database_url=database_url, memory_blocks=[])
+
+    def call(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage(answer(str(messages[-1].content)))
+
+    async def acall(messages: list[BaseMessage]) -> AIMessage:
+        return AIMessage(await asyncio.to_thread(answer, str(messages[-1].content)))
+
+    return RunnableWithMessageHistory(RunnableLambda(call, acall), history_of)
+
+
+CONFIG: Any = {"configurable": {"session_id": "conversation"}}
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+@pytest.mark.parametrize("shared", [True, False], ids=["one-object", "object-per-call"])
+@pytest.mark.parametrize("way", ["threads", "batch", "tasks"])
+def test_turns_at_once_lose_and_double_nothing(
+    history: StrandlineHistory, database_url: str, way: str, shared: bool
+) -> None:
+    """Each turn begins before another ends, and something else puts in between."""
+    turns = 4
+
+    def put_from_elsewhere() -> None:
+        history.memory.put({"role": "user", "content": "elsewhere"})
+
+    meeting = Barrier(turns, action=put_from_elsewhere)
+
+    def answer(question: str) -> str:
+        meeting.wait()
+        return f"to {question}"
+
+    history.add_messages([HumanMessage("earlier"), AIMessage("said")])
+    chain = chain_of(history, answer, database_url, shared=shared)
+    questions = [[HumanMessage(f"question {number}")] for number in range(turns)]
+
+    async def gather() -> None:
+        await asyncio.gather(*(chain.ainvoke(question, CONFIG) for question in questions))
+        await history.memory.aclose()
+
+    for _round in range(2):
+        if way == "tasks":
+            asyncio.run(gather())
+        elif way == "batch":
+            chain.batch(questions, [CONFIG] * turns)
+        else:
+            with ThreadPoolExecutor(turns) as pool:
+                list(pool.map(lambda question: chain.invoke(question, CONFIG), questions))
+    texts = [message.text for message in history.memory.get_all()]
+    said = [text for n in range(turns) for text in (f"question {n}", f"to question {n}")]
+    assert sorted(texts) == sorted(["earlier", "said", *["elsewhere", *said] * 2])
+    for number in range(turns):
+        place = texts.index(f"question {number}")
+        assert texts[place + 1] == f"to question {number}"
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+def test_a_turn_that_failed_is_forgotten(history: StrandlineHistory, database_url: str) -> None:
+    shown: list[int] = []
+
+    def answer(question: str) -> str:
+        shown.append(len(history.memory.get_all()))
+        if question == "fail":
+            raise LookupError(question)
+        return "fine"
+
+    chain = chain_of(history, answer, database_url, shared=True)
+    with pytest.raises(LookupError):
+        chain.invoke([HumanMessage("fail")], CONFIG)
+    history.memory.put({"role": "user", "content": "elsewhere"})
+    chain.invoke([HumanMessage("go on")], CONFIG)
+    history.clear()
+    chain.invoke([HumanMessage("anew")], CONFIG)
+    assert [message.text for message in history.memory.get_all()] == ["anew", "fine"]
+    assert shown == [0, 1, 0]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+def test_a_turn_is_not_shown_a_call_that_still_waits_at_the_end(history: StrandlineHistory) -> None:
+    """The turn's input comes next, which no provider takes before the result; other reads have the call."""
+    call: Any = {"name": "pay", "args": {}, "id": "c1", "type": "tool_call"}
+    history.add_messages([HumanMessage("pay"), AIMessage("", tool_calls=[call])])
+    assert [message.type for message in history.messages] == ["human", "ai"]
+    seen: list[str] = []
+
+    def answer(messages: list[BaseMessage]) -> AIMessage:
+        seen.extend(str(message.content) for message in messages)
+        return AIMessage("fair")
+
+    chain: Any = RunnableWithMessageHistory(RunnableLambda(answer), lambda _session_id: history)
+    chain.invoke([HumanMessage("the weather?")], config=CONFIG)
+    assert seen == ["pay", "the weather?"]
+    stored = [(message.role, message.text) for message in history.memory.get_all()]
+    assert stored == [("user", "pay"), ("assistant", ""), ("user", "the weather?"), ("assistant", "fair")]
+
+
+@pytest.mark.filterwarnings("ignore::langchain_core._api.deprecation.LangChainDeprecationWarning")
+def test_a_model_itself_keeps_its_history_here(history: StrandlineHistory) -> None:
+    """LangChain hands its input on as JSON, and the messages in it are others then."""
+    model = GenericFakeChatModel(messages=iter([AIMessage("one", id="a"), AIMessage("two", id="b")]))
+    chain: Any = RunnableWithMessageHistory(model, lambda _session_id: history)
+    for question in ("first", "second"):
+        chain.invoke([HumanMessage(question, id=question)], config=CONFIG)
+    assert [message.text for message in history.memory.get_all()] == ["first", "one", "second", "two"]
+
+
+def test_where_langchain_ends_a_turn_is_known() -> None:
+    assert len(TURN_ENDS) == 2
+
+
+def test_a_graphs_state_is_stored_once(history: StrandlineHistory) -> None:
+    """Whatever has left the window, was flushed, or was changed in the state since."""
+    state: list[BaseMessage] = []
+    for number in range(30):
+        state += [HumanMessage(f"q{number}", id=f"q{number}"), AIMessage(f"a{number}", id=f"a{number}")]
+        history.add_state(state)
+        history.add_state(state)
+        state[0] = HumanMessage("changed", id="q0")
+    assert [message.text for message in history.memory.get_all()] == [
+        text for number in range(30) for text in (f"q{number}", f"a{number}")
+    ]
+    long = [HumanMessage(f"m{number}", id=f"m{number}") for number in range(1_200)]
+
+    async def add_long() -> None:
+        await history.aadd_state([*state[1:], *long])
+        await history.aadd_state([*state[1:], *long])
+        await history.memory.aclose()
+
+    asyncio.run(add_long())
+    assert len(history.memory.get_all()) == 60 + 1_200

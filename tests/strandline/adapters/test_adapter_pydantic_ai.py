@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from dataclasses import dataclass, replace
 from datetime import UTC
-from typing import Any
+from typing import Any, cast
 
 import pytest
 from hypothesis import example, given
@@ -27,6 +27,7 @@ from pydantic_ai.messages import (
     ModelResponse,
     NativeToolCallPart,
     NativeToolReturnPart,
+    RetryPromptPart,
     SystemPromptPart,
     TextContent,
     TextPart,
@@ -216,6 +217,30 @@ def test_a_message_of_others_becomes_what_says_the_same() -> None:
 
 
 # Agents.
+
+
+@pytest.mark.filterwarnings("ignore:`RetryPromptPart` is deprecated")
+@pytest.mark.parametrize("tool", ["tide", None])
+def test_a_retry_stays_a_retry_where_its_details_cannot_be_read(tool: str | None) -> None:
+    """Error details without their input, an option of pydantic, are not read by Pydantic AI itself."""
+    details: Any = [{"type": "missing", "loc": ("place",), "msg": "Field required"}]
+    call = ModelResponse([ToolCallPart("tide", {}, tool_call_id="c1")])
+    retry = RetryPromptPart(details, tool_name=tool, tool_call_id="c1")
+    _call, restored = through_the_log([call, ModelRequest([retry])])
+    (part,) = cast("list[Any]", restored.parts)
+    assert "Field required" in part.content
+    if tool is None:
+        assert part.part_kind == "retry-feedback"
+    else:
+        assert (part.tool_name, part.tool_call_id, part.outcome) == ("tide", "c1", "retried")
+
+
+@pytest.mark.parametrize("outcome", ["failed", "denied", "retried"])
+def test_a_result_keeps_its_outcome(outcome: Any) -> None:
+    result = ToolReturnPart("tide", "no such harbour", tool_call_id="c1", outcome=outcome)
+    call = ModelResponse([ToolCallPart("tide", {}, tool_call_id="c1")])
+    _call, restored = through_the_log([call, ModelRequest([result])])
+    assert cast(Any, restored.parts[0]).outcome == outcome
 
 
 def texts_of(messages: list[ModelMessage]) -> list[str]:

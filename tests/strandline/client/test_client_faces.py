@@ -25,6 +25,7 @@ MISSING = {
         "set": "a reset and a put: two requests, each of which can be repeated",
         "call_tool": "calls of tools go to /mcp",
         "retention_acts": "an operator's record",
+        "put_limits": "the service's, whose refusal names the bound",
         "namespace": "the key's, which RemoteAdmin.whoami tells",
         "memory_blocks": "the service reads with those that are stored with the session",
     },

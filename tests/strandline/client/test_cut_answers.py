@@ -64,6 +64,30 @@ def test_changes_under_a_key_happen_once(running: RunningService, user: str) -> 
         assert proxy.cut >= 8
 
 
+def test_a_deletion_without_an_answer_is_told_by_what_was_recorded(
+    running: RunningService, user: str
+) -> None:
+    """A fact that is not there need not have gone by the attempt whose answer was lost."""
+    near = RemoteFacts.for_owner(user_id=user, service=RemoteService(running.url, running.make_key().key))
+    cleared = near.add("Likes rye.")
+    near.feedback(cleared.fact_id, "wrong")
+    near.clear()
+    known = near.add("Likes tea.")
+    with (
+        CuttingProxy(running.url, lambda number: number % 2 == 1) as proxy,
+        RemoteService(proxy.url, running.make_key().key, retries=QUICK) as service,
+        RemoteService(proxy.url, running.make_key(scopes=("facts",)).key, retries=QUICK) as blind,
+    ):
+        far = RemoteFacts.for_owner(user_id=user, service=service)
+        assert [far.delete(one) for one in (uuid4(), cleared.fact_id)] == [False, False]
+        with pytest.raises(OutcomeUnknownError, match="may have taken effect"):
+            RemoteFacts.for_owner(user_id=user, service=blind).delete(uuid4())  # its key may not look
+        assert [one.text for one in near.list()] == ["Likes tea."]
+        assert far.delete(known.fact_id) is True
+    assert near.list() == []
+    near.service.close()
+
+
 def test_what_cannot_be_repeated_says_that_it_may_have_happened(running: RunningService, user: str) -> None:
     key = running.make_key(scopes=("operate",)).key
     with (

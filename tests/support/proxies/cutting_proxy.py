@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable
+from contextlib import suppress
 from http.client import HTTPConnection, HTTPException
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from urllib.parse import urlsplit
@@ -31,11 +32,11 @@ class CuttingProxy:
             protocol_version = "HTTP/1.1"
 
             def handle_one_request(self) -> None:
-                self.raw_requestline = self.rfile.readline(65_537)
-                if not self.raw_requestline or not self.parse_request():
-                    self.close_connection = True
-                    return
-                proxy.hand_on(self)
+                self.close_connection = True
+                with suppress(ConnectionError):  # the asker is gone, as one that was killed
+                    self.raw_requestline = self.rfile.readline(65_537)
+                    if self.raw_requestline and self.parse_request():
+                        proxy.hand_on(self)
 
             def log_message(self, *_: object) -> None:
                 pass

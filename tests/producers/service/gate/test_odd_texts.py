@@ -121,3 +121,34 @@ def test_times_that_postgres_refuses_are_refused_before(running: RunningService,
         assert client.post("/v1/sessions/times/messages", json={"messages": [said]}).status_code == 422
         near = client.get("/v1/admin/audit", params={"since": "2026-11-13T23:02:21+14:00"})
         assert near.status_code == 200
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "pointer"),
+    [
+        ("messages", r'{"messages":[{"role":"user","content":"cut \ud83d"}]}', "/body/messages/0/content"),
+        (
+            "messages",
+            r'{"messages":[{"role":"user","content":"x","metadata":{"k":"\udc00"}}]}',
+            "/body/messages/0/metadata",
+        ),
+        (
+            "messages",
+            r'{"messages":[{"role":"user","content":"x","name":"\ud800"}]}',
+            "/body/messages/0/name",
+        ),
+        ("context", r'{"input":"\ud83d cut"}', "/body/input"),
+        ("search", r'{"query":"\ude00\ud83d"}', "/body/query"),
+        ("messages", r'{"messages":[],"\ud83d":1}', "/body"),
+    ],
+)
+def test_half_a_pair_is_refused_by_its_field_and_what_is_no_json_is_not(
+    running: RunningService, path: str, body: str, pointer: str
+) -> None:
+    with running.client(running.make_key("odd", scopes=["write", "read"]), user="ana") as client:
+        headers = {"Content-Type": "application/json"}
+        refused = client.post(f"/v1/sessions/s/{path}", content=body.encode(), headers=headers)
+        assert (refused.status_code, refused.json()["errors"][0]["pointer"]) == (422, pointer)
+        assert "lone surrogate" in refused.json()["errors"][0]["detail"]
+        broken = client.post(f"/v1/sessions/s/{path}", content=body[:-1].encode(), headers=headers)
+        assert broken.status_code == 400

@@ -1,0 +1,141 @@
+"""A long message is read to its end by facts, summary and search, and what is not is said."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+
+import pytest
+
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.transcript import MAX_CALL_CHARACTERS
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.wire.explanations import MessageExplanation
+from tests.conftest import MakeMemory, rows_of
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.workers.draining import drain_everything
+
+END = "I am allergic to peanuts."
+Drain = Callable[[], None]
+
+
+def long(characters: int) -> str:
+    return "The harbour of Bergen is deep and old. " * (characters // 39) + END
+
+
+@pytest.fixture
+def local_drain(database: Database, database_url: str) -> Drain:
+    settings = load_settings(database_url=database_url, text_backend="local", embedding_backend="local")
+    return lambda: drain_everything(database, database_url, settings)
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    return load_settings(database_url=database_url, embedding_backend="local")
+
+
+def transcript(request: RecordedRequest) -> list[dict[str, str]]:
+    lines = request.body["messages"][-1]["content"].partition("<transcript>\n")[2].splitlines()
+    return [json.loads(line) for line in lines if line.startswith('{"n"')]
+
+
+@pytest.mark.parametrize("characters", [9_000, 70_000])
+def test_the_last_sentence_of_a_long_message_is_a_fact_of_that_message(
+    characters: int, make_memory: MakeMemory, local_drain: Drain, database_url: str
+) -> None:
+    memory = make_memory("s", memory_blocks=["facts", "summary", "vectors"])
+    seq = memory.put({"role": "user", "content": long(characters)})
+    memory.flush(all=True)
+    local_drain()
+    facts = [fact for fact in memory.facts.list() if "peanuts" in fact.text]
+    assert len(facts) == 1
+    sources = rows_of(
+        database_url, "SELECT seqs FROM strandline.fact_revision WHERE fact_id = %s", facts[0].fact_id
+    )
+    assert sources == [([seq],)]
+
+
+def test_a_call_sees_pieces_up_to_a_bound_and_the_summary_goes_on_from_call_to_call(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+    settings: Settings,
+) -> None:
+    summaries: list[str] = []
+
+    def answer(request: RecordedRequest) -> str | None:
+        prompt = request.body["messages"][-1]["content"]
+        if "<summary_so_far>" in prompt:
+            summaries.append(prompt.partition("<summary_so_far>\n")[2].splitlines()[0])
+            return json.dumps({"summary": f"after {len(summaries)}", "topics": []})
+        return json.dumps({"facts": []}) if "<transcript>" in prompt else None
+
+    model_server.behave(responder=answer)
+    memory = make_memory("s", memory_blocks=["facts", "summary"])
+    memory.put({"role": "user", "content": long(150_000)})
+    memory.flush(all=True)
+    drain_everything(database, database_url, settings)
+    prompts = [one for one in model_server.requests if "<transcript>" in one.body["messages"][-1]["content"]]
+    sizes = [sum(len(line["text"]) for line in transcript(one)) for one in prompts]
+    assert len(prompts) == 6
+    assert max(sizes) <= MAX_CALL_CHARACTERS
+    assert sum(END in line["text"] for one in prompts for line in transcript(one)) == 2
+    assert summaries == ['""', '"after 1"', '"after 2"']
+    states = rows_of(database_url, "SELECT state ->> 'text' FROM strandline.block_state")
+    assert states == [("after 3",)]
+    steps = rows_of(database_url, "SELECT step FROM strandline.model_call ORDER BY step")
+    assert [step for (step,) in steps] == [
+        "extract", "extract-2", "extract-3", "summary", "summary-2", "summary-3",
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize(("lines", "facts", "kept"), [(1, 40, 30), (40, 90, 80)])
+def test_the_cap_of_facts_scales_with_the_lines_and_explain_says_when_it_was_met(
+    lines: int,
+    facts: int,
+    kept: int,
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    model_server: ModelServer,
+    settings: Settings,
+) -> None:
+    def answer(request: RecordedRequest) -> Raw | str | None:
+        if "<transcript>" not in request.body["messages"][-1]["content"]:
+            return None
+        said = [{"text": f"Number {n} is my favourite.", "messages": [1], "topics": []} for n in range(facts)]
+        return json.dumps({"facts": said})
+
+    model_server.behave(responder=answer)
+    memory = make_memory("s", memory_blocks=["facts"])
+    numbers = " ".join(f"Number {n} is my favourite." for n in range(20))
+    for n in range(lines):
+        memory.put({"role": "user", "content": numbers, "id": f"m{n}"})
+    memory.flush(all=True)
+    drain_everything(database, database_url, settings, ["extract"])
+    candidates = rows_of(database_url, "SELECT count(*) FROM strandline.fact_candidate")
+    explanation = explain(database, "m0")
+    assert isinstance(explanation, MessageExplanation)
+    assert any("as many facts as one call may" in why for why in explanation.why)
+    assert candidates == [(kept,)]
+
+
+def test_a_read_says_that_only_the_beginning_of_a_message_is_searched(
+    make_memory: MakeMemory, local_drain: Drain, database: Database
+) -> None:
+    memory = make_memory("s", memory_blocks=["vectors"])
+    memory.put({"role": "user", "content": "Tell me of the harbour. " + "deep water " * 10_000, "id": "long"})
+    memory.put({"role": "user", "content": "What is a quay?", "id": "short"})
+    memory.flush(all=True)
+    local_drain()
+    context = memory.get("harbour and deep water")
+    cut = [one for one in context.omitted if one.kind == "search_cut"]
+    assert "long" in [hit.message.id for hit in context.hits]
+    assert ["first 100,000 characters" in one.reason for one in cut] == [True]
+    explanation = explain(database, "long")
+    assert isinstance(explanation, MessageExplanation)
+    assert any(why.startswith("A search finds its first 100,000 of") for why in explanation.why)
