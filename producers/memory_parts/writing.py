@@ -18,7 +18,7 @@ from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
 from strandline.schemas.values.message import HEAD_ROLES
-from strandline.schemas.values.policy import Policy, PolicyChange
+from strandline.schemas.values.policy import PolicyChange
 
 T = TypeVar("T")
 
@@ -26,7 +26,6 @@ T = TypeVar("T")
 class MemoryWriting(MemorySearch):
     """What the writing methods of ``SessionMemory`` run."""
 
-    _policy: Policy
     _put_limits: PutLimits
     _blocks: tuple[BaseMemoryBlock, ...]
     _count_text: Callable[[str], int]

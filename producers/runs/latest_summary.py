@@ -19,9 +19,10 @@ from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.newest import HistoryRequest, newest_history
 from strandline.producers.runs.history import RunHistoryRequest, run_history
 from strandline.producers.runs.run import UNFINISHED
-from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.sessions import SessionPolicy
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import Message
+from strandline.schemas.values.message import Message, by_local_clock
 
 MAX_SUMMARIZED_MESSAGES = 1_000
 # A model is shown no more text than this: some 30,000 tokens, the newest.
@@ -87,7 +88,10 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
     spoken = list(_newest_within(MAX_SUMMARIZED_CHARACTERS, (yield from _last_messages(request))))[::-1]
     if not spoken:
         return None
-    task = SummaryTask("", _lines(spoken), request.max_tokens, (yield from _instructions(request)))
+    policy = yield from fetch(SessionPolicy(**request.identity.keys))
+    zone = policy[0].time_zone if policy else None
+    lines = _lines(by_local_clock(message, zone) for message in spoken)
+    task = SummaryTask("", lines, request.max_tokens, (yield from _instructions(request)))
     make, characters = partial(request.ask_model, task), sum(len(line.text) for line in task.lines)
     answer = yield from ask_model(request.payer, PaidCall("summarize_last", "summary", make, characters))
     summary = parse_summary(answer.text, max_characters=request.max_tokens * _CHARACTERS_PER_TOKEN)

@@ -217,6 +217,25 @@ def test_memory_that_comes_back_is_not_stored_again(make_memory: MakeMemory) -> 
     assert [one.text for one in memory.get_all()][-2:] == ["PROMPT", "Anew."]
 
 
+def test_memory_of_blocks_with_names_of_ones_own_is_known_as_well(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[StaticMemoryBlock(name="rules", static_content="Be brief.")])
+    memory.put_messages([system("PROMPT"), {"role": "user", "content": "Hello."}])
+    sent = memory.get()[0].text
+    assert "<rules>" in sent
+    assert memory.put_messages([system(sent), system(sent.removeprefix("PROMPT\n\n"))]) == [3, 0]
+    assert memory.add_run("r", [system(sent), {"role": "user", "content": "So?"}]).seqs
+    assert "<rules>" not in "".join(one.text for one in memory.get_all())
+
+
+def test_a_long_note_is_shown_whole(make_memory: MakeMemory) -> None:
+    memory = make_memory(**SMALL)
+    note = "words of a long note " * 5_000
+    memory.put_messages([{"role": "assistant", "content": "Hello!"}, system(note)])
+    talk(memory, 20)
+    context = memory.get()
+    assert instructions(memory) == [note] and context.over_budget
+
+
 async def put_section(memory: Memory, section: str) -> int:
     try:
         return await memory.aput(system(section))

@@ -16,6 +16,7 @@ from strandline import ConfigurationError, Memory, Message
 from strandline.erasure import Erasures
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
+from strandline.producers.search.query import prepare_query
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.local_time import at_offset, in_zone, offset_of
 from strandline.schemas.postgres.database import Database
@@ -182,6 +183,15 @@ def test_an_envelope_without_its_offset_is_that_of_the_message_in_utc(
     assert one.digest == other.digest
     assert without_offset(other.envelope) == one.envelope == without_offset(one.envelope)
     assert other.size == len(other.envelope.encode())
+
+
+def test_a_question_is_asked_on_the_day_of_its_zone(database: Database) -> None:
+    # So far apart that their days are never the same.
+    days = [
+        database.run(prepare_query("What did I say yesterday?", None, None, zone)).aim.days
+        for zone in ("Pacific/Kiritimati", "Pacific/Niue")
+    ]
+    assert days[0] != days[1]
 
 
 @given(minutes=OFFSETS)

@@ -127,7 +127,11 @@ def test_a_policy_that_is_not_the_stored_one_is_told_once(
                 make_both(name)[0].get()
                 make_both(name, token_limit=7_777, idle_seconds=77)[0].get()
                 make_both(name, token_limit=8_888, idle_seconds=None, deliver="turn")[0].get()
-    (record,) = caplog.records
+            make_both(name, token_limit=30_000, idle_seconds=77)[0].get()
+            make_both(name, token_limit=7_777, chat_history_token_ratio=0.5, idle_seconds=77)[0].get()
+    record, default, ratio = caplog.records
+    assert "made with token_limit=30000; its session has stored token_limit=7777" in default.getMessage()
+    assert "--history-ratio" in ratio.getMessage()
     said = record.getMessage()
     assert "token_limit=8888, deliver=turn, idle_seconds=None" in said
     assert "token_limit=7777, deliver=window, idle_seconds=77" in said
