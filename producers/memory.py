@@ -151,10 +151,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         the same ``seq`` and adds nothing.
 
         With ``replace_prompt`` the message, a system or developer message, stands in front of later reads in
-        the place of the system messages that begin the session; these stay in the log.
-
-        Memory that a read gave is not stored again: a system message that ends with it is stored without,
-        and 0 is returned if it is nothing else.
+        place of the system messages that begin the session; these stay in the log.  A system message is
+        stored without the memory of a read that ends it; 0 is returned if it is nothing else.
 
         Raises:
             InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
@@ -174,54 +172,34 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         return (await put)[0]
 
     def put_messages(
-        self,
-        messages: Sequence[object],
-        *,
-        replace_prompt: bool = False,
-        connection: object | None = None,
+        self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
     ) -> list[int]:
         """Accept several messages in one round trip, all or none; an empty list does nothing.
 
-        With ``replace_prompt`` the first of them replaces the prompt, as with ``put``.
-
-        Raises: as ``put``.
+        With ``replace_prompt`` the first replaces the prompt.  Raises: as ``put``.
         """
         messages = listed_messages(messages)
         if not messages:
             return []
         in_callers_transaction = connection is not None
         accept = put_whole if in_callers_transaction else put_quickly
-        put = self._put_all(
-            messages,
-            accept,
-            in_callers_transaction=in_callers_transaction,
-            replace_prompt=check_flag("replace_prompt", replace_prompt),
-        )
+        put = self._put_all(messages, replace_prompt, accept, in_callers_transaction=in_callers_transaction)
         result = self._runner.run(put, connection)
         return self._announce(result, connection)
 
     async def aput_messages(
-        self,
-        messages: Sequence[object],
-        *,
-        replace_prompt: bool = False,
-        connection: object | None = None,
+        self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
     ) -> list[int]:
         """Async twin of ``put_messages``."""
-        replace_prompt = check_flag("replace_prompt", replace_prompt)
         messages = listed_messages(messages)
         if not messages:
             return []
         if connection is not None:
-            put = self._put_all(
-                messages, put_whole, in_callers_transaction=True, replace_prompt=replace_prompt
-            )
+            put = self._put_all(messages, replace_prompt, put_whole, in_callers_transaction=True)
             result = await self._runner.arun(put, connection)
         else:
             commit = await self._resources.group_commit()
-            put = self._put_all(
-                messages, commit.accept, in_callers_transaction=False, replace_prompt=replace_prompt
-            )
+            put = self._put_all(messages, replace_prompt, commit.accept, in_callers_transaction=False)
             result = await commit.run(put)
         return self._announce(result, connection)
 

@@ -46,10 +46,7 @@ def render_memory(sections: Sequence[Section]) -> str:
 
 
 def without_memory(text: str, names: Iterable[str] = ()) -> str:
-    """A text without the memory at its end, as ``render_memory`` writes it; without one the text itself.
-
-    It is known by its marks, with a section of a usual name or of one of ``names`` at least.
-    """
+    """A text without the memory at its end, known by its marks and a section's usual name or ``names``."""
     begin = text.rfind(_BEGIN)
     if begin < 0 or not text.rstrip().endswith(_END) or (begin > 0 and text[begin - 1] != "\n"):
         return text

@@ -7,7 +7,7 @@ from functools import partial
 from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.arguments import listed_messages
+from strandline.producers.arguments import check_flag, listed_messages
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
@@ -44,11 +44,12 @@ class MemoryWriting(MemorySearch):
     def _put_all(
         self,
         messages: Sequence[object],
+        replace_prompt: bool,
         accept: Accept,
         *,
         in_callers_transaction: bool,
-        replace_prompt: bool = False,
     ) -> Operation[PutResult]:
+        replace_prompt = check_flag("replace_prompt", replace_prompt)
         most = self._resources.settings.max_messages_per_put
         check = partial(self._check_put, messages, max_messages=most, replace_prompt=replace_prompt)
         if self._redaction is not None or is_aside():

@@ -40,11 +40,6 @@ def assemble_messages(
     return (*pinned[:head], copy, *pinned[head + 1 :], *tail, *window)
 
 
-def in_place(note: Message, tail: Sequence[Message]) -> tuple[Message, ...]:
-    """The messages of a tail and a system message from among them, in the order of the log."""
-    return tuple(sorted((note, *tail), key=lambda one: one.seq or 0))
-
-
 def _latest_user(window: Sequence[Message]) -> int | None:
     places = range(len(window) - 1, -1, -1)
     return next((place for place in places if window[place].role == "user"), None)

@@ -27,7 +27,7 @@ from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.fitting import Fitted, fit
 from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.foreign_code import is_foreign
-from strandline.producers.reading.insertion import assemble_messages, in_place
+from strandline.producers.reading.insertion import assemble_messages
 from strandline.producers.reading.rendering import contributions_of, is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.searching.block_search import Shown, without_shown
@@ -115,7 +115,7 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
     return MemoryContext(
         messages=assemble_messages(
             pinned=snapshot.head,
-            tail=fitted.tail if snapshot.note is None else in_place(snapshot.note, fitted.tail),
+            tail=snapshot.with_note(fitted.tail),
             window=snapshot.window,
             memory=fitted.memory,
             parts=fitted.parts,
@@ -288,7 +288,7 @@ def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snap
     blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
     own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
     limit = (own if request.within_own else request.token_limit) - request.initial_token_count
-    request = replace(request, blocks=blocks, token_limit=max(0, limit))
+    request = replace(request, blocks=blocks, token_limit=max(0, limit), time_zone=snapshot.time_zone)
     if limit < own:
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut

@@ -28,6 +28,7 @@ class ReadRequest:
             the window is cut to fit.
         within_own: read within the session's own limit; ``token_limit`` is that of one that has not begun.
         named: values of the policy that the memory was made with, which are told if the session has others.
+        time_zone: of the session, as the first statement told it; None: UTC.
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
         initial_token_count: tokens of the limit that are already used.
@@ -64,6 +65,7 @@ class ReadRequest:
     initial_token_count: int = 0
     latest_tokens: int | None = None
     within_own: bool = False
+    time_zone: str | None = None
     named: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     shared_key: UUID | None = None
     windows: WindowCache | None = None

@@ -74,6 +74,10 @@ class Snapshot:
         """The system messages that stand in front."""
         return [one for one in self.pinned if one is not self.note]
 
+    def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
+        """The tail with the note in its place."""
+        return tail if self.note is None else sorted((self.note, *tail), key=lambda one: one.seq or 0)
+
     @property
     def fact_texts(self) -> list[str]:
         return [fact.text for fact in self.facts]

@@ -16,26 +16,20 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
 
     A memory that a template of the application's own lays out is not recognised.
     """
-    if message.role not in HEAD_ROLES:
-        return message
     content: Any = message.content
+    if message.role not in HEAD_ROLES or type(content) not in (str, list):
+        return message
+    names = [block.name for block in blocks]
     if type(content) is str:
-        stripped: Any = without_memory(content, (block.name for block in blocks))
-    elif type(content) is list:
-        stripped = [part for part in (_without(part, blocks) for part in content) if part is not None]
+        kept: Any = without_memory(content, names)
     else:
+        stripped = [(part, _without_memory(part, names)) for part in content]
+        kept = [new for part, new in stripped if new == part or new["text"]]
+    if kept == content:
         return message
-    if stripped == content:
-        return message
-    return replace(message, content=stripped) if stripped else None
+    return replace(message, content=kept) if kept else None
 
 
-def _without(part: Any, blocks: Sequence[BaseMemoryBlock]) -> Any:
-    """A part of a content; None if it is a text that is nothing but memory."""
-    text = part.get("text") if type(part) is dict else None
-    if type(text) is not str:
-        return part
-    stripped = without_memory(text, (block.name for block in blocks))
-    if stripped == text:
-        return part
-    return {**part, "text": stripped} if stripped else None
+def _without_memory(part: Any, names: Sequence[str]) -> Any:
+    is_text = type(part) is dict and type(part.get("text")) is str
+    return {**part, "text": without_memory(part["text"], names)} if is_text else part

@@ -23,7 +23,7 @@ def offset_of(moment: datetime) -> int | None:
 
 def at_offset(moment: datetime, minutes: int) -> datetime:
     """The moment by a clock so many minutes ahead of UTC."""
-    return moment.astimezone(_clock(minutes))
+    return moment.astimezone(timezone(minutes * _MINUTE))
 
 
 def in_zone(moment: datetime, time_zone: str | None) -> datetime:
@@ -34,19 +34,10 @@ def in_zone(moment: datetime, time_zone: str | None) -> datetime:
     return at_offset(moment, offset_of(moment.astimezone(_zone(time_zone))) or 0)
 
 
-def is_time_zone(name: object) -> bool:
-    """Whether the IANA database of this machine has a time zone of that name."""
-    return isinstance(name, str) and name in _names()
-
-
 @cache
-def _names() -> frozenset[str]:
+def time_zones() -> frozenset[str]:
+    """The names of the IANA database of this machine."""
     return frozenset(available_timezones())
-
-
-@cache
-def _clock(minutes: int) -> timezone:
-    return timezone(minutes * _MINUTE)
 
 
 @cache

@@ -11,10 +11,15 @@
 -- opens: envelope json message id, metadata json metadata id, envelope within
 --     facts.*.text=text:fact;states.*=json:state
 -- repeatable
-WITH retained AS MATERIALIZED (
-    @retained(%(shard_key)s, %(session_key)s)
-), s AS (
-    SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
+WITH s AS (
+    -- The last column: of the newest system message; an index on these alone has it.
+    SELECT t.*, @bounds_of(t, %(shard_key)s, %(session_key)s), (
+            SELECT max(n.seq) FROM strandline.message n
+            WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s
+                AND n.role IN ('system', 'developer')) AS newest_note,
+        CASE WHEN t.prompts IS NOT NULL THEN @prompt_of(t, %(shard_key)s, %(session_key)s) END AS prompt
+    FROM strandline.session t
+    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
     FROM @serving(%(shard_key)s, %(pipelines)s) AS serving
@@ -33,10 +38,10 @@ WITH retained AS MATERIALIZED (
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
-        SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
+        SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM s CROSS JOIN gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_shown(m)
+                AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
         ) AS t
     WHERE t.taken_bytes <= %(tail_bytes)s
@@ -47,18 +52,16 @@ WITH retained AS MATERIALIZED (
     -- nothing was corrected since.
     -- And nothing of it is past its time.
     SELECT %(known_through)s::bigint AS through_seq FROM s
-    WHERE s.window_from >= %(known_from)s::bigint AND (SELECT k.shown_from = s.log_start_seq
-            AND (k.oldest = '-infinity' OR NOT EXISTS (
-                SELECT FROM strandline.message m
-                WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                    AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_shown(m) IS NOT TRUE))
-            FROM retained k) AND EXISTS (
+    WHERE s.window_from >= %(known_from)s::bigint AND s.shown_from = s.log_start_seq
+        AND (s.oldest = '-infinity' OR NOT EXISTS (
+            SELECT FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_within(m, s) IS NOT TRUE))
+        AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
             AND md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) = %(known_seal)s::text)
-), prompt AS MATERIALIZED (
-    SELECT CASE WHEN s.prompts IS NOT NULL THEN @prompt_of(s, %(shard_key)s, %(session_key)s) END AS seq FROM s
 ), versions AS MATERIALIZED (
     SELECT g.generation_id, g.generation_id || ':' || @version_of(%(shard_key)s, 'facts') AS facts
     FROM g WHERE g.pipeline = 'facts'
@@ -70,9 +73,9 @@ WITH retained AS MATERIALIZED (
         'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
         'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
         'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
-        'message_flush_size', s.message_flush_size, 'deliver', s.deliver, 'max_facts', s.max_facts,
-        'prompt', p.seq, 'prompts', s.prompts) AS session
-    FROM s, prompt p
+        'message_flush_size', s.message_flush_size, 'deliver', s.deliver,
+        'prompt', s.prompt, 'prompts', s.prompts) AS session
+    FROM s
 )
 SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,
     'epoch'::timestamptz AS created_at,
@@ -83,10 +86,10 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             SELECT md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
             FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq >= s.window_from AND m.seq < s.next_seq AND @is_shown(m)
+                AND m.seq >= s.window_from AND m.seq < s.next_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT 1) AS l),
         -- Part of the window may be past its age: it then begins where a conversation can.
-        'is_aging', (SELECT k.oldest > '-infinity' FROM retained k),
+        'is_aging', (SELECT s.oldest > '-infinity' FROM s),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
             'generation_id', g.generation_id, 'version', g.version,
             -- Only for the search.
@@ -124,21 +127,17 @@ UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
-    AND @is_shown(m)
+    AND @is_within(m, s)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM s CROSS JOIN prompt p
-JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN coalesce(p.seq, s.log_start_seq) AND coalesce(p.seq, s.pinned_through)
-    AND m.seq < s.window_from AND @is_shown(m)
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN coalesce(s.prompt, s.log_start_seq) AND coalesce(s.prompt, s.pinned_through)
+    AND m.seq < s.window_from AND @is_within(m, s)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM s CROSS JOIN prompt p CROSS JOIN LATERAL (
-    SELECT n.* FROM strandline.message n
-    WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s AND n.role IN ('system', 'developer')
-        AND n.seq > s.pinned_through AND n.seq < s.next_seq
-    ORDER BY n.seq DESC LIMIT 1) AS m
-WHERE m.seq < s.window_from AND m.seq IS DISTINCT FROM p.seq AND @is_shown(m)
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq = s.newest_note AND m.seq > s.pinned_through AND m.seq < s.window_from
+    AND m.seq IS DISTINCT FROM s.prompt AND @is_within(m, s)
 ORDER BY part, seq
 
 -- name: coverage

@@ -6,7 +6,6 @@ Callers pass and receive a ``Message``; ``producers.writing.validate`` turns one
 from __future__ import annotations
 
 import json
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import datetime
@@ -230,11 +229,6 @@ def read_rows(rows: Sequence[StoredMessage]) -> list[Message]:
     ]
 
 
-def without_offset(envelope: str) -> str:
-    """An envelope without the offset of its message's time, which makes no other message of it."""
-    return _OFFSET.sub("}", envelope)
-
-
 def by_local_clock(message: Message, time_zone: str | None) -> Message:
     """The message with its time by its speaker's clock: at its own offset, else in the zone (None: UTC)."""
     at = message.created_at
@@ -284,9 +278,6 @@ def _read_time(path: str, value: object) -> datetime | None:
             pass
     raise InvalidMessageError(path, "must be a datetime or ISO 8601 text, such as 2026-01-31T12:00:00+00:00")
 
-
-# At the end, where nothing that an application gave can stand.
-_OFFSET = re.compile(r',"offset":-?\d+\}\Z')
 
 _SCALARS = (str, int, float, bool, type(None))
 _LEAVES = frozenset({str, int, float, bool, type(None)})

@@ -13,9 +13,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Literal, Protocol, TypedDict, cast, get_args
 
-from strandline.schemas.display.local_time import is_time_zone
+from strandline.schemas.display.local_time import time_zones
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.lanes import OVERFLOW
@@ -161,9 +161,9 @@ def make_policy(
 
     Raises:
         ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
-            (0, 1], a flush by messages is to take more than the window may hold, ``deliver`` is neither
-            ``window`` nor ``turn``, or there is no such time zone.
-        InvalidMessageError: ``shared_scope`` is not a valid name.
+            (0, 1], a flush by messages is to take more than the window may hold, or ``deliver`` is neither
+            ``window`` nor ``turn``.
+        InvalidMessageError: ``shared_scope`` is not a valid name, or there is no such time zone.
     """
     token_limit = _token_limit(DEFAULT_TOKEN_LIMIT if token_limit is None else token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
@@ -178,11 +178,6 @@ def make_policy(
     if deliver not in DELIVERIES:
         raise ConfigurationError(f"deliver is {quote(deliver)}; it must be one of {', '.join(DELIVERIES)}")
     chat_history_token_ratio = _ratio(chat_history_token_ratio)
-    if time_zone is not None and not is_time_zone(time_zone):
-        raise ConfigurationError(
-            f"time_zone is {quote(time_zone)}; it must be a name of the IANA time zone database, such as"
-            " Europe/Lisbon"
-        )
     if token_flush_size > token_limit:
         token_flush_size = _repaired_flush_size(token_flush_size, token_limit)
     return Policy(
@@ -198,7 +193,16 @@ def make_policy(
         max_window_bytes=max_window_bytes,
         message_flush_size=message_flush_size,
         deliver=deliver,
-        time_zone=time_zone,
+        time_zone=None if time_zone is None else check_time_zone(time_zone),
+    )
+
+
+def check_time_zone(name: object) -> str:
+    """The name of a time zone that this machine knows; raises InvalidMessageError."""
+    if isinstance(name, str) and name in time_zones():
+        return name
+    raise InvalidMessageError(
+        "time_zone", "must be a name of the IANA time zone database, such as Europe/Lisbon"
     )
 
 

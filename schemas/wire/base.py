@@ -10,9 +10,9 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AfterValidator, AwareDatetime, BaseModel, ConfigDict, Field, WithJsonSchema
 from pydantic_core import PydanticCustomError, PydanticKnownError
 
-from strandline.schemas.display.local_time import is_time_zone
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
+from strandline.schemas.values.policy import check_time_zone
 
 Item = TypeVar("Item")
 
@@ -39,6 +39,7 @@ def _in_words(check: Callable[[Any], str]) -> AfterValidator:
 Short = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[Short, _in_words(partial(check_name, "name"))]
 UserName = Annotated[Short, _in_words(check_user_id)]
+TimeZone = Annotated[Short, _in_words(check_time_zone)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 
@@ -73,15 +74,6 @@ def _past(moment: datetime) -> datetime:
     return moment
 
 
-def _time_zone(name: str) -> str:
-    """The name of a time zone that this machine knows."""
-    if not is_time_zone(name):
-        problem = "must be a name of the IANA time zone database, such as Europe/Lisbon"
-        raise PydanticCustomError(NAME_ERROR, "It {problem}.", {"problem": problem})
-    return name
-
-
-TimeZone = Annotated[Short, AfterValidator(_time_zone)]
 # JSON has no time of its own: text in ISO 8601 is read.
 Moment = Annotated[AwareDatetime, Field(strict=False), AfterValidator(_storable)]
 PastMoment = Annotated[Moment, AfterValidator(_past)]

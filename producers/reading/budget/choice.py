@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from operator import attrgetter
 
 from strandline.producers.reading.budget.pieces import (
@@ -21,8 +20,6 @@ from strandline.schemas.values.message import Message
 FACTS_SHARE = 0.15
 # Of the facts' room, kept for the newest: what a question does not name may still matter.
 NEWEST_SHARE = 0.25
-
-_LONG_AGO = datetime.min.replace(tzinfo=UTC)
 
 
 @dataclass(slots=True)
@@ -140,8 +137,9 @@ def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
     """Session by session, each from its beginning; the session that was begun first comes first."""
     if len({piece.place[0] for piece in pieces}) < 2:
         return sorted(pieces, key=attrgetter("place"))
-    begun: dict[int, datetime] = {}
+    begun: dict[int, float] = {}
     for piece in pieces:
-        session, at = piece.place[0], piece.message.created_at or _LONG_AGO
+        at = 0.0 if piece.message.created_at is None else piece.message.created_at.timestamp()
+        session = piece.place[0]
         begun[session] = min(at, begun.get(session, at))
     return sorted(pieces, key=lambda one: (begun[one.place[0]], one.place))

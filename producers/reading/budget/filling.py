@@ -122,11 +122,11 @@ class Filling:
         return Filled(contributions, chosen, left_out)
 
     def _conversations(self, chosen: Chosen) -> dict[str, str]:
-        return {
-            name: conversation_text([(one.place[0], one.message, one.line) for one in pieces], self.time_zone)
+        shown = {
+            name: [(one.place[0], one.message, one.line) for one in pieces]
             for name, pieces in chosen.messages.items()
-            if pieces
         }
+        return {name: conversation_text(lines, self.time_zone) for name, lines in shown.items() if lines}
 
     def _has_pieces(self) -> bool:
         candidates = self.candidates

@@ -76,7 +76,7 @@ def search_for_read(
             sources = yield from sources_of(block, snapshot, request.identity, request.shared_key)
             if sources is None:
                 continue
-            query = yield from _prepare(text, sources.vectors, request, snapshot, prepared)
+            query = yield from _prepare(text, sources.vectors, request, prepared)
             hits[block.name], found_facts, of_block = yield from search_for_block(
                 block,
                 query,
@@ -123,13 +123,12 @@ def _prepare(
     text: str,
     vectors: Vectors | None,
     request: ReadRequest,
-    snapshot: Snapshot,
     prepared: dict[tuple[str, int | None], SearchQuery],
 ) -> Operation[SearchQuery]:
     """The query in the form of the search; each text is embedded once per generation."""
     asked = text, None if vectors is None else vectors.generation_id
     if asked not in prepared:
-        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query, snapshot.time_zone)
+        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query, request.time_zone)
     return prepared[asked]
 
 
@@ -141,7 +140,7 @@ def _matching_facts(
 ) -> Operation[list[Hit]]:
     serving = snapshot.serving.get(VECTORS)
     vectors = None if serving is None else Vectors(serving["generation_id"], serving["config"])
-    query = yield from _prepare(text, vectors, request, snapshot, prepared)
+    query = yield from _prepare(text, vectors, request, prepared)
     if query.is_empty:
         return []
     target = Target(request.identity, "owner", MESSAGES_ALONE, None)
@@ -243,7 +242,7 @@ def gather_filling(
         if is_whole
         else by_place(request, (*snapshot.pinned, *snapshot.window)),
         shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
-        time_zone=snapshot.time_zone,
+        time_zone=request.time_zone,
     )
 
 

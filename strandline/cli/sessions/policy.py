@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
-from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
@@ -114,18 +113,23 @@ def set_policy_command(
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
     if idle_seconds is not None or never_idle:
         values["idle_seconds"] = idle_seconds
-    change = _Change(values, names, max_facts, actor, dry_run)
+    change = partial(_change_session, values, names, max_facts, actor, dry_run=dry_run)
+    done = "would change" if dry_run else "changed"
     settings = settings_from(**options)
     if session is None:
-        changes = _change_all(settings, namespace, user, change)
-        print_json(changes) if as_json else say(*_lines(changes, namespace))
+        changes = _change_all(settings, namespace, user, change, dry_run)
+        if as_json:
+            print_json(changes)
+        else:
+            count = f"{len(changes.changed)} of {quantity(changes.sessions, 'session')}"
+            refusals = (f"not {name}: {reason}" for name, reason in changes.refused.items())
+            say(f"{done} {count} of namespace {namespace}", *changes.changed, *refusals)
         return 1 if changes.refused else 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        report = change.carry_out(memory, state)
+        report = change(memory, state)
     if as_json:
         print_json(report)
         return 0
-    done = "would change" if dry_run else "changed"
     say("nothing changed" if report == state.policy else f"{done} the policy of session {session}")
     requested_size = values["token_flush_size"] or state.policy.token_flush_size
     if report.token_flush_size != requested_size:
@@ -137,65 +141,51 @@ def set_policy_command(
     return 0
 
 
-@dataclass(frozen=True, slots=True)
-class _Change:
-    """What is to change: ``values`` as ``Memory.set_policy`` takes them, and the pipelines."""
+def _change_session(
+    values: Mapping[str, Any],
+    pipelines: tuple[str, ...] | None,
+    max_facts: int | None,
+    actor: str | None,
+    memory: Memory,
+    state: SessionState,
+    *,
+    dry_run: bool,
+) -> SessionPolicy:
+    """The policy of a session after the change, or as it would be; raises as ``set_policy`` does."""
+    facts = max_facts or state.policy.max_facts
+    if dry_run:
+        change = PolicyChange(**values, pipelines=pipelines, max_facts=facts)
+        policy = changed_policy(stored_policy(state.policy), change)
+    else:
+        blocks = None if pipelines is None else stored_blocks(pipelines, facts)
+        policy = memory.set_policy(**values, memory_blocks=blocks, actor=actor)
+    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
 
-    values: Mapping[str, Any]
-    pipelines: tuple[str, ...] | None
-    max_facts: int | None
-    actor: str | None
-    is_dry: bool
 
-    def carry_out(self, memory: Memory, state: SessionState) -> SessionPolicy:
-        """The policy of a session after the change, or as it would be; raises as ``set_policy`` does."""
-        facts = self.max_facts or state.policy.max_facts
-        if self.is_dry:
-            change = PolicyChange(**self.values, pipelines=self.pipelines, max_facts=facts)
-            policy = changed_policy(stored_policy(state.policy), change)
-        else:
-            blocks = None if self.pipelines is None else stored_blocks(self.pipelines, facts)
-            policy = memory.set_policy(**self.values, memory_blocks=blocks, actor=self.actor)
-        return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
-
-
-def _change_all(settings: Settings, namespace: str, user: str | None, change: _Change) -> PoliciesChanged:
-    changed: list[str] = []
-    refused: dict[str, str] = {}
-    sessions = 0
+def _change_all(
+    settings: Settings, namespace: str, user: str | None, change: Callable[..., SessionPolicy], dry_run: bool
+) -> PoliciesChanged:
+    sessions, changed, refused = 0, [], {}
     with servers_for_once(settings) as servers, opened_pool(servers.database_url, settings) as database:
-        open_memory = partial(
-            Memory.from_defaults,
-            namespace=namespace,
-            database_url=servers.database_url,
-            schema=settings.database_schema,
-        )
+        url, schema = servers.database_url, settings.database_schema
+        open_memory = partial(Memory.from_defaults, namespace=namespace, database_url=url, schema=schema)
         with closing(open_memory()):
             for state in _sessions(database, namespace, user):
                 sessions += 1
-                memory = open_memory(state.session_id, user_id=state.user_id)
                 try:
-                    if change.carry_out(memory, state) != state.policy:
+                    if change(open_memory(state.session_id, user_id=state.user_id), state) != state.policy:
                         changed.append(state.session_id)
-                except (ConfigurationError, ConflictError) as error:  # of this session alone
+                except (ConfigurationError, ConflictError) as error:
                     refused[state.session_id] = str(error)
-    return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=change.is_dry)
+    return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=dry_run)
 
 
 def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[SessionState]:
-    after: str | None = None
-    while True:
-        page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE, after=after)
+    page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE)
+    yield from page.sessions
+    while page.after is not None:
+        page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE, after=page.after)
         yield from page.sessions
-        if (after := page.after) is None:
-            return
-
-
-def _lines(changes: PoliciesChanged, namespace: str) -> Iterator[str]:
-    done = "would change" if changes.dry_run else "changed"
-    yield f"{done} {len(changes.changed)} of {quantity(changes.sessions, 'session')} of namespace {namespace}"
-    yield from (f"  {session}" for session in changes.changed)
-    yield from (f"  not {session}: {reason}" for session, reason in changes.refused.items())
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:

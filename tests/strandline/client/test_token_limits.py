@@ -131,7 +131,7 @@ def test_a_policy_that_is_not_the_stored_one_is_told_once(
             make_both(name, token_limit=7_777, chat_history_token_ratio=0.5, idle_seconds=77)[0].get()
     record, default, ratio = caplog.records
     assert "made with token_limit=30000; its session has stored token_limit=7777" in default.getMessage()
-    assert "--history-ratio" in ratio.getMessage()
+    assert "set-policy SESSION --history-ratio 0.5;" in ratio.getMessage()
     said = record.getMessage()
     assert "token_limit=8888, deliver=turn, idle_seconds=None" in said
     assert "token_limit=7777, deliver=window, idle_seconds=77" in said
