@@ -261,9 +261,11 @@ class TransientModelError(ModelError):
         counts: True if the provider answers other calls meanwhile, so that this input is at fault; the
             failure then counts towards a limit.
         is_unpaid: True if no call was made, or every call was refused unread, which costs nothing.
+        is_slow: True if the provider did not answer in time, which a slow one may do for long calls.
     """
 
     is_unpaid = False
+    is_slow = False
 
     def __init__(self, problem: str, *, retry_after_seconds: float | None = None) -> None:
         super().__init__(problem)

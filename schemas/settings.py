@@ -132,7 +132,10 @@ class Settings(BaseSettings):
     embedding_query_prefix: Prefix = Field("", description='before a query that is embedded: "query: "')
     embedding_passage_prefix: Prefix = Field("", description='before a message that is embedded: "passage: "')
     model_prices: Prices = Field((), description="JSON: model to dollars per million tokens, in and out")
-    model_timeout_seconds: Positive = 60.0
+    model_timeout_seconds: Positive = Field(300.0, description="longest time of one model call in all")
+    model_silence_seconds: Positive = Field(
+        60.0, description="longest silence of a model server once its answer has begun"
+    )
     query_embedding_timeout_seconds: Positive = 0.5
     summary_max_tokens: int = Field(400, ge=16)
     max_facts: int = Field(1_000, ge=0, description="live facts of an owner at most; 0: never condense")

@@ -1,120 +1,171 @@
 """The forms of answers: the JSON that a model may return for each task, and how text is read as such.
 
-Form is checked strictly, since it can be repaired; ``answers`` interprets the content.
+A near miss is read as it is meant (a number for a list of one, ``"ADD"`` for ``add``); an item that cannot be
+read is left out, and its neighbours stay.  ``answers`` interprets the content.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from functools import cache
-from typing import Annotated, Any, Literal, TypeVar
+from typing import Annotated, Any, Generic, Literal, TypeVar, get_args
 
-from pydantic import BaseModel, ConfigDict, FailFast, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, ValidationError
 
 from strandline.pipelines.models.contract import TaskName
+from strandline.pipelines.models.loose_json import Found, bounded_int, find_values
 from strandline.schemas.errors import PermanentModelError
-from strandline.schemas.foreign_json import refuse_constant, refuse_repeated
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 InstructedOperation = Literal["add", "update", "delete"]
 
 _UNSTORABLE = re.compile("[\x00\ud800-\udfff]")
-_FENCE = "```"
+_NUMBER = re.compile(r"[0-9]+")
+# A number with the word before it that a model adds, as in "n3" and "line 3".
+_NAMED_NUMBER = re.compile(r"[^\W\d]{0,12}[\s#.:]{0,3}([0-9]{1,20})(?:\.0{1,4})?")
 
 # Of a longer list the beginning is read: no task has so many facts, lines or topics.
 MAX_LIST_ITEMS = 10_000
 # How deep the forms below go: an object, its list, an object in it, its list, a number.
 _MAX_FORM_LEVELS = 5
-# No line and no fact has a number of more digits, and Python refuses to read one of some thousands.
-_MAX_DIGITS = 20
+# Of so many values in one text the first that has the form is looked for.
+_MAX_CANDIDATES = 200
+_MAX_WRAPPING = 3
+
+# What models say for an operation; "no change" of a fact means that it says the same already.
+_OPERATIONS = {
+    "none": "duplicate",
+    "noop": "duplicate",
+    "no-op": "duplicate",
+    "no_op": "duplicate",
+    "no change": "duplicate",
+    "keep": "duplicate",
+    "create": "add",
+    "insert": "add",
+    "new": "add",
+}
+_ENDING = {"delete": "invalidate", "remove": "invalidate", "end": "invalidate"}
+_DELETING = {"remove": "delete", "invalidate": "delete"}
 
 _Answer = TypeVar("_Answer", bound=BaseModel)
+
+
+def _number(value: object) -> object:
+    if isinstance(value, str) and (named := _NAMED_NUMBER.fullmatch(value.strip())):
+        return bounded_int(named[1])
+    return value
+
+
+def _numbers(value: object) -> list[int]:
+    """The whole numbers of a list, of a text, or one by itself; what is none is left out."""
+    if isinstance(value, str):
+        return [bounded_int(digits) for digits in _NUMBER.findall(value)[:MAX_LIST_ITEMS]]
+    items = value[:MAX_LIST_ITEMS] if isinstance(value, list) else [value]
+    numbers = (_number(item) for item in items)
+    return [whole for one in numbers if (whole := _whole(one)) is not None]
+
+
+def _whole(value: object) -> int | None:
+    if isinstance(value, float):
+        return int(value) if value.is_integer() and abs(value) < 1e18 else None
+    return value if isinstance(value, int) and not isinstance(value, bool) else None
+
+
+def _words(value: object) -> list[str] | None:
+    if value is None:
+        return None
+    items = value if isinstance(value, list) else [value]
+    return [item for item in items[:MAX_LIST_ITEMS] if isinstance(item, str)]
+
+
+def _phrase(value: object) -> str | None:
+    """A text of one line; of a list the first, and a number as it is written."""
+    first = value[0] if isinstance(value, list) and value else value
+    if isinstance(first, int) and not isinstance(first, bool):
+        return str(first)
+    return first if isinstance(first, str) else None
+
+
+def _sentences(value: object) -> object:
+    return " ".join(_words(value) or ()) if isinstance(value, list) else value
+
+
+def _operation(synonyms: Mapping[str, str]) -> Callable[[object], object]:
+    def read(value: object) -> object:
+        said = value.strip().lower() if isinstance(value, str) else value
+        return synonyms.get(said, said) if isinstance(said, str) else said
+
+    return read
+
+
+_Number = Annotated[int, BeforeValidator(_number)]
+_Numbers = Annotated[list[int], BeforeValidator(_numbers)]
+_Words = Annotated[list[str] | None, BeforeValidator(_words)]
+_Phrase = Annotated[str | None, BeforeValidator(_phrase)]
+_Sentences = Annotated[str, BeforeValidator(_sentences)]
 _Item = TypeVar("_Item")
+# One wrong item is told of; each is looked at by itself then.
+_Items = Annotated[list[_Item], FailFast()]
 
 
-class _FirstError(FailFast):
-    """Reports only one wrong item: reporting each in a list of thousands takes seconds and much memory."""
-
-    def __hash__(self) -> int:  # which a union of types asks for
-        return hash(type(self))
-
-
-_Listed = Annotated[list[_Item], _FirstError()]
-
-
-class FactAnswer(BaseModel):
+class _Form(BaseModel):
     model_config = ConfigDict(extra="ignore", frozen=True)
 
-    text: str
-    messages: _Listed[int]
-    topics: _Listed[str] | None = None
-    said_by: str | None = None
-    about_date: str | None = None
+
+class FactAnswer(_Form):
+    text: _Sentences
+    messages: _Numbers = []
+    topics: _Words = None
+    said_by: _Phrase = None
+    about_date: _Phrase = None
 
 
-class ExtractAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    facts: list[FactAnswer]
+class ExtractAnswer(_Form):
+    facts: _Items[FactAnswer]
 
 
-class OperationAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    op: OperationName
-    candidate: int
-    fact: int | None = None
-    text: str | None = None
+class OperationAnswer(_Form):
+    op: Annotated[OperationName, BeforeValidator(_operation(_OPERATIONS | _ENDING))]
+    candidate: _Number
+    fact: _Number | None = None
+    text: _Phrase = None
 
 
-class MergeAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    operations: list[OperationAnswer]
+class MergeAnswer(_Form):
+    operations: _Items[OperationAnswer]
 
 
-class MergedFactAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    text: Annotated[str, Field(pattern=r"\S")]
-    merged: _Listed[int]
-    topics: _Listed[str] | None = None
+class MergedFactAnswer(_Form):
+    text: Annotated[_Sentences, Field(pattern=r"\S")]
+    merged: _Numbers
+    topics: _Words = None
 
 
-class CondenseAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    facts: list[MergedFactAnswer]
-    kept: _Listed[int]
+class CondenseAnswer(_Form):
+    facts: _Items[MergedFactAnswer]
+    kept: _Numbers
 
 
-class InstructedAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    op: InstructedOperation
-    fact: int | None = None
-    text: str | None = None
+class InstructedAnswer(_Form):
+    op: Annotated[InstructedOperation, BeforeValidator(_operation(_OPERATIONS | _DELETING))]
+    fact: _Number | None = None
+    text: _Phrase = None
 
 
-class InstructAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    operations: list[InstructedAnswer]
+class InstructAnswer(_Form):
+    operations: _Items[InstructedAnswer]
 
 
-class SummaryAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    summary: Annotated[str, Field(pattern=r"\S")]
-    topics: _Listed[str] | None = None
+class SummaryAnswer(_Form):
+    summary: Annotated[_Sentences, Field(pattern=r"\S")]
+    topics: _Words = None
 
 
-class ChooseAnswer(BaseModel):
-    model_config = ConfigDict(extra="ignore", frozen=True)
-
-    facts: _Listed[int]
+class ChooseAnswer(_Form):
+    facts: _Numbers
 
 
 FORMS: dict[TaskName, type[BaseModel]] = {
@@ -127,79 +178,149 @@ FORMS: dict[TaskName, type[BaseModel]] = {
 }
 
 
+@dataclass(frozen=True, slots=True)
+class Reading(Generic[_Answer]):
+    """An answer as it was read.
+
+    Attributes:
+        left_out: items of its list that could not be read.
+        is_cut: the text ended within it; its complete items are there.
+    """
+
+    answer: _Answer
+    left_out: int = 0
+    is_cut: bool = False
+
+    @property
+    def is_empty_by_mistake(self) -> bool:
+        """Whether there were items, and none could be read."""
+        is_incomplete = self.left_out > 0 or self.is_cut
+        return is_incomplete and not getattr(self.answer, _list_name(type(self.answer)))
+
+
 def answer_schema(name: TaskName) -> dict[str, Any]:
     """The JSON schema of a task's answer, in the subset that strict structured output takes."""
     return json.loads(_schema_text(name))  # type: ignore[no-any-return]
 
 
-def read_form(form: type[_Answer], value: dict[str, Any]) -> _Answer:
-    """``found`` as an answer of this form.
+def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
+    """The first value in ``text`` that has the form, mended where its meaning is certain.
 
     Raises:
-        PermanentModelError: it is not; the sentence names the fields, never their content.
+        PermanentModelError: there is none; the sentence names the fields, never their content.
     """
-    try:
-        return form.model_validate(value)
-    except ValidationError as error:
-        problems = error.errors(include_input=False, include_url=False, include_context=False)[:5]
-        listed = "; ".join(
-            f"{'.'.join(map(str, item['loc'])) or 'answer'}: {item['msg']}" for item in problems
-        )
-        raise PermanentModelError(f"The answer does not have the form asked for: {listed}.") from None
-
-
-def object_in(text: str) -> dict[str, Any]:
-    """The JSON object in ``text``: all of it, or within a code fence, or between its outermost braces.
-
-    A model's thoughts before it (``<think>…</think>``) may hold other braces. Lists keep their first
-    ``MAX_LIST_ITEMS`` items; values nested deeper than any form become None.
-
-    Raises:
-        PermanentModelError: the text holds no JSON object.
-    """
-    answer = text.rpartition("</think>")[2]
-    inner = answer[answer.find("{") : answer.rfind("}") + 1]
-    for piece in (text, *_fenced_texts(text), inner):
+    candidates = find_values(text)[:_MAX_CANDIDATES]
+    problem = ""
+    is_alone = len(candidates) == 1
+    for found in candidates:
         try:
-            value = json.loads(
-                piece,
-                object_pairs_hook=refuse_repeated,
-                parse_constant=refuse_constant,
-                parse_int=_bounded_int,
-            )
-        except (ValueError, RecursionError):
+            reading = _read(form, found, is_alone)
+        except _OtherFormError as error:
+            problem = problem or str(error)
             continue
-        if isinstance(value, dict):
-            return _readable_object(value, _MAX_FORM_LEVELS)
-    raise PermanentModelError("The answer is not one complete JSON object.")
+        if not reading.is_empty_by_mistake:
+            return reading
+        problem = "No item of the answer's list is complete and has the form asked for."
+    if len(candidates) > 1 and _item_form(form) and all(map(_is_outermost_object, candidates)):  # one a line
+        lines = Found([found.value for found in candidates], candidates[-1].is_cut)
+        if not (reading := _read(form, lines, is_alone=True)).is_empty_by_mistake:
+            return reading
+    if not text.strip():
+        raise PermanentModelError("The model's answer is empty.")
+    raise PermanentModelError(problem or "The answer is not one complete JSON object.")
+
+
+class _OtherFormError(Exception):
+    """A value does not have the form asked for; the sentence names the fields, never their content."""
+
+
+def _read(form: type[_Answer], found: Found, is_alone: bool) -> Reading[_Answer]:
+    listed, item = _list_name(form), _item_form(form)
+    fields = _fields(found, listed, item, is_alone)
+    try:
+        return Reading(form.model_validate(fields), is_cut=found.is_cut)
+    except ValidationError as error:
+        problem = error
+    items = fields.get(listed)
+    if item is None or not isinstance(items, list):
+        raise _OtherFormError(_said(problem))
+    readable = [one for one in map(_item, items) if _has_form(item, one)]
+    try:
+        answer = form.model_validate({**fields, listed: readable})
+    except ValidationError as error:
+        raise _OtherFormError(_said(error)) from None
+    return Reading(answer, len(items) - len(readable), found.is_cut)
+
+
+def _fields(found: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
+    """The fields of an answer: of the value itself, of what is wrapped in it, or of the list that it is."""
+    value = found.value
+    for _ in range(_MAX_WRAPPING):
+        if isinstance(value, dict) and listed not in value and len(value) == 1:
+            value = next(iter(value.values()))
+    if (
+        isinstance(value, list)
+        and found.is_outermost
+        and any(map(_is_object, value) if value else [is_alone])
+    ):
+        value = {listed: value}
+    if not isinstance(value, dict):
+        raise _OtherFormError("The answer is not one complete JSON object.")
+    fields = _readable_object(value, _MAX_FORM_LEVELS)
+    if item is None:
+        return fields
+    if listed not in fields and is_alone and found.is_outermost and _has_form(item, fields):
+        return {listed: [fields]}
+    if (listed in fields and fields[listed] is None) or (is_alone and found.is_outermost and not fields):
+        return {**fields, listed: []}
+    if isinstance(fields.get(listed), (dict, str)):
+        return {**fields, listed: [fields[listed]]}
+    return fields
+
+
+def _is_outermost_object(found: Found) -> bool:
+    return found.is_outermost and isinstance(found.value, dict)
+
+
+def _is_object(value: object) -> bool:
+    return isinstance(value, dict)
+
+
+def _item(value: object) -> object:
+    """A text in place of an item is the item's own text."""
+    return {"text": value} if isinstance(value, str) else value
+
+
+def _has_form(form: type[BaseModel], value: object) -> bool:
+    try:
+        form.model_validate(value)
+    except ValidationError:
+        return False
+    return True
+
+
+def _said(error: ValidationError) -> str:
+    problems = error.errors(include_input=False, include_url=False, include_context=False)[:5]
+    listed = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in problems)
+    return f"The answer does not have the form asked for: {listed}."
+
+
+@cache
+def _list_name(form: type[BaseModel]) -> str:
+    """The field that makes an answer one: its list, or its text."""
+    return next(iter(form.model_fields))
+
+
+@cache
+def _item_form(form: type[BaseModel]) -> type[BaseModel] | None:
+    """The form of the list's items; None for texts and numbers."""
+    kinds = get_args(form.model_fields[_list_name(form)].annotation)
+    return next((kind for kind in kinds if isinstance(kind, type) and issubclass(kind, BaseModel)), None)
 
 
 def storable(text: str) -> str:
     """``text`` without NUL and lone surrogates, which Postgres cannot store and UTF-8 cannot encode."""
     return _UNSTORABLE.sub("", text)
-
-
-def _bounded_int(digits: str) -> int:
-    return int(digits[:_MAX_DIGITS])
-
-
-def _fenced_texts(text: str) -> Iterator[str]:
-    """The text between code fences: after the first one's line, up to the next.
-
-    (A regular expression would scan the whole rest again for each blank line after an unclosed fence.)
-    """
-    opening = text.find(_FENCE)
-    while opening >= 0:
-        while text.startswith(_FENCE, opening + 1):  # of a row of backticks, the last three
-            opening += 1
-        closing = text.find(_FENCE, opening + len(_FENCE))
-        if closing < 0:
-            return
-        language, line_end, inside = text[opening + len(_FENCE) : closing].partition("\n")
-        if line_end and (not language.strip() or language.strip().isalnum()):
-            yield inside
-            closing += len(_FENCE)
-        opening = text.find(_FENCE, closing)
 
 
 def _readable(value: Any, levels: int) -> Any:

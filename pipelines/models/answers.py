@@ -2,7 +2,8 @@
 
 The same rules serve twice: a client checks an answer before handing it over, and a stage parses the
 stored text when it applies it.  Content is bounded leniently: texts that are too long are cut, references
-that lead nowhere are dropped, and nothing is invented.  If a mistake would lose facts, the answer is refused.
+that lead nowhere and placeholders are dropped, and nothing is invented.  If a mistake would lose facts, a
+better answer is asked for.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import date
+from typing import Any
 
 from strandline.pipelines.models.answer_forms import (
     FORMS,
@@ -24,12 +26,12 @@ from strandline.pipelines.models.answer_forms import (
     MergeAnswer,
     OperationAnswer,
     OperationName,
+    Reading,
     SummaryAnswer,
-    object_in,
-    read_form,
+    read_answer,
     storable,
 )
-from strandline.pipelines.models.contract import CondenseTask, Task
+from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task
 from strandline.pipelines.text.spoken_dates import as_date
 from strandline.schemas.errors import PermanentModelError
 
@@ -40,6 +42,24 @@ MAX_TOPICS = 8
 MAX_NAME_CHARACTERS = 120
 # What one instruction may change.
 MAX_INSTRUCTED_CHANGES = 200
+# What stands in the place of a text in a form, and what models write for nothing.
+_PLACEHOLDERS = frozenset(
+    {
+        "",
+        "string",
+        "str",
+        "text",
+        "fact",
+        "the fact",
+        "n/a",
+        "na",
+        "none",
+        "null",
+        "nothing",
+        "no facts",
+        "unknown",
+    }
+)
 # One sentence cannot say more than this many facts did.
 MAX_MERGED_FACTS = 12
 
@@ -99,20 +119,68 @@ class RolledSummary:
     topics: tuple[str, ...]
 
 
-def check_answer(task: Task, text: str) -> str:
-    """Check that ``text`` holds a well-formed answer to ``task``; return it as one JSON object.
+@dataclass(frozen=True, slots=True)
+class CheckedAnswer:
+    """An answer in the form that is stored: one JSON object without NUL and lone surrogates.
 
-    Code fences and talk around the object are taken off, fields that the form does not have left out, NUL
-    and lone surrogates removed, so that the result can be stored as text or JSON.
+    ``shortcoming`` says why a better one should be asked for; the answer can be used if none comes.
+    """
+
+    text: str
+    shortcoming: str = ""
+
+
+def check_answer(task: Task, text: str) -> CheckedAnswer:
+    """Read what a model answered to ``task``, mended where its meaning is certain.
 
     Raises:
-        PermanentModelError: no such object; the sentence names the fields, never their content.
+        PermanentModelError: it cannot be used; the sentence names the fields, never their content.
     """
-    answer = read_form(FORMS[task.name], object_in(text))
+    reading: Reading[Any] = read_answer(FORMS[task.name], text)
+    answer = reading.answer
     if isinstance(task, CondenseTask):
-        parse_condense(text, len(task.facts))
+        _condensed(answer, len(task.facts))
+    if isinstance(answer, SummaryAnswer) and _is_word_of_forms(answer.summary):
+        raise PermanentModelError("The summary says nothing.")
+    shortcoming = "The answer stops in the middle; answer again, and more briefly." if reading.is_cut else ""
+    if isinstance(task, ExtractTask) and task.lines:
+        if not task.context and _counts_from_zero(answer, len(task.lines)):
+            answer = _counted_from_one(answer)
+            shortcoming = shortcoming or "The lines are numbered from 1, and the answer names a line 0."
+        if not shortcoming and _lacks_sources(answer, len(task.lines)):
+            shortcoming = "No fact names the numbers of the lines that it is from."
     known = answer.model_dump(exclude_unset=True)
-    return json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    return CheckedAnswer(
+        json.dumps(known, ensure_ascii=False, allow_nan=False, separators=(",", ":")), shortcoming
+    )
+
+
+def is_placeholder(text: str) -> bool:
+    """Whether a text says nothing: no letter and no digit, or the word that stands for a text in a form."""
+    return _is_word_of_forms(text) or not any(map(str.isalnum, text))
+
+
+def _is_word_of_forms(text: str) -> bool:
+    return text.strip("<>[]()\"'.… \n\t").casefold() in _PLACEHOLDERS
+
+
+def _counts_from_zero(answer: ExtractAnswer, line_count: int) -> bool:
+    numbers = {number for item in answer.facts for number in item.messages}
+    return 0 in numbers and numbers <= set(range(line_count))
+
+
+def _counted_from_one(answer: ExtractAnswer) -> ExtractAnswer:
+    moved = [
+        item.model_copy(update={"messages": [number + 1 for number in item.messages]})
+        for item in answer.facts
+    ]
+    return answer.model_copy(update={"facts": moved})
+
+
+def _lacks_sources(answer: ExtractAnswer, line_count: int) -> bool:
+    """Whether there are facts, and none of them has a source."""
+    said = [item for item in answer.facts if not is_placeholder(item.text)]
+    return bool(said) and all(_fact(item, line_count) is None for item in said)
 
 
 def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[ExtractedFact, ...]:
@@ -121,7 +189,7 @@ def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[E
     Raises:
         PermanentModelError: the text is not an extract answer.
     """
-    answer = read_form(ExtractAnswer, object_in(text))
+    answer = read_answer(ExtractAnswer, text).answer
     facts = (_fact(item, line_count) for item in answer.facts)
     return _distinct(fact for fact in facts if fact is not None)[:max_facts]
 
@@ -136,7 +204,7 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     Raises:
         PermanentModelError: the text is not a merge answer.
     """
-    answer = read_form(MergeAnswer, object_in(text))
+    answer = read_answer(MergeAnswer, text).answer
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
     for item in answer.operations:
         if item.candidate in proposed and _target_exists(item, known_count):
@@ -152,7 +220,7 @@ def parse_choice(text: str, fact_count: int) -> tuple[int, ...]:
     Raises:
         PermanentModelError: the text is not a choose answer.
     """
-    answer = read_form(ChooseAnswer, object_in(text))
+    answer = read_answer(ChooseAnswer, text).answer
     return tuple(dict.fromkeys(number for number in answer.facts if 1 <= number <= fact_count))
 
 
@@ -165,7 +233,10 @@ def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
         PermanentModelError: the text is not a condense answer, a fact is neither kept nor merged or is both,
             or a sentence is too long or merges too many facts.
     """
-    answer = read_form(CondenseAnswer, object_in(text))
+    return _condensed(read_answer(CondenseAnswer, text).answer, fact_count)
+
+
+def _condensed(answer: CondenseAnswer, fact_count: int) -> tuple[CondensedFact, ...]:
     existing = range(1, fact_count + 1)
     merged = [tuple(sorted({n for n in item.merged if n in existing})) for item in answer.facts]
     _check_accounted(set(answer.kept) & set(existing), merged, fact_count)
@@ -189,10 +260,10 @@ def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
     Raises:
         PermanentModelError: the text is not such an answer.
     """
-    answer = read_form(InstructAnswer, object_in(text))
+    answer = read_answer(InstructAnswer, text).answer
     changes: dict[object, InstructedChange] = {}
     for item in answer.operations:
-        words = _cut(item.text or "", MAX_FACT_CHARACTERS) or None
+        words = _said(item.text)
         is_known = item.fact is not None and 1 <= item.fact <= fact_count
         if item.op == "add" and words is not None:
             changes.setdefault(words, InstructedChange("add", None, words))
@@ -209,7 +280,7 @@ def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) ->
     Raises:
         PermanentModelError: the text is not a summary answer, or the summary is empty.
     """
-    answer = read_form(SummaryAnswer, object_in(text))
+    answer = read_answer(SummaryAnswer, text).answer
     return RolledSummary(_cut(answer.summary, max_characters), _topics(answer.topics))
 
 
@@ -228,7 +299,9 @@ def _check_accounted(kept: set[int], merged: Sequence[tuple[int, ...]], fact_cou
 def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:
     text = _cut(item.text, MAX_FACT_CHARACTERS)
     messages = tuple(sorted({n for n in item.messages if 1 <= n <= line_count}))
-    if not text or not messages:
+    if not messages and line_count == 1 and not item.messages:
+        messages = (1,)  # there is no other
+    if is_placeholder(text) or not messages:
         return None
     said_by = _cut(item.said_by, MAX_NAME_CHARACTERS) if item.said_by else None
     return ExtractedFact(text, messages, _topics(item.topics), said_by or None, as_date(item.about_date))
@@ -272,7 +345,11 @@ def _decide(candidate: int, items: Sequence[OperationAnswer], ended: set[int]) -
 def _wording(item: OperationAnswer) -> str | None:
     if item.op == "duplicate" or item.text is None:
         return None
-    return _cut(item.text, MAX_FACT_CHARACTERS) or None
+    return _said(item.text)
+
+
+def _said(text: str | None) -> str | None:
+    return None if text is None or is_placeholder(text) else _cut(text, MAX_FACT_CHARACTERS)
 
 
 def _without_rootless(decided: Sequence[MergeOperation]) -> Iterator[MergeOperation]:

@@ -154,7 +154,10 @@ class ModelAnswer:
 
 @dataclass(frozen=True, slots=True)
 class EmbeddingAnswer:
-    """One vector per text, in order, each of the embedder's ``dimensions``, L2-normalised."""
+    """One vector per text, in order, each of the embedder's ``dimensions``, L2-normalised.
+
+    A vector is empty for a text that its provider refuses by itself; of several texts at least one has one.
+    """
 
     vectors: tuple[tuple[float, ...], ...]
     model: str

@@ -9,12 +9,12 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any
 
-from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
-from strandline.pipelines.models.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.installed import load_embedder, load_text_model
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.pipelines.models.prefixes import Prefixes
+from strandline.pipelines.models.provided.breaker import Breaker
+from strandline.pipelines.models.provided.guarded import GuardedEmbedder, GuardedTextModel
 from strandline.pipelines.models.redacting import RedactingEmbedder, RedactingTextModel
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.pipelines.redaction.hook import Redaction
@@ -28,7 +28,8 @@ REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 REDACTION_KEYS = ("redactor", "redactor_version")
 
 if TYPE_CHECKING:
-    from strandline.pipelines.models.openai.models import OpenAIEmbedder, OpenAITextModel
+    from strandline.pipelines.models.openai.embedder import OpenAIEmbedder
+    from strandline.pipelines.models.openai.models import OpenAITextModel
 
 
 def build_text_model(
@@ -174,6 +175,7 @@ def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) ->
         probe,
         first_wait_seconds=min(settings.retry_base_seconds, settings.provider_probe_seconds),
         longest_wait_seconds=settings.provider_probe_seconds,
+        longest_pause_seconds=settings.retry_max_seconds,
     )
 
 
@@ -190,7 +192,7 @@ def _text_model_of_server(
 
 def _embedder_of_server(settings: Settings) -> OpenAIEmbedder:
     with undivided:
-        from strandline.pipelines.models.openai.models import embedder_from
+        from strandline.pipelines.models.openai.embedder import embedder_from
     return embedder_from(settings)
 
 

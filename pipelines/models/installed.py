@@ -94,7 +94,7 @@ class InstalledTextModel:
                 f"The model {self._name!r} returned {type(text).__name__}; it has to return text of at most"
                 f" {MAX_ANSWER_CHARACTERS:,} characters."
             )
-        return ModelAnswer(check_answer(task, text), self._name, prompt.hash, 0, 0)
+        return ModelAnswer(check_answer(task, text).text, self._name, prompt.hash, 0, 0)
 
 
 class InstalledEmbedder:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
@@ -111,17 +112,25 @@ def vector_text(vector: Sequence[float]) -> str:
 
 
 def pack_vectors(vectors: Sequence[Sequence[float]]) -> bytes:
-    """Vectors of one length as bytes: count and dimensions, then little-endian half floats."""
-    dimensions = len(vectors[0]) if vectors else 0
-    flat = [value for vector in vectors for value in vector]
+    """Vectors of one length as bytes: count and dimensions, then little-endian half floats.
+
+    One that is empty, of a text that could not be embedded, is packed as NaN.
+    """
+    dimensions = max(map(len, vectors), default=0)
+    none = (math.nan,) * dimensions
+    flat = [value for vector in vectors for value in vector or none]
     return struct.pack(f"<II{len(flat)}e", len(vectors), dimensions, *flat)
 
 
-def unpack_texts(body: bytes) -> list[str]:
-    """The vectors that ``pack_vectors`` packed, as ``vector_text`` gives them."""
+def unpack_texts(body: bytes) -> list[str | None]:
+    """The vectors that ``pack_vectors`` packed, as ``vector_text`` gives them; None for an empty one."""
     count, dimensions = struct.unpack_from("<II", body)
     texts = list(map(_HALVES.__getitem__, struct.unpack_from(f"<{count * dimensions}H", body, 8)))
-    return [f"[{','.join(texts[at * dimensions : (at + 1) * dimensions])}]" for at in range(count)]
+    starts = range(0, count * dimensions, dimensions) if dimensions else range(count)
+    return [
+        None if texts[start] == "nan" else f"[{','.join(texts[start : start + dimensions])}]"
+        for start in starts
+    ]
 
 
 class _Halves(dict[int, str]):
@@ -139,7 +148,7 @@ _HALVES = _Halves()
 def _rows(batch: Batch, work: Sequence[PlacedChunk], answers: Mapping[str, RawAnswer]) -> ChunkRows:
     embeddings: list[str | None] = [None] * len(work)
     if work[0].is_embedded:
-        embeddings = list(unpack_texts(answers[_STEP].body))
+        embeddings = unpack_texts(answers[_STEP].body)
     if len(embeddings) != len(work):
         raise PermanentModelError(f"{len(embeddings)} vectors are stored for {len(work)} chunks.")
     words = [lexemes(placed.chunk.text) for placed in work]

@@ -27,8 +27,8 @@ ROOMS = {
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
     " queries/audit sealed sealing sql tables values values/acts wire",
     "pipelines": "audit custom engine facts facts/editing flush generations inspect models models/local"
-    " models/openai models/prompts overflow own_code redaction replay sealing text upkeep"
-    " upkeep/erasure vectors",
+    " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
+    " upkeep upkeep/erasure vectors",
     "producers": "audit blocks doorbell erasing exports fact_parts facts items memory_parts reading"
     " reading/budget reading/history reading/searching runs search search/index service service/gate"
     " service/routes service/upkeep tools writing writing/correcting",

@@ -14,7 +14,7 @@ from strandline.chat_import.exports.source import ExportSource
 from strandline.chat_import.records import Omission
 from strandline.chat_import.tables.values import read_json as column
 from strandline.pipelines.audit.anchors import read_anchors
-from strandline.pipelines.models.answer_forms import object_in as model_answer
+from strandline.pipelines.models.answers import parse_extract
 from strandline.producers.tools.arguments import read_arguments
 from strandline.producers.tools.definitions import SEARCH
 from strandline.schemas.errors import StrandlineError
@@ -24,8 +24,8 @@ READERS: dict[str, Callable[[str], Any]] = {
     "any": read_json,
     "line of a chat": chat_line,
     "column of an import": column,
-    "answer of a model": model_answer,
-    "answer in a fence": lambda text: model_answer(f"Here:\n```json\n{text}\n```"),
+    "answer of a model": lambda text: parse_extract(text, 1),
+    "answer in a fence": lambda text: parse_extract(f"Here:\n```json\n{text}\n```", 1),
     "arguments of a tool": lambda text: read_arguments(SEARCH, text),
     "anchor": lambda text: read_anchors([text], "file"),
 }

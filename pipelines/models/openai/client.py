@@ -11,39 +11,33 @@ from typing import Any
 import httpx2
 import openai
 
-from strandline.pipelines.models.openai.errors import Rejection
+from strandline.pipelines.models.openai.refusals import RejectedError, read_rejection
+from strandline.pipelines.models.openai.replies import Body
 from strandline.pipelines.models.openai.response_bounds import (
     UNCOMPRESSED,
+    EndlessAnswerError,
     UnboundedAnswerError,
     start_clock,
     watch_body,
 )
 from strandline.pipelines.models.openai.url_log import hide_secrets_of
-from strandline.schemas.errors import ConfigurationError, TransientModelError
+from strandline.schemas.errors import ConfigurationError, ModelError, PermanentModelError, TransientModelError
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.settings import Settings
 
 OPENAI_URL = "https://api.openai.com/v1"
 # Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
-MAX_MESSAGE_CHARACTERS = 4_000
 # Four times the longest answer that a model gives (some 128,000 tokens, as JSON).
 MAX_COMPLETION_BYTES = 4_000_000
-
-
-class RejectedError(Exception):
-    """The server answered with an HTTP status of 3xx, 4xx or 5xx; its caller decides what that means."""
-
-    def __init__(self, rejection: Rejection) -> None:
-        super().__init__(f"the model server answered {rejection.status}")
-        self.rejection = rejection
 
 
 class ModelClient:
     """Asks a server that speaks OpenAI's protocol; never retries; safe to call from many threads.
 
-    Requests end: connecting, each read, and the body as a whole are bounded, and so is the size of the body,
-    by ``max_answer_bytes``.  Redirects are not followed: a request holds messages, and a key.
+    Requests end: connecting, the silence between two parts of a body, and the answer as a whole are bounded,
+    and so is the size of the body, by ``max_answer_bytes``.
+    Redirects are not followed: a request holds messages, and a key.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
@@ -63,7 +57,10 @@ class ModelClient:
             follow_redirects=False,
             headers=UNCOMPRESSED,
             verify=_trusted_authorities(),
-            event_hooks={"request": [start_clock], "response": [watch_body(max_answer_bytes)]},
+            event_hooks={
+                "request": [start_clock(settings.model_silence_seconds)],
+                "response": [watch_body(max_answer_bytes)],
+            },
         )
         self._client = openai.OpenAI(
             api_key=_key(settings),
@@ -76,8 +73,8 @@ class ModelClient:
         # A client that is dropped without close() leaves no sockets behind.
         weakref.finalize(self, _close_own, http, this_process())
 
-    def post(self, path: str, request: Mapping[str, Any], *, timeout_seconds: float | None = None) -> bytes:
-        """The body of the reply; ``timeout_seconds``: default that of the settings.
+    def post(self, path: str, request: Mapping[str, Any], *, timeout_seconds: float | None = None) -> Body:
+        """The reply; ``timeout_seconds``: for all of it, default that of the settings.
 
         The SDK's methods for each endpoint go through a request once more, part by part by its types, and
         through the reply, which is read elsewhere; that takes half as long again.
@@ -85,14 +82,17 @@ class ModelClient:
         Raises:
             RejectedError: the server refused.
             TransientModelError: time-out, connection failure, or a reply that cannot be read.
+            PermanentModelError: the answer went on until its time was over.
         """
         options: openai.RequestOptions = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         try:
-            return self._client.post(path, cast_to=httpx2.Response, body=request, options=options).content
+            response = self._client.post(path, cast_to=httpx2.Response, body=request, options=options)
         except openai.APIStatusError as error:
-            raise RejectedError(_rejection(error)) from None
+            answer = error.response
+            raise RejectedError(read_rejection(error.status_code, answer.content, answer.headers)) from None
         except openai.OpenAIError as error:
             raise _unreachable(error) from None
+        return Body(response.content, response.headers)
 
     def close(self) -> None:
         """Close the connections; requests after this fail."""
@@ -122,22 +122,33 @@ def _key(settings: Settings) -> str:
     return key or PLACEHOLDER_KEY
 
 
-def _rejection(error: openai.APIStatusError) -> Rejection:
-    # FastAPI servers put what they object to into "detail", where the SDK does not look.
-    detail = error.body.get("detail", "") if isinstance(error.body, dict) else ""
-    message = f"{error.message} {detail}"[:MAX_MESSAGE_CHARACTERS]
-    return Rejection(error.status_code, message, error.code, error.param, error.response.headers)
-
-
-def _unreachable(error: openai.OpenAIError) -> TransientModelError:
+def _unreachable(error: openai.OpenAIError) -> ModelError:
+    cause = error.__cause__
+    if isinstance(cause, EndlessAnswerError):
+        return PermanentModelError(f"The model's answer did not end: {cause}.")
     if isinstance(error, openai.APITimeoutError):
-        return TransientModelError(
-            "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS."
+        late = TransientModelError(
+            "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS and"
+            " STRANDLINE_MODEL_SILENCE_SECONDS."
         )
-    if isinstance(error.__cause__, UnboundedAnswerError):
-        return TransientModelError(f"The model server's answer could not be read: {error.__cause__}.")
+        late.is_slow = True
+        return late
+    if isinstance(cause, UnboundedAnswerError):
+        return TransientModelError(f"The model server's answer could not be read: {cause}.")
     if isinstance(error, openai.APIConnectionError):
-        return TransientModelError(
-            "The model server cannot be reached; check OPENAI_BASE_URL and the network."
-        )
+        return TransientModelError(f"The model server cannot be reached{_why(cause)}.")
     return TransientModelError(f"The model client failed ({type(error).__name__}); it will be tried again.")
+
+
+def _why(cause: BaseException | None) -> str:
+    """The reason that a connection failed for, as far as it can be told from the error's words."""
+    said = str(cause).lower()
+    if "certificate" in said:
+        return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"
+    if "ssl" in said or "tls" in said:
+        return ": it does not speak TLS as expected; check whether OPENAI_BASE_URL begins with http or https"
+    if "name or service not known" in said or "name resolution" in said or "nodename" in said:
+        return ": its name cannot be resolved; check OPENAI_BASE_URL and the DNS of this machine"
+    if isinstance(cause, httpx2.ProxyError):
+        return ": the proxy refused; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
+    return "; check OPENAI_BASE_URL and the network"

@@ -1,63 +1,54 @@
-"""Text models and embedders behind any server that speaks OpenAI's protocol (OpenAI, vLLM, Ollama, …).
+"""Text models behind any server that speaks OpenAI's protocol (OpenAI, vLLM, Ollama, …).
 
 Each call is made once: retrying, backing off and giving up belong to the engine.  A second request is made
-only to repair an unusable answer (once), and to fall back from strict structured output on servers that do
-not have it.
+only to repair an unusable answer (once), and to find the form that a server takes.
 """
 
 from __future__ import annotations
 
-import json
 import logging
 import time
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Any, Literal, assert_never
+from collections.abc import Mapping
+from typing import assert_never
 
-from strandline.pipelines.models.answer_forms import answer_schema
-from strandline.pipelines.models.answers import check_answer
-from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task, TaskName, TextPurpose
-from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
-from strandline.pipelines.models.openai.client import ModelClient, RejectedError
+from strandline.pipelines.models.answers import CheckedAnswer, check_answer
+from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName, TextPurpose
+from strandline.pipelines.models.openai.client import ModelClient
 from strandline.pipelines.models.openai.errors import (
-    Rejection,
     after_answers,
+    is_moderated,
+    is_too_long,
     judge,
-    refuses_answer_format,
-    refuses_temperature,
+    refuses_everything,
 )
-from strandline.pipelines.models.openai.replies import Choice, Completion, Embeddings, Usage, read_reply
+from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
+from strandline.pipelines.models.openai.replies import Completion, Usage, read_completion
+from strandline.pipelines.models.openai.request_forms import (
+    MORE_ROOM,
+    PLAINEST,
+    Messages,
+    RequestForm,
+    may_be_about_form,
+    most_tokens,
+)
 from strandline.pipelines.models.prompts.render import Prompt, render
-from strandline.schemas.errors import PermanentModelError, ProviderSetupError, TransientModelError
+from strandline.schemas.errors import (
+    ModelError,
+    PermanentModelError,
+    ProviderSetupError,
+    TransientModelError,
+)
 from strandline.schemas.settings import Settings
 
 COMPLETIONS = "/chat/completions"
-EMBEDDINGS = "/embeddings"
-MAX_TEXTS_PER_REQUEST = 256
-MAX_CHARACTERS_PER_REQUEST = 250_000
 MAX_ECHO_CHARACTERS = 20_000
-# As many vectors as one request asks for, of the most dimensions there can be, at 32 bytes for a number.
-MAX_EMBEDDINGS_BYTES = MAX_TEXTS_PER_REQUEST * 3_900 * 32
-# How long a probe may take: it asks for one word.
-PROBE_SECONDS = 10.0
+# How long a probe may take, at most as long as a call: a slow server is asked for little.
+PROBE_SECONDS = 60.0
+# A form that is weaker than it need be is given up after so long.
+FORM_SECONDS = 3_600.0
+_CHARACTERS_PER_TOKEN = 4
 
 logger = logging.getLogger(__name__)
-
-
-@dataclass(frozen=True, slots=True)
-class _Form:
-    """The form in which an answer is requested: from what servers should support down to what all support."""
-
-    answer: Literal["json_schema", "json_object", "text"] = "json_schema"
-    temperature: bool = True
-
-    def weaker(self, rejection: Rejection) -> _Form | None:
-        """The form to ask for instead, or None if ``rejection`` is about something else."""
-        if self.temperature and refuses_temperature(rejection):
-            return replace(self, temperature=False)
-        if self.answer == "text" or not refuses_answer_format(rejection):
-            return None
-        return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
 
 
 class OpenAITextModel:
@@ -73,7 +64,7 @@ class OpenAITextModel:
         model: str,
         *,
         model_setting: str = "STRANDLINE_FACTS_MODEL",
-        timeout_seconds: float = 60.0,
+        timeout_seconds: float = 300.0,
         prompts: Mapping[TaskName, str] | None = None,
     ) -> None:
         self._client = client
@@ -82,7 +73,12 @@ class OpenAITextModel:
         self._model = model
         self._model_setting = model_setting
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
-        self._form = _Form()
+        self._form = RequestForm()
+        self._form_until = float("inf")
+        self._worked: frozenset[RequestForm] = frozenset()
+        # How often in a row the plainest form helped, and nothing said why.
+        self._helped = 0
+        self._has_answered = False
 
     @property
     def model(self) -> str:
@@ -100,154 +96,123 @@ class OpenAITextModel:
             PermanentModelError: refused, or unusable after the repair.
         """
         prompt = render(task, self._prompts)
+        messages: Messages = [
+            {"role": "system", "content": prompt.instructions},
+            {"role": "user", "content": prompt.data},
+        ]
+        room, spent, best, problem = most_tokens(task), Usage(), CheckedAnswer(""), ""
+        for is_repair in (False, True):
+            with after_answers(some=is_repair):
+                completion = self._complete(messages, task.name, room)
+            spent = spent.plus(completion.usage or _estimated(messages, completion))
+            if completion.is_refused:
+                raise PermanentModelError("The model refused to answer for this input.")
+            try:
+                checked = check_answer(task, completion.text)
+            except PermanentModelError as error:
+                problem = str(error)
+                if completion.is_cut_off:
+                    problem = "The answer was cut off because it became too long."
+            else:
+                if not checked.shortcoming:
+                    return self._answer(prompt, checked, spent)
+                best, problem = max(best, checked, key=lambda one: len(one.text)), checked.shortcoming
+            room *= MORE_ROOM if completion.is_cut_off else 1
+            messages = _repair(messages, completion, problem)
+        if best.text:
+            logger.warning("an answer is used in part", extra={"model": self._model, "reason": problem})
+            return self._answer(prompt, best, spent)
+        raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
+
+    def probe(self) -> None:
+        """Make the smallest request in the form of a real one, to learn whether the server answers at all.
+
+        Raises: as ``answer``; what refuses it is no input's fault.
+        """
+        task = ChooseTask("What is OK?", (), 1)
+        prompt = render(task)
         messages = [
             {"role": "system", "content": prompt.instructions},
             {"role": "user", "content": prompt.data},
         ]
-        spent = Usage()
-        problem = ""
-        for is_repair in (False, True):
-            with after_answers(some=is_repair):
-                completion = self._complete(messages, task.name)
-            spent = spent.plus(completion.usage)
-            choice = completion.choices[0]
-            try:
-                return self._answer(prompt, check_answer(task, _usable_text(choice)), spent)
-            except PermanentModelError as error:
-                if _is_refused(choice):
-                    raise
-                problem = str(error)
-            if not is_repair:
-                messages = _repair(messages, choice, problem)
-        raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
-
-    def probe(self) -> None:
-        """Make the smallest request, to learn whether the server answers at all; raises as ``answer``."""
-        request: dict[str, Any] = {
-            "model": self._model,
-            "messages": [{"role": "user", "content": "Answer with the word OK."}],
-        }
+        seconds = min(PROBE_SECONDS, self._timeout_seconds)
         try:
-            body = self._client.post(
-                COMPLETIONS, request, timeout_seconds=min(PROBE_SECONDS, self._timeout_seconds)
-            )
-        except RejectedError as error:
-            raise judge(error.rejection, model_setting=self._model_setting) from None
-        read_reply(Completion, body)
+            self._complete(messages, task.name, most_tokens(task), is_probe=True, timeout_seconds=seconds)
+        except PermanentModelError as error:
+            raise TransientModelError(str(error)) from None
 
-    def _answer(self, prompt: Prompt, text: str, spent: Usage) -> ModelAnswer:
-        return ModelAnswer(text, self._model, prompt.hash, spent.prompt_tokens, spent.completion_tokens)
+    def _answer(self, prompt: Prompt, checked: CheckedAnswer, spent: Usage) -> ModelAnswer:
+        return ModelAnswer(
+            checked.text, self._model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
+        )
 
-    def _complete(self, messages: Sequence[dict[str, str]], task: TaskName) -> Completion:
-        """One completion, in the strongest form that the server takes; remembers the form that worked."""
-        form = self._form
+    def _complete(
+        self,
+        messages: Messages,
+        task: TaskName,
+        room: int,
+        *,
+        is_probe: bool = False,
+        timeout_seconds: float | None = None,
+    ) -> Completion:
+        """One completion, in the strongest form that the server takes."""
+        form, is_explained = self._form_now(), True
         while True:
+            request = form.request(self._model, messages, task, room)
             try:
-                body = self._request(messages, task, form)
+                completion = read_completion(
+                    self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
+                )
             except RejectedError as error:
                 rejection = error.rejection
             else:
-                self._remember(form)
-                return read_reply(Completion, body)
-            weaker = form.weaker(rejection)
+                self._remember(form, is_explained)
+                return completion
+            weaker, problem = form.weaker(rejection), judge(rejection, model_setting=self._model_setting)
+            is_explained = is_explained and "json_validate" not in rejection.named
+            if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
+                weaker, is_explained = PLAINEST, False
             if weaker is None:
-                raise judge(rejection, model_setting=self._model_setting)
+                if isinstance(problem, PermanentModelError):
+                    self._check_others_are_answered(rejection, is_probe=is_probe)
+                raise problem
             form = weaker
 
-    def _request(self, messages: Sequence[dict[str, str]], task: TaskName, form: _Form) -> bytes:
-        request: dict[str, Any] = {"model": self._model, "messages": _in_form(messages, task, form)}
-        if form.temperature:
-            request["temperature"] = 0
-        if form.answer == "json_schema":
-            schema = {"name": task, "strict": True, "schema": answer_schema(task)}
-            request["response_format"] = {"type": "json_schema", "json_schema": schema}
-        elif form.answer == "json_object":
-            request["response_format"] = {"type": "json_object"}
-        return self._client.post(COMPLETIONS, request)
+    def _may_be_about_form(self, form: RequestForm, rejection: Rejection, error: ModelError) -> bool:
+        is_explained = isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
+        return not is_explained and may_be_about_form(rejection, is_proven=form in self._worked)
 
-    def _remember(self, form: _Form) -> None:
-        if form != self._form:
-            self._form = form
-            logger.info(
-                "model server needs a weaker request form",
-                extra={"model": self._model, "answer_form": form.answer, "temperature": form.temperature},
-            )
+    def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:
+        """Raise if the server refuses everything alike: then a refusal for no known reason is its own.
 
-
-class OpenAIEmbedder:
-    """Embeds through ``/embeddings``; safe to call from many threads."""
-
-    def __init__(self, client: ModelClient, model: str, dimensions: int) -> None:
-        self._client = client
-        self._model = model
-        self._dimensions = dimensions
-
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
-
-    def close(self) -> None:
-        """Close the HTTP connections; calls after this fail."""
-        self._client.close()
-
-    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
-        """Embed ``texts`` in order, in requests of at most 256 texts and about 250,000 characters.
-
-        ``timeout_seconds`` bounds all requests together (default: the client's limit for each).
-
-        Raises:
-            TransientModelError: as for a text model; also fewer vectors than texts.
-            PermanentModelError: refused, or vectors of another dimension than configured.
+        It is asked with the smallest request, unless it has answered since it last refused one.
         """
-        deadline = None if timeout_seconds is None else time.monotonic() + timeout_seconds
-        vectors: list[tuple[float, ...]] = []
-        tokens = 0
-        for batch in batches(
-            ready_to_embed(texts), max_texts=MAX_TEXTS_PER_REQUEST, max_characters=MAX_CHARACTERS_PER_REQUEST
-        ):
-            with after_answers(some=bool(vectors)):
-                answer = read_reply(Embeddings, self._request(batch, deadline))
-            vectors.extend(self._vectors(answer, len(batch)))
-            tokens += answer.usage.prompt_tokens if answer.usage else 0
-        return EmbeddingAnswer(tuple(vectors), self._model, tokens)
+        if is_moderated(rejection) or is_too_long(rejection):
+            return
+        if is_probe:
+            raise refuses_everything(rejection)
+        if not self._has_answered:
+            self.probe()
+        self._has_answered = False
 
-    def probe(self) -> None:
-        """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
-        self.embed(["word"], timeout_seconds=PROBE_SECONDS)
+    def _form_now(self) -> RequestForm:
+        """The form that is known to work; after a while the strongest is tried again."""
+        if time.monotonic() > self._form_until:
+            self._form, self._form_until = RequestForm(), float("inf")
+        return self._form
 
-    def _request(self, batch: Sequence[str], deadline: float | None) -> bytes:
-        request: dict[str, Any] = {"model": self._model, "input": list(batch), "encoding_format": "float"}
-        if self._model.startswith("text-embedding-3"):
-            request["dimensions"] = self._dimensions
-        left = None if deadline is None else _time_left(deadline)
-        try:
-            return self._client.post(EMBEDDINGS, request, timeout_seconds=left)
-        except RejectedError as error:
-            raise judge(error.rejection, model_setting="STRANDLINE_EMBEDDING_MODEL") from None
-
-    def _vectors(self, answer: Embeddings, expected: int) -> Iterator[tuple[float, ...]]:
-        by_index = {item.index: item.embedding for item in answer.data}
-        if sorted(by_index) != list(range(expected)):
-            raise TransientModelError("The model server did not return one embedding for each text.")
-        for index in range(expected):
-            vector = by_index[index]
-            if len(vector) != self._dimensions:
-                # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
-                raise ProviderSetupError(
-                    f"The model {self._model} returns {len(vector)} dimensions, but {self._dimensions} are"
-                    f" configured; set STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)},"
-                    " or choose another STRANDLINE_EMBEDDING_MODEL."
-                )
-            try:
-                yield unit_length(vector)
-            except ValueError as error:
-                raise PermanentModelError(
-                    f"The embedding returned for a text is unusable: {error}."
-                ) from None
+    def _remember(self, form: RequestForm, is_explained: bool) -> None:
+        """Ask in this form from now on; if nothing explains why it helps, only once it has helped twice."""
+        self._has_answered = True
+        self._worked |= {form}
+        self._helped = 0 if is_explained else self._helped + 1
+        if form == self._form or self._helped == 1:
+            return
+        self._form, self._form_until = form, time.monotonic() + FORM_SECONDS
+        logger.info(
+            "model server needs a weaker request form",
+            extra={"model": self._model, "answer_form": form.answer, "temperature": form.temperature},
+        )
 
 
 def text_model_from(
@@ -267,16 +232,6 @@ def text_model_from(
     )
 
 
-def embedder_from(settings: Settings) -> OpenAIEmbedder:
-    """The configured embedder, with its own client.
-
-    Raises:
-        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
-    """
-    client = ModelClient(settings, max_answer_bytes=MAX_EMBEDDINGS_BYTES)
-    return OpenAIEmbedder(client, settings.embedding_model, settings.embedding_dimensions)
-
-
 def _model_for(purpose: TextPurpose, settings: Settings) -> str:
     match purpose:
         case "facts":
@@ -287,42 +242,21 @@ def _model_for(purpose: TextPurpose, settings: Settings) -> str:
             assert_never(purpose)
 
 
-def _in_form(messages: Sequence[dict[str, str]], task: TaskName, form: _Form) -> list[dict[str, str]]:
-    """Without a schema in the request, the schema goes into the instructions."""
-    system, *rest = messages
-    if form.answer == "json_schema":
-        return [system, *rest]
-    schema = json.dumps(answer_schema(task))
-    wish = f"Answer with JSON only: no code fence and no other word. The JSON schema of the answer: {schema}"
-    return [{**system, "content": f"{system['content']}\n{wish}"}, *rest]
+def _estimated(messages: Messages, completion: Completion) -> Usage:
+    """About what a call took, where the server does not say."""
+    asked = sum(len(message["content"]) for message in messages)
+    return Usage(
+        prompt_tokens=asked // _CHARACTERS_PER_TOKEN,
+        completion_tokens=len(completion.text) // _CHARACTERS_PER_TOKEN,
+    )
 
 
-def _usable_text(choice: Choice) -> str:
-    if _is_refused(choice):
-        raise PermanentModelError("The model refused to answer for this input.")
-    if choice.finish_reason == "length":
-        raise PermanentModelError("The answer was cut off because it became too long.")
-    return choice.message.content or ""
-
-
-def _is_refused(choice: Choice) -> bool:
-    return bool(choice.message.refusal) or choice.finish_reason == "content_filter"
-
-
-def _repair(messages: Sequence[dict[str, str]], choice: Choice, problem: str) -> list[dict[str, str]]:
+def _repair(messages: Messages, completion: Completion, problem: str) -> Messages:
     """The conversation for the second try: the bad answer and what is wrong with it, or "be shorter"."""
-    system, user = messages
-    if choice.finish_reason == "length":
+    system, user, *_ = messages
+    if completion.is_cut_off:
         wish = "An earlier answer became too long and was cut off. Answer much more briefly."
-        shorter = f"{user['content']}\n\n{wish}"
-        return [system, {**user, "content": shorter}]
-    echo = (choice.message.content or "")[:MAX_ECHO_CHARACTERS] or "(empty)"
+        return [system, {**user, "content": f"{user['content']}\n\n{wish}"}]
+    echo = completion.text[:MAX_ECHO_CHARACTERS] or "(empty)"
     wish = f"This answer cannot be used. {problem} Answer again, with the corrected JSON object only."
     return [system, user, {"role": "assistant", "content": echo}, {"role": "user", "content": wish}]
-
-
-def _time_left(deadline: float) -> float:
-    left = deadline - time.monotonic()
-    if left <= 0:
-        raise TransientModelError("The embedding took longer than its time limit.")
-    return left

@@ -1,17 +1,32 @@
-"""The parts of OpenAI's response bodies that are used, read strictly enough to notice a broken one."""
+"""Reads OpenAI's response bodies as servers send them, strictly enough to notice a broken one.
+
+The text of an answer may stand in parts, beside thoughts, in the arguments of a call or in a stream; what
+else a body holds is not looked at.
+"""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
 from typing import Annotated, Any, TypeVar
 
-from pydantic import BaseModel, BeforeValidator, FailFast, Field, ValidationError
+from pydantic import BaseModel, BeforeValidator, FailFast, ValidationError
 
+from strandline.pipelines.models.openai.refusals import RejectedError, error_within
+from strandline.pipelines.models.openai.vectors import read_vector
 from strandline.schemas.errors import TransientModelError
 
 _Reply = TypeVar("_Reply", bound=BaseModel)
 
 # More than any call takes; what is counted of many calls stays within what the database holds.
 MAX_TOKENS_OF_CALL = 2**31 - 1
+
+_CUT_OFF = frozenset({"length", "max_tokens", "max_length", "model_length", "token_limit"})
+_FILTERED = frozenset(
+    {"content_filter", "safety", "recitation", "blocklist", "prohibited_content", "spii", "refusal"}
+)
+_TEXT_PARTS = frozenset({"text", "output_text"})
 
 
 def _tokens(value: object) -> int:
@@ -21,36 +36,13 @@ def _tokens(value: object) -> int:
     return int(min(max(0, value), MAX_TOKENS_OF_CALL))  # in this order, what is not a number becomes 0
 
 
-def _text(value: object) -> str | None:
-    return value if isinstance(value, str) else None
-
-
 def _object(value: object) -> object:
     return value if isinstance(value, dict) else None
 
 
-def _first(value: Any) -> Any:
-    return value[:1] if isinstance(value, list) else value
-
-
 _Tokens = Annotated[int, BeforeValidator(_tokens)]
 # Fields beside an answer never make it unusable.
-_TextBeside = Annotated[str | None, BeforeValidator(_text)]
 _UsageBeside = Annotated["Usage | None", BeforeValidator(_object)]
-
-
-class Reply(BaseModel):
-    """The message of a choice; ``refusal`` is set instead of ``content`` when the model declines."""
-
-    content: str | None = None
-    refusal: _TextBeside = None
-
-
-class Choice(BaseModel):
-    """One answer with the reason why it ended: ``stop``, ``length``, ``content_filter``, …"""
-
-    message: Reply
-    finish_reason: _TextBeside = None
 
 
 class Usage(BaseModel):
@@ -59,29 +51,54 @@ class Usage(BaseModel):
     prompt_tokens: _Tokens = 0
     completion_tokens: _Tokens = 0
 
-    def plus(self, more: Usage | None) -> Usage:
+    def plus(self, more: Usage) -> Usage:
         """The sum of both."""
-        if more is None:
-            return self
         return Usage(
             prompt_tokens=self.prompt_tokens + more.prompt_tokens,
             completion_tokens=self.completion_tokens + more.completion_tokens,
         )
 
 
-class Completion(BaseModel):
-    """The body of ``/chat/completions``, with at least one choice; the first is read."""
+@dataclass(frozen=True, slots=True)
+class Body:
+    """The body of a response with a status of success, and its headers."""
 
-    choices: Annotated[list[Choice], Field(min_length=1), BeforeValidator(_first)]
-    usage: _UsageBeside = None
+    content: bytes
+    headers: Mapping[str, str]
+
+    @property
+    def text(self) -> str:
+        """The body in its own character set, without a byte order mark."""
+        _, _, charset = self.headers.get("content-type", "").partition("charset=")
+        try:
+            text = self.content.decode(charset.split(";")[0].strip(" \"'") or "utf-8", "replace")
+        except LookupError:
+            text = self.content.decode("utf-8", "replace")
+        return text.lstrip("\ufeff")
+
+
+@dataclass(frozen=True, slots=True)
+class Completion:
+    """What a model answered.
+
+    Attributes:
+        is_cut_off: it ended at the limit of tokens.
+        is_refused: the model declined, or a filter took the answer away.
+        usage: None if the server does not count.
+    """
+
+    text: str
+    is_cut_off: bool = False
+    is_refused: bool = False
+    usage: Usage | None = None
 
 
 class Vector(BaseModel):
-    """One embedding and the number of its text in the request, from 0."""
+    """One embedding and the number of its text in the request, from 0; servers may leave the number out."""
 
-    index: int
+    index: int | None = None
     # One wrong item is told of: an error for each of millions takes gigabytes.
-    embedding: Annotated[list[float], FailFast()]
+    embedding: Annotated[list[float], FailFast(), BeforeValidator(read_vector)]
 
 
 class Embeddings(BaseModel):
@@ -91,14 +108,160 @@ class Embeddings(BaseModel):
     usage: _UsageBeside = None
 
 
-def read_reply(form: type[_Reply], body: bytes) -> _Reply:
-    """Read a response body as ``form``.
+def read_completion(body: Body) -> Completion:
+    """Read the body of ``/chat/completions``, streamed or not.
 
     Raises:
+        RejectedError: it holds an error in place of an answer.
         TransientModelError: cut off on its way, or not of this form; the input is not to blame.
     """
+    text = body.text
+    value = _joined_events(text) if _is_stream(text) else _loaded(text)
+    if isinstance(value, list) and value:
+        value = value[0]
+    if rejection := error_within(value, body.headers):
+        raise RejectedError(rejection)
+    choices = value.get("choices") if isinstance(value, dict) else None
+    choices = [one for one in choices if isinstance(one, dict)] if isinstance(choices, list) else []
+    if not choices or not any(isinstance(_message(choice), dict) for choice in choices):
+        raise _not_of_form()
+    choice = next((one for one in choices if _text_of(_message(one))), choices[0])
+    reason = str(choice.get("finish_reason") or "").lower()
+    message = _message(choice) or {}
+    refusal = message.get("refusal")
+    return Completion(
+        _text_of(message),
+        is_cut_off=reason in _CUT_OFF,
+        is_refused=reason in _FILTERED or (isinstance(refusal, str) and refusal != ""),
+        usage=_usage(value),
+    )
+
+
+def read_embeddings(body: Body) -> Embeddings:
+    """Read the body of ``/embeddings``.
+
+    Raises:
+        RejectedError, TransientModelError: as for ``read_completion``.
+    """
     try:
-        return form.model_validate_json(body)
+        return Embeddings.model_validate_json(body.content)
     except ValidationError:
-        problem = "The model server's response is not of OpenAI's form, or incomplete; check OPENAI_BASE_URL."
-    raise TransientModelError(problem)
+        value = _loaded(body.text)
+    if rejection := error_within(value, body.headers):
+        raise RejectedError(rejection)
+    try:
+        return Embeddings.model_validate(value)
+    except ValidationError:
+        raise _not_of_form() from None
+
+
+def _usage(value: object) -> Usage | None:
+    found = value.get("usage") if isinstance(value, dict) else None
+    usage = Usage.model_validate(found) if isinstance(found, dict) else None
+    return usage if usage and (usage.prompt_tokens or usage.completion_tokens) else None
+
+
+def _message(choice: Mapping[str, Any]) -> dict[str, Any] | None:
+    message = choice.get("message")
+    return message if isinstance(message, dict) else None
+
+
+def _text_of(message: Mapping[str, Any] | None) -> str:
+    """The content; without one the thoughts, where some servers put the answer, or a call's arguments."""
+    if message is None:
+        return ""
+    content = message.get("content")
+    if isinstance(content, list):
+        content = "".join(_part_text(part) for part in content)
+    calls = message.get("tool_calls")
+    function = calls[0].get("function") if calls and _is_list_of_one_object(calls) else None
+    arguments = function.get("arguments") if isinstance(function, dict) else None
+    said = (content, message.get("reasoning_content"), message.get("reasoning"), arguments)
+    return next((text for text in said if isinstance(text, str) and text.strip()), "")
+
+
+def _part_text(part: object) -> str:
+    if isinstance(part, str):
+        return part
+    is_text = isinstance(part, dict) and part.get("type", "text") in _TEXT_PARTS
+    text = part.get("text") if is_text and isinstance(part, dict) else None
+    return text if isinstance(text, str) else ""
+
+
+def _is_list_of_one_object(value: object) -> bool:
+    return isinstance(value, list) and len(value) == 1 and isinstance(value[0], dict)
+
+
+def _is_stream(text: str) -> bool:
+    return text.lstrip()[:6].startswith(("data:", "event:", ": ", ":\n"))
+
+
+def _joined_events(text: str) -> dict[str, Any]:
+    """The completion that a stream of chunks adds up to."""
+    parts: dict[str, list[str]] = {}
+    told: dict[str, Any] = {}
+    is_whole = False
+    for chunk in _chunks(text):
+        if chunk is None:
+            is_whole = True
+            continue
+        if chunk.get("error"):
+            return chunk
+        if isinstance(chunk.get("usage"), dict):
+            told["usage"] = chunk["usage"]
+        choices = chunk.get("choices")
+        choice = choices[0] if isinstance(choices, list) and choices else None
+        if not isinstance(choice, dict) or choice.get("index"):
+            continue
+        is_whole = is_whole or choice.get("finish_reason") is not None
+        told["finish_reason"] = choice.get("finish_reason") or told.get("finish_reason")
+        _collect(choice.get("delta") or choice.get("message"), parts)
+    if not is_whole:
+        raise _not_of_form()
+    message: dict[str, Any] = {name: "".join(pieces) for name, pieces in parts.items()}
+    if "arguments" in message:
+        message["tool_calls"] = [{"function": {"arguments": message.pop("arguments")}}]
+    choice = {"message": message, "finish_reason": told.get("finish_reason")}
+    return {"choices": [choice], "usage": told.get("usage")}
+
+
+def _collect(delta: object, parts: dict[str, list[str]]) -> None:
+    if not isinstance(delta, dict):
+        return
+    for name in ("content", "reasoning_content", "reasoning", "refusal"):
+        value = delta.get(name)
+        text = "".join(map(_part_text, value)) if isinstance(value, list) else value
+        if isinstance(text, str) and text:
+            parts.setdefault(name, []).append(text)
+    for call in delta.get("tool_calls") or ():
+        function = call.get("function") if isinstance(call, dict) and not call.get("index") else None
+        arguments = function.get("arguments") if isinstance(function, dict) else None
+        if isinstance(arguments, str):
+            parts.setdefault("arguments", []).append(arguments)
+
+
+def _chunks(text: str) -> Iterator[dict[str, Any] | None]:
+    """The objects of a stream of server-sent events; None for its end."""
+    for line in text.replace("\r", "\n").split("\n"):
+        name, _, data = line.partition(":")
+        if name != "data":
+            continue
+        if data.strip() == "[DONE]":
+            yield None
+            continue
+        value = _loaded(data)
+        if isinstance(value, dict):
+            yield value
+
+
+def _loaded(text: str) -> Any:
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        raise _not_of_form() from None
+
+
+def _not_of_form() -> TransientModelError:
+    return TransientModelError(
+        "The model server's response is not of OpenAI's form, or incomplete; check OPENAI_BASE_URL."
+    )

@@ -3,39 +3,81 @@
 httpx restarts its read time-out with each chunk, so that a server which sends a byte now and then can hold a
 thread for hours; and it reads any response, decompressed, into memory. Two event hooks add the missing
 bounds: one notes when a request started, and makes each read of its connection end in time, headers and
-trailers included (their size is bounded already, at 100 kB); the other watches the body. (Hooks, not a
-transport: a custom transport would switch proxies off.)
+trailers included (their size is bounded already, at 100 kB); the other watches the body, and unpacks one that
+is compressed within the same bounds. (Hooks, not a transport: a custom transport would switch proxies off.)
+
+The first part of a body may take as long as the whole answer; after that a server may be silent for a while
+only, since one that works on an answer sends its parts.
 """
 
 from __future__ import annotations
 
 import time
+import zlib
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
+from dataclasses import dataclass
 from typing import Any
 
 import httpx2
 
-# A server that keeps to this sends what it counts: nothing that grows a thousandfold when it is read.
+# A server that keeps to this sends what it counts; some gateways compress all the same.
 UNCOMPRESSED = {"Accept-Encoding": "identity"}
+# Of a stream, in which each token is an event of some hundred bytes.
+MAX_STREAM_BYTES = 32_000_000
 
-_DEADLINE = "strandline_deadline"
-# Of the request that this thread waits for; a connection goes from one request to the next.
-_ends_at: ContextVar[float | None] = ContextVar("ends_at", default=None)
+_CLOCK = "strandline_clock"
 _OPENED = (".connect_tcp.complete", ".connect_unix_socket.complete", ".start_tls.complete")
+_WINDOW_BITS = {"gzip": 31, "x-gzip": 31, "deflate": 47}
+_PIECE_BYTES = 65_536
 
 
 class UnboundedAnswerError(httpx2.RequestError):
-    """The answer is larger than it may be, or compressed although it was asked not to be."""
+    """The answer is larger than it may be, or compressed in a way that cannot be read."""
 
 
-def start_clock(request: httpx2.Request) -> None:
+class EndlessAnswerError(httpx2.ReadTimeout):
+    """The answer was still under way when its time was over."""
+
+
+@dataclass(slots=True)
+class _Clock:
+    """Of one request: when it has to be answered, and whether its body has begun."""
+
+    ends_at: float | None
+    silence_seconds: float
+    has_begun: bool = False
+
+    def next_timeout(self, timeout: float | None) -> float | None:
+        """What the next read may take; raises if the time is over."""
+        if self.ends_at is None:
+            return timeout
+        left = self.ends_at - time.monotonic()
+        if left <= 0:
+            raise self.over()
+        waits = [left, *([self.silence_seconds] if self.has_begun else []), *([timeout] if timeout else [])]
+        return min(waits)
+
+    def over(self) -> httpx2.ReadTimeout:
+        kind = EndlessAnswerError if self.has_begun else httpx2.ReadTimeout
+        return kind("it took longer than STRANDLINE_MODEL_TIMEOUT_SECONDS allows in all")
+
+
+# Of the request that this thread waits for; a connection goes from one request to the next.
+_clock: ContextVar[_Clock | None] = ContextVar("clock", default=None)
+
+
+def start_clock(silence_seconds: float) -> Callable[[httpx2.Request], None]:
     """Request hook: from now, the response may take as long as the request's read time-out."""
-    allowed = request.extensions["timeout"]["read"]
-    ends_at = None if allowed is None else time.monotonic() + allowed
-    request.extensions[_DEADLINE] = ends_at
-    request.extensions["trace"] = _bound_reads
-    _ends_at.set(ends_at)
+
+    def start(request: httpx2.Request) -> None:
+        allowed = request.extensions["timeout"]["read"]
+        clock = _Clock(None if allowed is None else time.monotonic() + allowed, silence_seconds)
+        request.extensions[_CLOCK] = clock
+        request.extensions["trace"] = _bound_reads
+        _clock.set(clock)
+
+    return start
 
 
 def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
@@ -46,13 +88,8 @@ def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
     read = stream.read
 
     def read_in_time(max_bytes: int, timeout: float | None = None) -> bytes:
-        ends_at = _ends_at.get()
-        if ends_at is not None:
-            left = ends_at - time.monotonic()
-            if left <= 0:
-                raise httpx2.ReadTimeout("the response took longer than allowed in total")
-            timeout = left if timeout is None else min(timeout, left)
-        received: bytes = read(max_bytes, timeout=timeout)
+        clock = _clock.get()
+        received: bytes = read(max_bytes, timeout=timeout if clock is None else clock.next_timeout(timeout))
         return received
 
     stream.read = read_in_time
@@ -61,35 +98,58 @@ def _bound_reads(event: str, details: Mapping[str, Any]) -> None:
 def watch_body(max_bytes: int) -> Callable[[httpx2.Response], None]:
     """Response hook: reading the body past the deadline raises ``httpx2.ReadTimeout``.
 
-    One of more than ``max_bytes``, or that is compressed, raises ``UnboundedAnswerError``.
+    One of more than ``max_bytes`` (a stream of events: ``MAX_STREAM_BYTES``), unpacked, raises
+    ``UnboundedAnswerError``.
     """
 
     def watch(response: httpx2.Response) -> None:
         encoding = response.headers.get("content-encoding", "identity").strip().lower()
-        if encoding not in ("", "identity"):
-            raise UnboundedAnswerError("it is compressed, although the request forbids that")
-        deadline = response.request.extensions.get(_DEADLINE)
+        unpacks = encoding not in ("", "identity")
+        if unpacks and encoding not in _WINDOW_BITS:
+            raise UnboundedAnswerError("it is compressed, although the request forbids that, and not as gzip")
+        is_stream = "event-stream" in response.headers.get("content-type", "")
+        most = max(max_bytes, MAX_STREAM_BYTES) if is_stream else max_bytes
         if isinstance(response.stream, httpx2.SyncByteStream):
-            response.stream = _BoundedBody(response.stream, deadline, max_bytes)
+            clock = response.request.extensions.get(_CLOCK)
+            response.stream = _BoundedBody(response.stream, clock, most, _WINDOW_BITS.get(encoding))
+        if unpacks:
+            del response.headers["content-encoding"]
 
     return watch
 
 
 class _BoundedBody(httpx2.SyncByteStream):
-    def __init__(self, body: httpx2.SyncByteStream, deadline: float | None, max_bytes: int) -> None:
+    def __init__(
+        self, body: httpx2.SyncByteStream, clock: _Clock | None, max_bytes: int, window_bits: int | None
+    ) -> None:
         self._body = body
-        self._deadline = deadline
+        self._clock = clock
         self._max_bytes = max_bytes
+        self._unpacking = None if window_bits is None else zlib.decompressobj(window_bits)
 
     def __iter__(self) -> Iterator[bytes]:
         left = self._max_bytes
         for chunk in self._body:
-            if self._deadline is not None and time.monotonic() > self._deadline:
-                raise httpx2.ReadTimeout("the response took longer than allowed in total")
-            left -= len(chunk)
-            if left < 0:
-                raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
+            if self._clock is not None:
+                self._clock.has_begun = True
+                if self._clock.ends_at is not None and time.monotonic() > self._clock.ends_at:
+                    raise self._clock.over()
+            for piece in self._unpacked(chunk):
+                left -= len(piece)
+                if left < 0:
+                    raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
+                yield piece
+
+    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
+        if self._unpacking is None:
             yield chunk
+            return
+        try:
+            while chunk:
+                yield self._unpacking.decompress(chunk, _PIECE_BYTES)
+                chunk = self._unpacking.unconsumed_tail
+        except zlib.error:
+            raise UnboundedAnswerError("it says that it is compressed, and is not") from None
 
     def close(self) -> None:
         self._body.close()

@@ -73,7 +73,7 @@ def test_facts_are_taken_as_far_as_their_messages_carry_them(name: str) -> None:
     case = RECORDED[name]
     task = task_of(case)
     assert isinstance(task, ExtractTask)
-    found = parse_extract(check_answer(task, case["answer"]), len(task.lines))
+    found = parse_extract(check_answer(task, case["answer"]).text, len(task.lines))
     held = [fact for item in found if (fact := ground_fact(item, task.lines))]
     assert [
         {
@@ -90,7 +90,7 @@ def test_facts_are_taken_as_far_as_their_messages_carry_them(name: str) -> None:
 def test_every_candidate_has_its_decision(name: str) -> None:
     case = RECORDED[name]
     operations = parse_merge(
-        check_answer(task_of(case), case["answer"]), len(case["known"]), len(case["candidates"])
+        check_answer(task_of(case), case["answer"]).text, len(case["known"]), len(case["candidates"])
     )
     assert [[op.op, op.candidate, op.fact, op.text] for op in operations] == case["operations"]
 
@@ -98,7 +98,7 @@ def test_every_candidate_has_its_decision(name: str) -> None:
 @pytest.mark.parametrize("name", recorded("condense"))
 def test_merged_facts_stand_only_for_what_they_hold(name: str) -> None:
     case = RECORDED[name]
-    condensed = parse_condense(check_answer(task_of(case), case["answer"]), len(case["known"]))
+    condensed = parse_condense(check_answer(task_of(case), case["answer"]).text, len(case["known"]))
     assert [list(merged.facts) for merged in condensed] == case["merged"]
     assert [
         holds_all_of(merged.text, [case["known"][number - 1] for number in merged.facts])

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline.pipelines.models.breaker import MAX_PAUSE_SECONDS, Breaker
+from strandline.pipelines.models.provided.breaker import MAX_PAUSE_SECONDS, Breaker
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
@@ -163,7 +163,7 @@ def test_a_refusal_is_an_answer() -> None:
 def test_a_rate_limit_pauses_everyone_as_long_as_it_asks_and_counts_nothing(asked: float | None) -> None:
     provider = Provider()
     assert not provider.counts(RateLimitError("429", retry_after_seconds=asked))
-    expected = min(asked or 0.0, MAX_PAUSE_SECONDS)
+    expected = 1.0 if asked is None else min(asked, MAX_PAUSE_SECONDS)
     assert provider.breaker.wait_seconds() == pytest.approx(expected, abs=1e-3)
     provider.now += expected
     assert provider.call() is None

@@ -28,7 +28,7 @@ MakeMemory = Callable[..., Memory]
 
 REFUSALS = [
     ({"status": 401, "code": "invalid_api_key"}, "the key was refused (401)"),
-    ({"status": 403}, "the key was refused (403)"),
+    ({"status": 403}, "access was refused (403)"),
     ({"status": 404, "code": "model_not_found"}, "does not have the model"),
     ({"status": 400, "message": "The model `m` does not exist."}, "does not have the model"),
     ({"status": 429, "code": "insufficient_quota"}, "the quota of the account is used up"),

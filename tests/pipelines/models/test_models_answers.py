@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Mapping
 from datetime import date
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from pydantic import ValidationError
 
 from strandline.pipelines.models.answer_forms import (
     MAX_LIST_ITEMS,
-    ExtractAnswer,
-    FactAnswer,
     answer_schema,
-    object_in,
 )
 from strandline.pipelines.models.answers import (
     MAX_FACT_CHARACTERS,
@@ -27,6 +24,7 @@ from strandline.pipelines.models.answers import (
     parse_summary,
 )
 from strandline.pipelines.models.contract import ExtractTask, SummaryTask, TaskName
+from strandline.pipelines.models.loose_json import find_values
 from strandline.schemas.errors import PermanentModelError
 
 EXTRACT = ExtractTask(())
@@ -169,7 +167,7 @@ def test_candidates_that_repeat_each_other_are_kept_once() -> None:
     ],
 )
 def test_the_object_is_found_within_fences_and_talk(text: str) -> None:
-    assert json.loads(check_answer(SUMMARY, text)) == {"summary": "fine"}
+    assert json.loads(check_answer(SUMMARY, text).text) == {"summary": "fine"}
 
 
 def test_a_fence_is_found_among_others_and_rows_of_backticks() -> None:
@@ -177,7 +175,7 @@ def test_a_fence_is_found_among_others_and_rows_of_backticks() -> None:
         'Use ```code``` as here:\n````json \n\n{"summary": "fine"}\n````\nor {this}',
         '```\nnot it\n```\n```JSON\n{"summary": "fine"}\n``` and {more}',
     ):
-        assert json.loads(check_answer(SUMMARY, text)) == {"summary": "fine"}
+        assert json.loads(check_answer(SUMMARY, text).text) == {"summary": "fine"}
 
 
 @pytest.mark.parametrize(
@@ -186,7 +184,7 @@ def test_a_fence_is_found_among_others_and_rows_of_backticks() -> None:
 )
 def test_further_fields_of_an_answer_do_no_harm_to_its_facts(beside: str) -> None:
     fact = '{"text": "Ann likes tea.", "messages": [1], "x": ' + beside + "}"
-    checked = check_answer(EXTRACT, '{"facts": [' + fact + '], "x": ' + beside + "}")
+    checked = check_answer(EXTRACT, '{"facts": [' + fact + '], "x": ' + beside + "}").text
     assert json.loads(checked) == {"facts": [{"text": "Ann likes tea.", "messages": [1]}]}
     assert len(parse_extract(checked, 1)) == 1
 
@@ -194,21 +192,19 @@ def test_further_fields_of_an_answer_do_no_harm_to_its_facts(beside: str) -> Non
 def test_of_a_long_list_the_beginning_is_read() -> None:
     facts = [{"text": f"fact {number}", "messages": [1]} for number in range(MAX_LIST_ITEMS + 5)]
     assert len(parse_extract(extract(*facts), 1, max_facts=MAX_LIST_ITEMS + 5)) == MAX_LIST_ITEMS
-    assert len(parse_extract(check_answer(EXTRACT, extract(*facts, {"text": 1})), 1)) == 30
+    assert len(parse_extract(check_answer(EXTRACT, extract(*facts, {"text": 1})).text, 1)) == 30
 
 
 @pytest.mark.parametrize("item", ["0", "{}", '{"messages": [' + '"x",' * 50 + '"x"], "topics": [0,0,0,0]}'])
-def test_of_many_wrong_items_few_errors_are_made(item: str) -> None:
-    text = '{"facts": [' + ",".join([item] * (MAX_LIST_ITEMS * 3)) + "]}"
-    with pytest.raises(ValidationError) as caught:
-        ExtractAnswer.model_validate(object_in(text))
-    assert caught.value.error_count() <= MAX_LIST_ITEMS * len(FactAnswer.model_fields)
-    with pytest.raises(PermanentModelError, match="does not have the form"):
-        check_answer(EXTRACT, text)
+def test_an_answer_without_any_item_of_the_form_is_refused(item: str) -> None:
+    with pytest.raises(PermanentModelError, match="No item"):
+        check_answer(EXTRACT, '{"facts": [' + ",".join([item] * (MAX_LIST_ITEMS * 3)) + "]}")
 
 
 def test_characters_that_postgres_cannot_store_are_taken_out_of_an_answer() -> None:
-    checked = check_answer(SUMMARY, '{"summary": "a\\u0000b\\ud800c", "more": [{"k\\u0000": "\\u0000"}]}')
+    checked = check_answer(
+        SUMMARY, '{"summary": "a\\u0000b\\ud800c", "more": [{"k\\u0000": "\\u0000"}]}'
+    ).text
     assert "\\u0000" not in checked
     checked.encode()
     assert parse_summary(checked).summary == "abc"
@@ -267,3 +263,39 @@ def test_dates_that_are_none_are_left_out() -> None:
     for text in ("May 2023", "2023-13-01", "", "soon"):
         (fact,) = parse_extract(extract({"text": "a", "messages": [1], "about_date": text}), 1)
         assert fact.about_date is None
+
+
+N = 20_000
+HOSTILE = {
+    "braces": "{" * N,
+    "brackets": "[" * N,
+    "beginnings of keys": '{"' * N,
+    "beginnings of lists": '[{"a":' * N,
+    "single quotes": "{'a': '" + "' " * N,
+    "comments": "{/*" * N,
+    "comments with an end": "*/" + "{/*" * N + "*/",
+    "escapes": '{"a":"' + "\\" * N,
+    "blanks": '{"a"' + " " * N + "x",
+    "words": "{ hello " * N,
+    "ends of thoughts": "</think>{}" * N,
+    "a key twice, deep inside": "[" * 900 + '{"a":1},' * N + '{"a":1,"a":1}' + "]" * 900,
+}
+
+
+@pytest.mark.parametrize("text", HOSTILE.values(), ids=HOSTILE)
+def test_hostile_text_is_read_in_steps_that_grow_with_its_length(text: str) -> None:
+    def steps(said: str) -> int:
+        count = 0
+
+        def note(_frame: object, _event: str, _argument: object) -> None:
+            nonlocal count
+            count += 1
+
+        sys.setprofile(note)
+        try:
+            find_values(said)
+        finally:
+            sys.setprofile(None)
+        return count
+
+    assert steps(text) <= 60 * len(text) + 1_000_000

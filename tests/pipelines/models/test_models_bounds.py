@@ -16,12 +16,8 @@ import pytest
 
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
 from strandline.pipelines.models.openai import client as openai_client
-from strandline.pipelines.models.openai.models import (
-    OpenAIEmbedder,
-    OpenAITextModel,
-    embedder_from,
-    text_model_from,
-)
+from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
 from strandline.schemas.errors import ProviderSetupError, TransientModelError
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
@@ -76,14 +72,23 @@ def test_an_answer_that_is_larger_than_any_model_gives_is_not_read(
 def test_an_answer_that_grows_as_it_is_read_is_not_read(
     server: ModelServer, model: OpenAITextModel, embedder: OpenAIEmbedder, status: int
 ) -> None:
-    """It was asked not to be compressed."""
-    body = gzip.compress(good_answer(20_000_000))
+    """It was asked not to be compressed; one that is, is read within the same bounds."""
+    body = gzip.compress(good_answer(40_000_000))
     assert len(body) < 100_000
     server.behave(responder=lambda _: Raw(status, body, (("Content-Encoding", "gzip"),)))
     for ask in (lambda: model.answer(EXTRACT), lambda: embedder.embed(["a"])):
-        with pytest.raises(TransientModelError, match="compressed"):
+        with pytest.raises(TransientModelError, match="larger than"):
             ask()
     assert {request.accept_encoding for request in server.requests} == {"identity"}
+
+
+@pytest.mark.parametrize(("encoding", "body"), [("br", b"x"), ("gzip", b"not gzip"), ("gzip, br", b"x")])
+def test_a_compression_that_cannot_be_read_is_named(
+    server: ModelServer, model: OpenAITextModel, encoding: str, body: bytes
+) -> None:
+    server.behave(responder=lambda _: Raw(200, body, (("Content-Encoding", encoding),)))
+    with pytest.raises(TransientModelError, match="compressed"):
+        model.answer(EXTRACT)
 
 
 @pytest.mark.parametrize("size", [4, 1_600])

@@ -147,7 +147,7 @@ def test_a_summary_rolls_within_its_bound(said: list[str], name: str, max_tokens
     summary = ""
     for _ in range(2):
         task = SummaryTask(summary, lines([("user", name, text) for text in said]), max_tokens)
-        rolled = parse_summary(check_answer(task, MODEL.answer(task).text))
+        rolled = parse_summary(check_answer(task, MODEL.answer(task).text).text)
         summary = rolled.summary
         assert estimated_tokens(summary) <= max_tokens + 1
 

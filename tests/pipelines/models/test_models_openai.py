@@ -12,7 +12,7 @@ from email.utils import format_datetime
 from typing import Any
 
 import pytest
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from strandline.pipelines.models.answers import parse_extract, parse_merge, parse_summary
 from strandline.pipelines.models.contract import (
@@ -23,14 +23,10 @@ from strandline.pipelines.models.contract import (
     TranscriptLine,
 )
 from strandline.pipelines.models.openai.client import ModelClient
-from strandline.pipelines.models.openai.errors import retry_after_seconds
-from strandline.pipelines.models.openai.models import (
-    OpenAIEmbedder,
-    OpenAITextModel,
-    embedder_from,
-    text_model_from,
-)
-from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL, Completion, Embeddings, read_reply
+from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
+from strandline.pipelines.models.openai.replies import MAX_TOKENS_OF_CALL, Embeddings
+from strandline.pipelines.models.openai.waits import retry_after_seconds
 from strandline.pipelines.models.prompts.render import prompt_hash
 from strandline.schemas.errors import (
     ConfigurationError,
@@ -84,6 +80,17 @@ def completion(text: str | None, *, finish: str = "stop", refusal: str | None = 
 def in_turn(*answers: object) -> Callable[[RecordedRequest], Any]:
     left = iter(answers)
     return lambda request: next(left)
+
+
+def refuse(when: Callable[[str], bool], status: int, message: str) -> Callable[[RecordedRequest], Raw | None]:
+    """A server that refuses what people wrote, and answers all else."""
+
+    def respond(request: RecordedRequest) -> Raw | None:
+        said = "".join(message["content"] for message in request.body.get("messages", ()))
+        body = json.dumps({"error": {"message": message}}).encode()
+        return Raw(status, body) if when(said) else None
+
+    return respond
 
 
 def formats(server: ModelServer) -> list[str]:
@@ -140,11 +147,13 @@ def test_a_refused_format_is_recognised_by_its_message(
 
 
 def test_a_refusal_in_every_form_is_not_remembered(server: ModelServer, model: OpenAITextModel) -> None:
-    server.behave(status=400, message="unsupported content", times=3)
+    server.behave(responder=refuse(lambda said: CONTENT in said, 400, "unsupported content"))
     with pytest.raises(PermanentModelError):
         model.answer(EXTRACT)
+    server.behave()
     model.answer(EXTRACT)
-    assert formats(server) == ["json_schema", "json_object", "text", "json_schema"]
+    asked = ["the strictest form", "the plainest", "whether others are answered", "the next call"]
+    assert formats(server) == ["json_schema", "text", "json_schema", "json_schema"], asked
 
 
 def test_models_without_temperature_are_asked_without(server: ModelServer, model: OpenAITextModel) -> None:
@@ -194,7 +203,7 @@ def test_a_cut_off_answer_gets_one_more_try(server: ModelServer, model: OpenAITe
     server.behave(responder=in_turn(completion('{"fac', finish="length"), completion(GOOD)))
     assert parse_extract(model.answer(EXTRACT).text, 1)
     assert "more briefly" in server.requests[1].body["messages"][1]["content"]
-    server.behave(finish_reason="length")
+    server.behave(truncate=True, finish_reason="length")
     with pytest.raises(PermanentModelError, match="cut off"):
         model.answer(EXTRACT)
     assert len(server.requests) == 4
@@ -213,9 +222,9 @@ def test_a_refusal_is_permanent_at_once(
 @pytest.mark.parametrize(
     ("status", "code", "kind", "says"),
     [
-        (400, None, PermanentModelError, "400"),
+        (400, None, ProviderSetupError, "every request with 400"),
         (413, None, PermanentModelError, "413"),
-        (422, "too_long", PermanentModelError, "too_long"),
+        (422, "too_long", ProviderSetupError, "too_long"),
         (401, "invalid_api_key", ProviderSetupError, "OPENAI_API_KEY"),
         (403, None, ProviderSetupError, "OPENAI_API_KEY"),
         (404, "model_not_found", ProviderSetupError, "STRANDLINE_FACTS_MODEL"),
@@ -241,7 +250,8 @@ def test_statuses_become_decisions_and_leak_nothing(
     assert type(caught.value) is kind
     assert SECRET not in str(caught.value) and "bees" not in str(caught.value)
     assert caught.value.__context__ is None or caught.value.__suppress_context__, "a traceback would quote it"
-    assert len(server.requests) == 1, "retrying belongs to the engine"
+    times = {400: 4, 422: 4, 500: 2}  # in the plainest form as well, and whether others are answered
+    assert len(server.requests) == times.get(status, 1), "retrying belongs to the engine"
 
 
 @pytest.mark.parametrize(
@@ -324,7 +334,7 @@ def test_one_model_serves_many_threads(server: ModelServer, model: OpenAITextMod
 @pytest.mark.parametrize(
     ("counted", "tokens"),
     [(10**30, MAX_TOKENS_OF_CALL), (10**400, MAX_TOKENS_OF_CALL), (-(10**9), 0), (1e300, MAX_TOKENS_OF_CALL)]
-    + [(wrong, 0) for wrong in (None, "many", [1], True)],
+    + [(wrong, 0) for wrong in (None, "many", [1], True, 0)],
 )
 def test_an_answer_is_good_however_its_tokens_are_counted(
     server: ModelServer, model: OpenAITextModel, counted: object, tokens: int
@@ -333,7 +343,10 @@ def test_an_answer_is_good_however_its_tokens_are_counted(
     good["usage"] = {"prompt_tokens": counted, "completion_tokens": counted}
     server.behave(responder=lambda request: good)
     answer = model.answer(EXTRACT)
-    assert (answer.input_tokens, answer.output_tokens) == (tokens, tokens)
+    if tokens:
+        assert (answer.input_tokens, answer.output_tokens) == (tokens, tokens)
+    else:
+        assert (answer.input_tokens, answer.output_tokens) > (0, 0), "a count that is none is estimated"
 
 
 @pytest.mark.parametrize("wrong", [5, "many", [1], True, {"text": 1}])
@@ -356,19 +369,16 @@ def test_an_answer_is_good_whatever_is_wrong_beside_it(
 
 
 @pytest.mark.parametrize(
-    ("form", "body"),
+    "body",
     [
-        (Embeddings, '{"data": [' + ",".join(["{}"] * 50_000) + "]}"),
-        (Embeddings, '{"data": [{"index": 0, "embedding": [' + ",".join(['"x"'] * 50_000) + "]}]}"),
-        (Completion, '{"choices": [' + ",".join(["{}"] * 50_000) + "]}"),
+        '{"data": [' + ",".join(["{}"] * 50_000) + "]}",
+        '{"data": [{"index": 0, "embedding": [' + ",".join(['"x"'] * 50_000) + "]}]}",
     ],
 )
-def test_of_many_wrong_items_in_a_response_few_errors_are_made(form: type[BaseModel], body: str) -> None:
+def test_of_many_wrong_items_in_a_response_few_errors_are_made(body: str) -> None:
     with pytest.raises(ValidationError) as caught:
-        form.model_validate_json(body)
+        Embeddings.model_validate_json(body)
     assert caught.value.error_count() <= 2
-    with pytest.raises(TransientModelError):
-        read_reply(form, body.encode())
 
 
 def test_embeddings_come_in_order_and_at_unit_length(server: ModelServer, embedder: OpenAIEmbedder) -> None:

@@ -248,7 +248,7 @@ class _Handler(BaseHTTPRequestHandler):
         self, status: int, body: bytes, headers: Sequence[tuple[str, str]] = (), drip: float = 0.0
     ) -> None:
         self.send_response(status)
-        for name, value in (("Content-Type", "application/json"), *headers):
+        for name, value in {"Content-Type": "application/json", **dict(headers)}.items():
             self.send_header(name, value)
         self.send_header("Content-Length", str(len(body)))
         if not drip:
@@ -275,8 +275,29 @@ def _response(request: RecordedRequest, behaviour: Behaviour) -> Raw:
     if request.path == "/v1/embeddings":
         return _json(200, _embeddings(request.body))
     if request.path == "/v1/chat/completions":
-        return _json(200, _completion(request.body, behaviour, made))
+        completion = _completion(request.body, behaviour, made)
+        return streamed(completion) if request.body.get("stream") else _json(200, completion)
     return _json(404, _error("no such path"))
+
+
+def streamed(completion: Mapping[str, Any]) -> Raw:
+    """A completion as a stream of chunks: its text in pieces, why it ended, and what it took."""
+    (choice,) = completion["choices"]
+    text = choice["message"]["content"] or ""
+    middle = len(text) // 2
+    deltas = [{"role": "assistant", "content": text[:middle]}, {"content": text[middle:]}]
+    if choice["message"]["refusal"]:
+        deltas = [{"role": "assistant", "refusal": choice["message"]["refusal"]}]
+    chunks: list[dict[str, Any]] = [
+        {"choices": [{"index": 0, "delta": delta, "finish_reason": None}]} for delta in deltas
+    ]
+    chunks += [
+        {"choices": [{"index": 0, "delta": {}, "finish_reason": choice["finish_reason"]}]},
+        {"choices": [], "usage": completion["usage"]},
+    ]
+    events = [f"data: {json.dumps(chunk, ensure_ascii=False)}\n\n" for chunk in chunks]
+    body = "".join([*events, "data: [DONE]\n\n"]).encode()
+    return Raw(200, body, (("Content-Type", "text/event-stream"),))
 
 
 def _failure(behaviour: Behaviour) -> Raw:

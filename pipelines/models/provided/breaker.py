@@ -7,7 +7,11 @@ failed call began, or else a probe, the smallest possible request.
 
 While the breaker is closed, calls pass.  A failure whose probe fails too opens it: no call is made until the
 next probe is due, after a growing, jittered wait; the first call after that probes, and closes the breaker or
-waits again.  A call that is turned away gets the reason why it is open.
+waits again.  A probe that only took too long says little of a slow server: after a few waits one real call is
+let through, which may take longer.  A call that is turned away gets the reason why it is open.
+
+A server that wants fewer calls is left alone for as long as it asks; if it names no time, it is asked at the
+pace that it was seen to take.
 """
 
 from __future__ import annotations
@@ -19,6 +23,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
+from strandline.pipelines.models.provided.pace import Pace
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
@@ -29,8 +34,9 @@ from strandline.schemas.errors import (
 
 logger = logging.getLogger("strandline.models")
 
-# A provider that asks for more is asked again after this, by one probe.
 MAX_PAUSE_SECONDS = 60.0
+# So many probes that took too long in a row, and a real call takes the place of the next.
+_LATE_PROBES = 3
 
 
 class Breaker:
@@ -42,6 +48,8 @@ class Breaker:
             wait takes its place, and no failure is ever attributed to the input.
         first_wait_seconds: from the first failure to the next probe; doubles with each failed probe.
         longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
+        longest_pause_seconds: a provider that asks for more is asked again after this, by one probe; and the
+            time within which the calls are counted that it takes.
     """
 
     def __init__(
@@ -51,16 +59,22 @@ class Breaker:
         *,
         first_wait_seconds: float = 1.0,
         longest_wait_seconds: float = 10.0,
+        longest_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._name = name
         self._probe = probe
         self._first_wait = first_wait_seconds
         self._longest_wait = longest_wait_seconds
+        self._longest_pause = longest_pause_seconds
         self._clock = clock
         self._lock = threading.Lock()
         self._probing = threading.Lock()
         self._failed_probes = 0
+        self._late_probes = 0
+        self._pace = Pace(longest_pause_seconds)
+        # Refusals for too many calls since the last that was answered.
+        self._refusals = 0
         self._reason = ""
         self._ask_at = self._answered_at = self._probed_at = float("-inf")
 
@@ -100,7 +114,13 @@ class Breaker:
         now = self._clock()
         with self._lock:
             waiting, is_down = self._ask_at > now, self._failed_probes > 0
-            if is_down and not waiting and self._probe is None:
+            if not is_down and not waiting and (wait := self._pace.wait_seconds(now)) > 0:
+                self._ask_at, waiting = now + wait, True
+            if not waiting:
+                self._pace.note_call(now)
+                if self._refusals:  # one call at a time finds out
+                    self._ask_at = now + self._refusal_wait()
+            if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
                 # This call stands for the probe; the others go on waiting for what becomes of it.
                 self._ask_at = now + self._longest_wait
                 return
@@ -142,6 +162,7 @@ class Breaker:
     def _note_answer(self) -> None:
         with self._lock:
             was_down, self._failed_probes, self._reason = self._failed_probes > 0, 0, ""
+            self._late_probes = self._refusals = 0
             self._answered_at = self._clock()
             if was_down:
                 self._ask_at = self._answered_at
@@ -151,11 +172,14 @@ class Breaker:
     def _note_failure(self, error: TransientModelError) -> None:
         with self._lock:
             self._failed_probes += 1
+            self._late_probes = self._late_probes + 1 if error.is_slow else 0
             self._reason = str(error)
             failures = self._failed_probes
             wait = min(self._longest_wait, self._first_wait * 2.0 ** min(failures - 1, 30))
             wait *= random.uniform(0.75, 1.0)  # noqa: S311
-            self._ask_at = self._clock() + max(wait, min(error.retry_after_seconds or 0.0, MAX_PAUSE_SECONDS))
+            self._ask_at = self._clock() + max(
+                wait, min(error.retry_after_seconds or 0.0, self._longest_pause)
+            )
         if failures == 1:
             logger.warning(
                 "provider is down",
@@ -163,7 +187,16 @@ class Breaker:
             )
 
     def _pause(self, error: RateLimitError) -> None:
-        until = self._clock() + min(error.retry_after_seconds or 0.0, MAX_PAUSE_SECONDS)
         with self._lock:
+            now = self._clock()
             self._reason = str(error)
-            self._ask_at = max(self._ask_at, until)
+            wait = error.retry_after_seconds
+            if wait is None:
+                self._refusals += 1
+                self._pace.note_refusal(now)
+                wait = self._pace.wait_seconds(now) or self._refusal_wait()
+            self._ask_at = max(self._ask_at, now + min(wait, self._longest_pause))
+
+    def _refusal_wait(self) -> float:
+        """The wait after so many refusals in a row that told no time and no pace."""
+        return min(self._longest_pause, self._first_wait * 4.0 ** min(self._refusals - 1, 10))

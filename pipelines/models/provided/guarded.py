@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Protocol
 
-from strandline.pipelines.models.breaker import Breaker
 from strandline.pipelines.models.contract import EmbeddingAnswer, ModelAnswer, Task
+from strandline.pipelines.models.provided.breaker import Breaker
 
 
 class ProvidedTextModel(Protocol):

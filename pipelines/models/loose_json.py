@@ -1,0 +1,298 @@
+"""Finds JSON in what a model wrote, and mends slips whose meaning is certain.
+
+Models write JSON amid talk and thoughts, with single quotes, trailing commas, comments, raw line breaks,
+words of Python, or doubled braces, and stop in the middle.  The work is linear in the length of the text,
+whatever it holds; libraries that mend JSON take time that grows with its square (decision 0105).
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from strandline.schemas.foreign_json import refuse_constant, refuse_repeated
+
+# Deeper than any form of an answer, wrapped.
+_MAX_DEPTH = 24
+# No line and no fact has a number of more digits, and Python refuses to read one of some thousands.
+_MAX_DIGITS = 20
+# Text read in vain, as a multiple of its length, and beginnings tried, after which no further one is.
+_MAX_VAIN = 4
+_MAX_TRIES = 10_000
+
+# What ends a model's thoughts: what stands before it is no answer.
+_THOUGHTS_END = (
+    r"</(?:think|thinking|thought|reasoning)>|\[/(?:THINK|REASONING)\]|<\|channel\|>\s*final\b|<channel\|>"
+)
+_BEGINNING = re.compile(rf"(?P<end>{_THOUGHTS_END})|[{{\[]")
+_BLANK = re.compile(r"(?:\s+|//[^\n]*|/\*(?s:.{0,500}?)\*/)*")
+_PLAIN = {quote: re.compile(rf"[^\\{quote}]+") for quote in "\"'"}
+_WORD = re.compile(r"[^\s,:{}\[\]\"'/\\]+")
+_WORDS = {"true": True, "false": False, "null": None, "none": None, "nan": None, "undefined": None}
+_WORDS |= {"infinity": None, "-infinity": None}
+_ESCAPES = {"n": "\n", "t": "\t", "r": "\r", "b": "\b", "f": "\f"}
+_HALVES = "surrogatepass"
+_HEX = re.compile(r"[0-9A-Fa-f]{4}")
+# A quotation within a string: on one line, without the marks of JSON's own structure.
+_QUOTED = {quote: re.compile(rf"[^\\{quote}{{}}\[\]:\n]*{quote}") for quote in "\"'"}
+
+
+class Unreadable(ValueError):
+    """No value of JSON begins here; ``at`` is where that showed."""
+
+    def __init__(self, at: int) -> None:
+        super().__init__(f"no JSON at {at}")
+        self.at = at
+
+
+# Stands for a value of which only the beginning is there.
+_CUT = object()
+
+
+@dataclass(slots=True)
+class Found:
+    """A value in a text.
+
+    Attributes:
+        value: a dict or list.
+        is_cut: the text ended within it; what is complete of it is there.
+        is_outermost: nothing unreadable begins before it, which it may be a part of.
+    """
+
+    value: Any
+    is_cut: bool = False
+    is_outermost: bool = True
+
+
+def find_values(text: str) -> list[Found]:
+    """The objects and lists in ``text``, in order; those among a model's thoughts come last.
+
+    A text that is one JSON string is read as what that string holds.
+    """
+    text = _without_quotes(text)
+    found: list[Found] = []
+    thoughts: list[Found] = []
+    for item in _values(text):
+        if item is None:
+            thoughts += found
+            found = []
+        else:
+            found.append(item)
+    return found + thoughts
+
+
+def _without_quotes(text: str) -> str:
+    stripped = text.strip("\ufeff \t\r\n")
+    if stripped[:1] == '"':
+        try:
+            inner = json.loads(stripped)
+        except (ValueError, RecursionError):
+            return stripped
+        return str(inner)
+    return stripped
+
+
+def _values(text: str) -> Iterator[Found | None]:
+    """Each value from the left; None for each end of thoughts outside of values."""
+    at, is_outermost, tries, vain = 0, True, _MAX_TRIES, _MAX_VAIN * len(text)
+    while tries and vain >= 0 and (beginning := _BEGINNING.search(text, at)):
+        if beginning["end"]:
+            at, is_outermost = beginning.end(), True
+            yield None
+            continue
+        start = beginning.start()
+        try:
+            found, at = _value(text, start)
+        except Unreadable as error:
+            tries, vain = tries - 1, vain - (error.at - start)
+            at, is_outermost = start + 1, False
+        else:
+            found.is_outermost = is_outermost
+            yield found
+
+
+def _value(text: str, start: int) -> tuple[Found, int]:
+    """The value that begins at ``start``, and where it ends; as it is, or mended."""
+    try:
+        value, end = _STRICT.raw_decode(text, start)
+    except json.JSONDecodeError as error:
+        failed_at = error.pos
+    except (ValueError, RecursionError):
+        failed_at = len(text)
+    else:
+        return Found(value), end
+    reader = _Reader(text, start)
+    try:
+        value = reader.read_value(_MAX_DEPTH)
+    except Unreadable as error:
+        raise Unreadable(max(error.at, failed_at) + 1) from None
+    if value is _CUT:
+        raise Unreadable(len(text))
+    return Found(value, reader.is_cut), reader.at
+
+
+def bounded_int(digits: str) -> int:
+    """An integer of JSON, of at most 20 digits."""
+    return int(digits[:_MAX_DIGITS])
+
+
+_STRICT = json.JSONDecoder(
+    object_pairs_hook=refuse_repeated, parse_constant=refuse_constant, parse_int=bounded_int
+)
+
+
+class _Reader:
+    """Reads one value of a text from a place on, and knows where it ended."""
+
+    def __init__(self, text: str, at: int) -> None:
+        self._text = text
+        self.at = at
+        self.is_cut = False
+
+    def read_value(self, depth: int) -> Any:
+        begins = self._next()
+        if not begins:
+            self.is_cut = True
+            return _CUT
+        if begins in "{[":
+            if depth == 0:
+                raise Unreadable(self.at)
+            self.at += 1
+            return self._object(depth - 1) if begins == "{" else self._list(depth - 1)
+        return self._string(",}]") if begins in _PLAIN else self._word()
+
+    def _object(self, depth: int) -> Any:
+        pairs: list[tuple[str, Any]] = []
+        doubled = 0
+        while True:
+            match self._next(","):
+                case "":
+                    self.is_cut = True
+                case "{" if not pairs and not doubled:
+                    self.at += 1
+                    doubled = 1
+                    continue
+                case "}":
+                    self._close("}", 1 + doubled)
+                    break
+                case _:
+                    key, value = self._key(), _CUT
+                    if self._next() == ":":
+                        self.at += 1
+                        value = self.read_value(depth)
+                    elif not self.is_cut:
+                        raise Unreadable(self.at)
+                    if value is not _CUT:
+                        pairs.append((key, value))
+            if self.is_cut:
+                return dict(pairs) if pairs else _CUT
+        try:
+            return refuse_repeated(pairs)
+        except ValueError:
+            raise Unreadable(self.at) from None
+
+    def _list(self, depth: int) -> list[Any]:
+        items: list[Any] = []
+        while not self.is_cut:
+            match self._next(","):
+                case "":
+                    self.is_cut = True
+                case "]":
+                    self.at += 1
+                    break
+                case _:
+                    item = self.read_value(depth)
+                    if not self.is_cut:
+                        items.append(item)
+        return items
+
+    def _close(self, mark: str, times: int) -> None:
+        for _ in range(times):
+            if self._next() != mark:
+                raise Unreadable(self.at)
+            self.at += 1
+
+    def _key(self) -> str:
+        if self._next() in _PLAIN:
+            key = self._string(":")
+            return "" if key is _CUT else str(key)
+        word = _WORD.match(self._text, self.at)
+        if word is None:
+            raise Unreadable(self.at)
+        self.at = word.end()
+        return word.group()
+
+    def _word(self) -> Any:
+        word = _WORD.match(self._text, self.at)
+        if word is None:
+            raise Unreadable(self.at)
+        if word.end() == len(self._text):
+            self.is_cut = True
+            return _CUT
+        said = word.group()
+        if said.lower() in _WORDS:
+            self.at = word.end()
+            return _WORDS[said.lower()]
+        try:
+            number = bounded_int(said) if said.lstrip("+-").isdecimal() else float(said)
+        except ValueError:
+            raise Unreadable(self.at) from None
+        self.at = word.end()
+        return number
+
+    def _string(self, behind: str) -> Any:
+        """A string that one of the marks ``behind``, or the end of the text, follows."""
+        text, quote = self._text, self._text[self.at]
+        pieces: list[str] = []
+        self.at += 1
+        while self.at < len(text):
+            if plain := _PLAIN[quote].match(text, self.at):
+                pieces.append(plain.group())
+                self.at = plain.end()
+            elif text[self.at] == "\\":
+                pieces.append(self._escape())
+            else:
+                self.at += 1
+                if self._ends(behind):
+                    return _joined(pieces)
+                quoted = _QUOTED[quote].match(text, self.at)
+                if quoted is None and quote == '"':
+                    raise Unreadable(self.at)
+                pieces.append(quote)
+        self.is_cut = True
+        return _CUT
+
+    def _ends(self, behind: str) -> bool:
+        following = _BLANK.match(self._text, self.at)
+        end = following.end() if following else self.at
+        return self._text[end : end + 1] in behind
+
+    def _escape(self) -> str:
+        mark = self._text[self.at + 1 : self.at + 2]
+        digits = _HEX.match(self._text, self.at + 2) if mark == "u" else None
+        if digits is not None:
+            self.at = digits.end()
+            return chr(int(digits.group(), 16))
+        self.at += 2
+        return _ESCAPES.get(mark, mark)
+
+    def _next(self, skipped: str = "") -> str:
+        """The next mark that is no blank, comment or one of ``skipped``; empty at the end of the text."""
+        while True:
+            blank = _BLANK.match(self._text, self.at)
+            self.at = blank.end() if blank else self.at
+            mark = self._text[self.at : self.at + 1]
+            if not mark or mark not in skipped:
+                return mark
+            self.at += 1
+
+
+def _joined(pieces: list[str]) -> str:
+    """The pieces as one text; halves of a character that were escaped one by one become that character."""
+    text = "".join(pieces)
+    return (
+        text if text.isascii() else text.encode("utf-16", "surrogatepass").decode("utf-16", "surrogatepass")
+    )

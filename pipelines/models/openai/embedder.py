@@ -1,0 +1,239 @@
+"""Embedders behind any server that speaks OpenAI's protocol.
+
+A refused request is halved, down to the text that is refused by itself: that text is cut, and if it is
+refused however short it is, it goes without a vector, and its neighbours have theirs.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import time
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+from strandline.pipelines.models.contract import EmbeddingAnswer
+from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
+from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.errors import after_answers, is_too_long, judge, refuses_everything
+from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
+from strandline.pipelines.models.openai.replies import Embeddings, read_embeddings
+from strandline.pipelines.models.openai.vectors import in_order
+from strandline.schemas.errors import (
+    PermanentModelError,
+    ProviderSetupError,
+    TransientModelError,
+)
+from strandline.schemas.settings import Settings
+
+EMBEDDINGS = "/embeddings"
+MAX_TEXTS_PER_REQUEST = 256
+MAX_CHARACTERS_PER_REQUEST = 250_000
+# As many vectors as one request asks for, of the most dimensions there can be, at 32 bytes for a number.
+MAX_EMBEDDINGS_BYTES = MAX_TEXTS_PER_REQUEST * 3_900 * 32
+PROBE_SECONDS = 60.0
+PROBE_TEXT = "word"
+# A text that is refused at this length is refused for what it says.
+_SHORTEST = 64
+
+_FORMAT = re.compile(r"encoding.?format|\bbase64\b|\bfloat\b", re.IGNORECASE)
+_DIMENSIONS = re.compile(r"dimensions?\b|matryoshka", re.IGNORECASE)
+# A limit on the number of texts; another one is on their length.
+_TOO_MANY = re.compile(r"batch.?size|\binputs?\b|\bitems?\b|\barray|\belements?\b", re.IGNORECASE)
+_ABOUT_THE_INPUT = frozenset({400, 413, 422})
+
+logger = logging.getLogger(__name__)
+
+# A vector that a text does not have.
+NONE: tuple[float, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class _Form:
+    """What a request makes use of, and how much it may hold; as much as was found to work."""
+
+    sends_format: bool = True
+    sends_dimensions: bool = False
+    max_texts: int = MAX_TEXTS_PER_REQUEST
+    max_characters: int = MAX_CHARACTERS_PER_REQUEST
+
+    def weaker(self, rejection: Rejection) -> _Form | None:
+        """The form without what ``rejection`` names; None if it names nothing that this form has."""
+        if rejection.status not in _ABOUT_THE_INPUT:
+            return None
+        if self.sends_dimensions and _DIMENSIONS.search(rejection.named):
+            return replace(self, sends_dimensions=False)
+        if self.sends_format and _FORMAT.search(rejection.named):
+            return replace(self, sends_format=False)
+        return None
+
+
+class OpenAIEmbedder:
+    """Embeds through ``/embeddings``; safe to call from many threads."""
+
+    def __init__(self, client: ModelClient, model: str, dimensions: int) -> None:
+        self._client = client
+        self._model = model
+        self._dimensions = dimensions
+        # Replaced as a whole; threads that race here only repeat a request.
+        self._form = _Form(sends_dimensions=model.startswith("text-embedding-3"))
+
+    @property
+    def model(self) -> str:
+        return self._model
+
+    @property
+    def dimensions(self) -> int:
+        return self._dimensions
+
+    def close(self) -> None:
+        """Close the HTTP connections; calls after this fail."""
+        self._client.close()
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        """Embed ``texts`` in order, in requests of at most 256 texts and about 250,000 characters.
+
+        A vector is empty for a text that the server refuses by itself. ``timeout_seconds`` bounds all
+        requests together (default: the client's limit for each).
+
+        Raises:
+            TransientModelError: as for a text model; also fewer vectors than texts.
+            PermanentModelError: every text is refused.
+        """
+        call = _EmbeddingCall(self, timeout_seconds)
+        vectors: list[tuple[float, ...]] = []
+        for batch in batches(
+            ready_to_embed(texts),
+            max_texts=self._form.max_texts,
+            max_characters=self._form.max_characters,
+        ):
+            vectors += call.embed(batch)
+        if texts and not any(vectors):
+            raise PermanentModelError("The model server has no embedding for any of the texts.")
+        return EmbeddingAnswer(tuple(vectors), self._model, call.tokens)
+
+    def probe(self) -> None:
+        """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
+        _EmbeddingCall(self, PROBE_SECONDS).embed([PROBE_TEXT])
+
+    def request(self, batch: Sequence[str], timeout_seconds: float | None) -> Embeddings:
+        """The server's answer for one batch, in the form that it takes.
+
+        Raises: RejectedError, TransientModelError.
+        """
+        while True:
+            form = self._form
+            request: dict[str, Any] = {"model": self._model, "input": list(batch)}
+            if form.sends_format:
+                request["encoding_format"] = "float"
+            if form.sends_dimensions:
+                request["dimensions"] = self._dimensions
+            try:
+                return read_embeddings(
+                    self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
+                )
+            except RejectedError as error:
+                weaker = form.weaker(error.rejection)
+                if weaker is None:
+                    raise
+                self._form = weaker
+
+    def note_size(self, texts: Sequence[str], rejection: Rejection) -> None:
+        """Ask for no more at once from now on than worked after a refusal."""
+        form = self._form
+        if is_too_long(rejection) and not _TOO_MANY.search(rejection.named):
+            form = replace(form, max_characters=min(form.max_characters, sum(map(len, texts))))
+        else:
+            form = replace(form, max_texts=min(form.max_texts, len(texts)))
+        self._form = form
+        logger.info(
+            "embedding requests are made smaller",
+            extra={"model": self._model, "texts": form.max_texts, "characters": form.max_characters},
+        )
+
+
+class _EmbeddingCall:
+    """The requests of one call: within its time, and with what they took."""
+
+    def __init__(self, embedder: OpenAIEmbedder, timeout_seconds: float | None) -> None:
+        self._embedder = embedder
+        self._ends_at = None if timeout_seconds is None else time.monotonic() + timeout_seconds
+        self._answered = 0
+        self._refused_alone = 0
+        self.tokens = 0
+
+    def embed(self, batch: Sequence[str]) -> list[tuple[float, ...]]:
+        """A vector for each text; empty for one that is refused by itself."""
+        try:
+            with after_answers(some=self._answered > 0):
+                answer = self._embedder.request(batch, self._time_left())
+        except RejectedError as error:
+            return self._after_refusal(batch, error.rejection)
+        self._answered += 1
+        self.tokens += answer.usage.prompt_tokens if answer.usage else sum(map(len, batch)) // 4
+        return self._vectors(answer, len(batch))
+
+    def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
+        problem = judge(rejection, model_setting="STRANDLINE_EMBEDDING_MODEL")
+        if rejection.status == 404 and "model" not in rejection.named.lower():
+            raise ProviderSetupError(
+                "The model server answered 404: it has no embeddings at this address; set"
+                " STRANDLINE_EMBEDDING_BACKEND=local, or check OPENAI_BASE_URL."
+            )
+        if not isinstance(problem, PermanentModelError):
+            raise problem
+        if len(batch) > 1:
+            return self._halved(batch, rejection)
+        if batch[0] == PROBE_TEXT:
+            raise refuses_everything(rejection)
+        if not self._answered:
+            self._embedder.probe()
+        self._refused_alone += 1
+        (text,) = batch
+        return [NONE] if len(text) <= _SHORTEST else self.embed([text[: len(text) // 2]])
+
+    def _halved(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
+        middle, refused_alone = len(batch) // 2, self._refused_alone
+        vectors = self.embed(batch[:middle]) + self.embed(batch[middle:])
+        if self._refused_alone == refused_alone:  # else that text explains the refusal
+            self._embedder.note_size(batch[:middle], rejection)
+        return vectors
+
+    def _time_left(self) -> float | None:
+        if self._ends_at is None:
+            return None
+        left = self._ends_at - time.monotonic()
+        if left <= 0:
+            raise TransientModelError("The embedding took longer than its time limit.")
+        return left
+
+    def _vectors(self, answer: Embeddings, expected: int) -> list[tuple[float, ...]]:
+        places = in_order([item.index for item in answer.data], expected)
+        if places is None:
+            raise TransientModelError("The model server did not return one embedding for each text.")
+        return [self._vector(answer.data[place].embedding) for place in places]
+
+    def _vector(self, vector: Sequence[float]) -> tuple[float, ...]:
+        if len(vector) != self._embedder.dimensions:
+            # Wrong for every text alike, so an outage until the setting is right, and no text's fault.
+            raise ProviderSetupError(
+                f"The model {self._embedder.model} returns {len(vector)} dimensions, but"
+                f" {self._embedder.dimensions} are configured; set"
+                f" STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)}, or choose another"
+                " STRANDLINE_EMBEDDING_MODEL."
+            )
+        try:
+            return unit_length(vector)
+        except ValueError:
+            return NONE
+
+
+def embedder_from(settings: Settings) -> OpenAIEmbedder:
+    """The configured embedder, with its own client.
+
+    Raises:
+        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
+    """
+    client = ModelClient(settings, max_answer_bytes=MAX_EMBEDDINGS_BYTES)
+    return OpenAIEmbedder(client, settings.embedding_model, settings.embedding_dimensions)

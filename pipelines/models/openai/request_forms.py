@@ -1,0 +1,139 @@
+"""The forms in which a server is asked: from what it should support down to what all support.
+
+A refusal that names what it objects to gives the next form; one that does not leads to the plainest, once.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Literal
+
+from strandline.pipelines.models.answer_forms import answer_schema
+from strandline.pipelines.models.contract import (
+    CondenseTask,
+    ExtractTask,
+    MergeTask,
+    SummaryTask,
+    Task,
+    TaskName,
+)
+from strandline.pipelines.models.openai.errors import is_moderated
+from strandline.pipelines.models.openai.refusals import Rejection
+
+Messages = Sequence[dict[str, str]]
+
+# What an answer may take, beside what grows with its task; thoughts before it included.
+_BASE_TOKENS = 1_024
+_TOKENS_PER_ITEM = 120
+# An answer that was cut off is asked for once more with so many times the room.
+MORE_ROOM = 4
+
+_REFUSING = frozenset({400, 404, 405, 415, 422, 500, 501})
+# Of these, those that an unexplained refusal of the form may have.
+_UNEXPLAINED = frozenset({400, 405, 415, 422, 500, 501})
+
+_ANSWER_FORMAT = re.compile(
+    r"response.?format|json.?schema|json.?object|json_validate|structured.?output|guided|grammar|response.?schema"
+    r"|additionalProperties|schema conversion|no endpoints found",
+    re.IGNORECASE,
+)
+_SYSTEM = re.compile(
+    r"system.{0,3}(role|message|prompt|instruction)|role.{0,30}\bsystem\b|messages\[0\]"
+    r"|\bsystem\b.{0,40}not support|roles must alternate",
+    re.IGNORECASE,
+)
+_LIMIT = re.compile(
+    r"max_(completion_|new_)?tokens|maximum context|context.{0,3}(length|window)", re.IGNORECASE
+)
+_STREAM = re.compile(r"stream", re.IGNORECASE)
+_TEMPERATURE = re.compile(r"temperature", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class RequestForm:
+    """What a request makes use of."""
+
+    answer: Literal["json_schema", "json_object", "text"] = "json_schema"
+    temperature: bool = True
+    system: bool = True
+    limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
+    stream: Literal["with usage", "plain", "none"] = "with usage"
+
+    def weaker(self, rejection: Rejection) -> RequestForm | None:
+        """The form without what ``rejection`` names; None if it names nothing that this form has."""
+        if rejection.status not in _REFUSING or is_moderated(rejection):
+            return None
+        said = rejection.named
+        if self.temperature and _TEMPERATURE.search(said):
+            return replace(self, temperature=False)
+        if self.limit != "none" and _LIMIT.search(said):
+            takes_other = self.limit == "max_tokens" and "max_completion_tokens" in said
+            return replace(self, limit="max_completion_tokens" if takes_other else "none")
+        if self.answer != "text" and _ANSWER_FORMAT.search(said):
+            return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
+        if self.system and _SYSTEM.search(said):
+            return replace(self, system=False)
+        if self.stream != "none" and _STREAM.search(said):
+            return replace(self, stream="plain" if self.stream == "with usage" else "none")
+        return None
+
+    def request(self, model: str, messages: Messages, task: TaskName, max_tokens: int) -> dict[str, Any]:
+        """The body of a request in this form."""
+        request: dict[str, Any] = {"model": model, "messages": self._messages(messages, task)}
+        if self.temperature:
+            request["temperature"] = 0
+        if self.limit != "none":
+            request[self.limit] = max_tokens
+        if self.answer == "json_schema":
+            schema = {"name": task, "strict": True, "schema": answer_schema(task)}
+            request["response_format"] = {"type": "json_schema", "json_schema": schema}
+        elif self.answer == "json_object":
+            request["response_format"] = {"type": "json_object"}
+        if self.stream != "none":
+            request["stream"] = True
+        if self.stream == "with usage":
+            request["stream_options"] = {"include_usage": True}
+        return request
+
+    def _messages(self, messages: Messages, task: TaskName) -> list[dict[str, str]]:
+        """With the schema in the instructions where the request lacks it; these may be the user's."""
+        system, user, *rest = messages
+        instructions = system["content"]
+        if self.answer != "json_schema":
+            schema = json.dumps(answer_schema(task))
+            instructions += (
+                "\nAnswer with JSON only: no code fence and no other word."
+                f" The JSON schema of the answer: {schema}"
+            )
+        if self.system:
+            return [{**system, "content": instructions}, user, *rest]
+        return [{**user, "content": f"{instructions}\n\n{user['content']}"}, *rest]
+
+
+PLAINEST = RequestForm("text", temperature=False, system=False, limit="none", stream="none")
+
+
+def may_be_about_form(rejection: Rejection, *, is_proven: bool) -> bool:
+    """Whether a refusal that names nothing may be about the form; one that has worked breaks by no 500."""
+    if is_moderated(rejection) or rejection.status not in _UNEXPLAINED:
+        return False
+    return rejection.status in (400, 422) or not is_proven
+
+
+def most_tokens(task: Task) -> int:
+    """The tokens that an answer to ``task`` may take."""
+    match task:
+        case ExtractTask():
+            items = task.max_facts
+        case MergeTask():
+            items = len(task.candidates) * 2
+        case CondenseTask():
+            items = len(task.facts)
+        case SummaryTask():
+            return _BASE_TOKENS + 2 * task.max_tokens
+        case _:
+            items = 2 * len(task.facts)
+    return _BASE_TOKENS + _TOKENS_PER_ITEM * items

@@ -1,0 +1,558 @@
+"""Quirks of servers that speak OpenAI's protocol: each is played, and the answer read or the cause named."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+import struct
+from collections.abc import Callable, Iterator
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+
+from strandline.pipelines.models.answers import MergeOperation, parse_extract, parse_merge, parse_summary
+from strandline.pipelines.models.contract import (
+    ExtractTask,
+    MergeTask,
+    NumberedFact,
+    SummaryTask,
+    TranscriptLine,
+)
+from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
+from strandline.pipelines.models.openai.waits import retry_after_seconds
+from strandline.schemas.errors import (
+    ModelError,
+    PermanentModelError,
+    ProviderSetupError,
+    RateLimitError,
+    TransientModelError,
+)
+from strandline.schemas.settings import load_settings
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, hashed_vector
+
+MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
+LINES = tuple(
+    TranscriptLine(n, "user", None, text, MOMENT) for n, text in enumerate(("I own a boat", "Rex"), 1)
+)
+EXTRACT = ExtractTask(LINES)
+SUMMARY = SummaryTask("", LINES, 100)
+MERGE = MergeTask((NumberedFact(1, "Ann has a boat.", MOMENT),), (NumberedFact(1, "Ann sold it.", MOMENT),))
+BOAT = {"text": "Ann owns a boat.", "messages": [1]}
+REX = {"text": "Ann's dog is Rex.", "messages": [2]}
+GOOD = json.dumps({"facts": [BOAT, REX]})
+Respond = Callable[[RecordedRequest], Any]
+
+
+@pytest.fixture
+def server() -> Iterator[ModelServer]:
+    with ModelServer() as running:
+        yield running
+
+
+@pytest.fixture
+def model(server: ModelServer) -> Iterator[OpenAITextModel]:
+    settings = load_settings(openai_base_url=server.base_url, openai_api_key="k", facts_model="m")
+    made = text_model_from(settings, purpose="facts")
+    yield made
+    made.close()
+
+
+@pytest.fixture
+def embedder(server: ModelServer) -> Iterator[OpenAIEmbedder]:
+    settings = load_settings(
+        openai_base_url=server.base_url, openai_api_key="k", embedding_model="e", embedding_dimensions=8
+    )
+    made = embedder_from(settings)
+    yield made
+    made.close()
+
+
+def said(text: str | None, *, finish: str | None = "stop", **message: Any) -> dict[str, Any]:
+    return {"choices": [{"index": 0, "finish_reason": finish, "message": {"content": text, **message}}]}
+
+
+def saying(text: str) -> Respond:
+    return lambda _: said(text)
+
+
+# Text around and inside JSON.
+AROUND = {
+    "a fence": f"Here:\n```json\n{GOOD}\n```",
+    "thoughts with braces": f"<think>{{hm}} {{not it}}</think>{GOOD}",
+    "thoughts with another answer": f'<thinking>{{"facts": []}}</thinking>\n{GOOD}',
+    "only the end of thoughts": f'First {{"facts": []}}, no.\n</think>\n```\n{GOOD}\n```',
+    "thoughts in brackets": f'[THINK]the form {{"facts": [...]}}[/THINK]{GOOD}',
+    "channels": f"<|channel|>analysis<|message|>User {{wants}} it<|end|><|channel|>final<|message|>{GOOD}",
+    "talk": f"Sure! {GOOD} Anything else?",
+    "a word before": f"json\n{GOOD}",
+    "a byte order mark": f"\ufeff{GOOD}",
+    "twice": f"{GOOD}\n{GOOD}",
+    "within a string": json.dumps(GOOD),
+    "a tag": f"<answer>{GOOD}</answer>",
+    "one key around": json.dumps({"answer": {"facts": [BOAT, REX]}}),
+    "keys of a schema around": json.dumps({"properties": {"facts": [BOAT, REX]}}),
+    "a bare list": json.dumps([BOAT, REX]),
+    "one object a line": f"{json.dumps(BOAT)}\n{json.dumps(REX)}",
+    "trailing commas": GOOD.replace("]}", ",],}").replace(",],}, {", ",]}, {"),
+    "single quotes": str({"facts": [BOAT, {**REX, "text": "Ann's dog is Rex."}]}),
+    "doubled braces": GOOD.replace("{", "{{").replace("}", "}}"),
+    "words of Python": GOOD.replace('"messages": [1]', '"messages": [1], "said_by": None, "ok": True'),
+    "comments": GOOD.replace("{", "{ // a note\n", 1).replace("]}]", "]} /* end */]"),
+    "a wrong escape": GOOD.replace("Ann's", "Ann\\'s"),
+    "not a number": GOOD.replace('"messages": [2]', '"messages": [2], "score": NaN'),
+    "names without quotes": GOOD.replace('"facts"', "facts").replace('"text"', "text"),
+}
+
+
+@pytest.mark.parametrize("quirk", AROUND)
+def test_json_is_found_and_mended_in_what_a_model_writes(
+    server: ModelServer, model: OpenAITextModel, quirk: str
+) -> None:
+    server.behave(responder=saying(AROUND[quirk]))
+    facts = parse_extract(model.answer(EXTRACT).text, 2)
+    assert [(fact.text, fact.messages) for fact in facts] == [(BOAT["text"], (1,)), (REX["text"], (2,))]
+    assert len(server.requests) == 1
+
+
+def test_a_tag_in_what_a_user_said_is_part_of_a_fact(server: ModelServer, model: OpenAITextModel) -> None:
+    tagged = {"text": "Ann's tag is </think>.", "messages": [1]}
+    server.behave(responder=saying("Sure:\n" + json.dumps({"facts": [tagged]})))
+    (fact,) = parse_extract(model.answer(EXTRACT).text, 2)
+    assert fact.text == tagged["text"]
+
+
+# Near misses of the form: what each item of a list is read as.
+ITEMS: dict[str, tuple[object, str | None]] = {
+    "one number for a list": ({"text": "a1", "messages": 1}, "a1"),
+    "a number as text": ({"text": "a1", "messages": ["1"]}, "a1"),
+    "a number with a letter": ({"text": "a1", "messages": ["n1"]}, "a1"),
+    "a number in words": ({"text": "a1", "messages": "line 1"}, "a1"),
+    "a number with a point": ({"text": "a1", "messages": [1.0]}, "a1"),
+    "topics as text": ({"text": "a1", "messages": [1], "topics": "boats"}, "a1"),
+    "speakers in a list": ({"text": "a1", "messages": [1], "said_by": ["Ann"]}, "a1"),
+    "a year as a number": ({"text": "a1", "messages": [1], "about_date": 2024}, "a1"),
+    "objects for texts": ({"text": "a1", "messages": [1], "topics": {"a": 1}, "said_by": {}}, "a1"),
+    "sentences": ({"text": ["a1"], "messages": [1]}, "a1"),
+    "nothing": (None, None),
+    "another form": ({"memory": "a1"}, None),
+    "a number": (7, None),
+    "a placeholder": ({"text": "…", "messages": [1]}, None),
+    "a word of the form": ({"text": "<string>", "messages": [1]}, None),
+    "no line that exists": ({"text": "a1", "messages": [9]}, None),
+}
+
+
+@pytest.mark.parametrize("quirk", ITEMS)
+def test_an_item_is_read_as_meant_or_left_out_and_its_neighbours_stay(
+    server: ModelServer, model: OpenAITextModel, quirk: str
+) -> None:
+    item, read_as = ITEMS[quirk]
+    server.behave(responder=saying(json.dumps({"facts": [REX, item]})))
+    facts = parse_extract(model.answer(EXTRACT).text, 2)
+    assert [fact.text for fact in facts] == [REX["text"], *([read_as] if read_as else [])]
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "answer", ['{"facts": null}', "{}", "[]", '{"facts": []}', '{"result": {"facts": []}}']
+)
+def test_what_says_that_there_is_nothing_is_an_answer(
+    server: ModelServer, model: OpenAITextModel, answer: str
+) -> None:
+    server.behave(responder=saying(answer))
+    assert parse_extract(model.answer(EXTRACT).text, 2) == ()
+    assert len(server.requests) == 1
+
+
+@pytest.mark.parametrize(
+    ("op", "meant"),
+    [
+        ("ADD", "add"),
+        ("Update", "update"),
+        ("NONE", "duplicate"),
+        ("noop", "duplicate"),
+        ("DELETE", "invalidate"),
+    ],
+)
+def test_operations_are_read_as_meant(
+    server: ModelServer, model: OpenAITextModel, op: str, meant: Any
+) -> None:
+    fact = None if meant == "add" else 1
+    operation = {"op": op, "candidate": "1", "fact": fact, "text": None}
+    server.behave(responder=saying(json.dumps({"operations": [operation, {"op": "what", "candidate": 1}]})))
+    merged = parse_merge(model.answer(MERGE).text, 1, 1)
+    assert merged == (MergeOperation(meant, 1, fact, None),)
+
+
+@pytest.mark.parametrize("summary", [["They talked.", "Much."], "They talked. Much."])
+def test_a_summary_may_be_a_list_of_sentences(
+    server: ModelServer, model: OpenAITextModel, summary: object
+) -> None:
+    server.behave(responder=saying(json.dumps({"summary": summary, "topics": "talk"})))
+    read = parse_summary(model.answer(SUMMARY).text)
+    assert (read.summary, read.topics) == ("They talked. Much.", ("talk",))
+
+
+@pytest.mark.parametrize("summary", ["…", "string", ""])
+def test_a_summary_that_says_nothing_is_not_used(
+    server: ModelServer, model: OpenAITextModel, summary: str
+) -> None:
+    server.behave(responder=saying(json.dumps({"summary": summary})))
+    with pytest.raises(PermanentModelError):
+        model.answer(SUMMARY)
+
+
+def test_lines_counted_from_zero_are_asked_for_again_and_then_moved(
+    server: ModelServer, model: OpenAITextModel
+) -> None:
+    zero = {"facts": [{**BOAT, "messages": [0]}, {**REX, "messages": [1]}]}
+    server.behave(responder=saying(json.dumps(zero)))
+    assert [fact.messages for fact in parse_extract(model.answer(EXTRACT).text, 2)] == [(1,), (2,)]
+    assert "numbered from 1" in server.requests[-1].body["messages"][-1]["content"]
+
+
+@pytest.mark.parametrize("finish", ["stop", "length", "MAX_TOKENS"])
+def test_of_a_list_that_is_cut_the_complete_items_are_used_if_no_better_answer_comes(
+    server: ModelServer, model: OpenAITextModel, finish: str
+) -> None:
+    server.behave(responder=lambda _: said(GOOD[:-12], finish=finish))
+    (fact,) = parse_extract(model.answer(EXTRACT).text, 2)
+    assert fact.text == BOAT["text"]
+    first, second = (request.body["max_tokens"] for request in server.requests)
+    assert first > 0 and second == first * (1 if finish == "stop" else 4)
+
+
+# Where the text of an answer stands.
+PLACES: dict[str, Respond] = {
+    "parts": lambda _: said([{"type": "thinking", "text": "hm"}, {"type": "text", "text": GOOD}]),  # type: ignore[arg-type]
+    "thoughts, without content": lambda _: said(None, reasoning_content=GOOD),
+    "thoughts, with empty content": lambda _: said("", reasoning=GOOD),
+    "arguments of a call": lambda _: said(None, tool_calls=[{"function": {"name": "f", "arguments": GOOD}}]),
+    "the second choice": lambda _: {"choices": [said("")["choices"][0], said(GOOD)["choices"][0]]},
+    "a list of one body": lambda _: Raw(200, json.dumps([said(GOOD)]).encode()),
+    "another character set": lambda _: Raw(
+        200, json.dumps(said(GOOD)).encode("utf-16"), (("Content-Type", "application/json; charset=utf-16"),)
+    ),
+    "a body with a byte order mark": lambda _: Raw(200, b"\xef\xbb\xbf" + json.dumps(said(GOOD)).encode()),
+    "gzip": lambda _: Raw(
+        200, gzip.compress(json.dumps(said(GOOD)).encode()), (("Content-Encoding", "gzip"),)
+    ),
+    "no reason for its end": lambda _: said(GOOD, finish=None),
+    "an error that is none": lambda _: said(GOOD) | {"error": None},
+    "a stream that was not asked for": lambda _: stream({"content": GOOD}),
+    "a stream of thoughts": lambda _: stream(
+        {"reasoning_content": GOOD[:9]}, {"reasoning_content": GOOD[9:]}
+    ),
+    "a stream of a call": lambda _: stream(
+        {"tool_calls": [{"index": 0, "function": {"arguments": GOOD[:9]}}]},
+        {"tool_calls": [{"index": 0, "function": {"arguments": GOOD[9:]}}]},
+    ),
+}
+
+
+def stream(*deltas: dict[str, Any], ends: bool = True) -> Raw:
+    chunks = [{"choices": [{"index": 0, "delta": delta}]} for delta in deltas]
+    events = [": keep alive\n\n", *(f"event: chunk\r\ndata: {json.dumps(chunk)}\r\n\r\n" for chunk in chunks)]
+    body = "".join([*events, *(["data: [DONE]\n\n"] if ends else [])]).encode()
+    return Raw(200, body, (("Content-Type", "text/event-stream"),))
+
+
+@pytest.mark.parametrize("quirk", PLACES)
+def test_an_answer_is_read_wherever_the_server_puts_it(
+    server: ModelServer, model: OpenAITextModel, quirk: str
+) -> None:
+    server.behave(responder=PLACES[quirk])
+    assert len(parse_extract(model.answer(EXTRACT).text, 2)) == 2
+    assert len(server.requests) == 1
+
+
+def refusing(when: Callable[[dict[str, Any]], Any], status: int, body: Any) -> Respond:
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    return lambda request: Raw(status, raw) if when(request.body) else said(GOOD)
+
+
+def has_schema(body: dict[str, Any]) -> bool:
+    return bool(body.get("response_format", {}).get("type") == "json_schema")
+
+
+def has_system(body: dict[str, Any]) -> bool:
+    return bool(body["messages"][0]["role"] == "system")
+
+
+# A request in a form that the server does not take, in which words it says so.
+FORMS: dict[str, Respond] = {
+    "OpenAI's words": refusing(has_schema, 400, {"error": {"message": "Invalid schema for response_format"}}),
+    "a text for an error": refusing(
+        has_schema, 400, {"error": "response_format json_schema is not supported"}
+    ),
+    "plain text": refusing(has_schema, 400, b"response_format json_schema is not supported"),
+    "a list": refusing(has_schema, 400, [{"error": {"message": 'Unknown name "additionalProperties"'}}]),
+    "a detail": refusing(has_schema, 422, {"detail": [{"loc": ["body", "response_format"], "msg": "bad"}]}),
+    "a broken conversion": refusing(has_schema, 500, {"error": {"message": "JSON schema conversion failed"}}),
+    "no endpoint": refusing(
+        has_schema, 404, {"error": {"message": "No endpoints found for these parameters"}}
+    ),
+    "a failed generation": refusing(has_schema, 400, {"error": {"code": "json_validate_failed"}}),
+    "nothing that is known": refusing(
+        lambda body: "response_format" in body, 400, {"error": {"message": "Unrecognized request argument"}}
+    ),
+    "nothing at all": refusing(lambda body: "response_format" in body, 501, b""),
+    "no system role": refusing(has_system, 400, {"message": "System role not supported", "code": 400}),
+    "no system message": refusing(
+        has_system,
+        400,
+        {"error": {"message": "'messages[0].role' does not support 'system' with this model."}},
+    ),
+    "a broken template": refusing(has_system, 500, b"Internal Server Error"),
+    "no temperature": refusing(lambda body: "temperature" in body, 400, {"error": {"param": "temperature"}}),
+    "another name of the limit": refusing(
+        lambda body: "max_tokens" in body, 400, {"error": {"message": "Use 'max_completion_tokens' instead."}}
+    ),
+    "a limit above its context": refusing(
+        lambda body: "max_tokens" in body,
+        400,
+        {"error": {"message": "maximum context length is 2048 tokens"}},
+    ),
+    "a limit is required": refusing(
+        lambda body: not {"max_tokens", "max_completion_tokens"} & set(body), 400, {"error": {"message": "x"}}
+    ),
+    "no usage of streams": refusing(
+        lambda body: "stream_options" in body,
+        422,
+        {"detail": "stream_options: extra inputs are not permitted"},
+    ),
+    "no streams": refusing(lambda body: body.get("stream"), 400, {"error": {"message": "Streaming is off"}}),
+    "streams alone": refusing(
+        lambda body: not body.get("stream"),
+        400,
+        {"error": {"message": "must be false for non-streaming calls"}},
+    ),
+}
+
+
+@pytest.mark.parametrize("quirk", FORMS)
+def test_a_form_that_the_server_takes_is_found_and_kept(
+    server: ModelServer, model: OpenAITextModel, quirk: str
+) -> None:
+    server.behave(responder=FORMS[quirk])
+    for _ in range(3):
+        assert len(parse_extract(model.answer(EXTRACT).text, 2)) == 2
+    before = len(server.requests)
+    assert before <= 7
+    model.answer(EXTRACT)
+    assert len(server.requests) == before + 1, "the form that helps is known"
+
+
+def test_one_odd_refusal_weakens_nothing_for_good(server: ModelServer, model: OpenAITextModel) -> None:
+    server.behave(
+        responder=refusing(
+            lambda body: has_schema(body) and "emoji" in str(body["messages"]),
+            400,
+            {"error": {"message": "Emoji are not supported in this deployment"}},
+        )
+    )
+    model.answer(ExtractTask((TranscriptLine(1, "user", None, "an emoji", MOMENT),)))
+    for _ in range(2):
+        model.answer(EXTRACT)
+    assert [has_schema(request.body) for request in server.requests] == [True, False, True, True]
+
+
+def error(message: str, **more: Any) -> dict[str, Any]:
+    return {"error": {"message": message, **more}}
+
+
+# What a server says that refuses, by status and body, what is made of it, and what the reason names.
+REFUSALS: dict[str, tuple[int, Any, type[ModelError], str]] = {
+    "a wrong key, in a list": (400, [error("API key not valid.")], ProviderSetupError, "OPENAI_API_KEY"),
+    "a wrong key": (401, {}, ProviderSetupError, "OPENAI_API_KEY"),
+    "no credit": (402, {}, ProviderSetupError, "quota"),
+    "a moderation": (403, error("Your input was flagged"), PermanentModelError, "moderation"),
+    "a filter": (400, error("x", code="content_filter"), PermanentModelError, "moderation"),
+    "a firewall": (403, b"<html>blocked</html>", ProviderSetupError, "firewall"),
+    "a teapot": (418, b"no", ProviderSetupError, "firewall"),
+    "no such model": (404, {"error": "model 'm' not found"}, ProviderSetupError, "STRANDLINE_FACTS_MODEL"),
+    "a model of others": (400, error("The requested model is not supported."), ProviderSetupError, "MODEL"),
+    "everything alike": (400, error("enable_thinking must be false"), ProviderSetupError, "every request"),
+    "too long a prompt": (
+        400,
+        error("maximum context length is 9 tokens"),
+        PermanentModelError,
+        "BATCH_TOKEN",
+    ),
+    "a rate": (429, {}, RateLimitError, "429"),
+    "a rate, with 200": (200, error("x", code=429), RateLimitError, "429"),
+    "a rate, in words": (200, error("x", code="rate_limit_exceeded"), RateLimitError, "429"),
+    "no credit, with 200": (200, error("Insufficient credits", code=402), ProviderSetupError, "quota"),
+    "trouble, with 200": (200, error("x", code=502), TransientModelError, "502"),
+    "trouble in a choice": (200, {"choices": [{"error": {"code": 502}}]}, TransientModelError, "502"),
+    "trouble in a stream": (200, b'data: {"error": {"code": 502}}\n\n', TransientModelError, "502"),
+    "no choices": (200, {"choices": []}, TransientModelError, "form"),
+    "null for choices": (200, {"choices": None}, TransientModelError, "form"),
+    "a page": (200, b"<html></html>", TransientModelError, "form"),
+    "half a stream": (200, stream({"content": GOOD}, ends=False).body, TransientModelError, "form"),
+    "what was quoted": (400, error("Cannot parse 'what is my api key'"), ProviderSetupError, "every request"),
+}
+
+
+@pytest.mark.parametrize("quirk", REFUSALS)
+def test_a_refusal_becomes_a_decision_with_its_reason(
+    server: ModelServer, model: OpenAITextModel, quirk: str
+) -> None:
+    status, body, kind, reason = REFUSALS[quirk]
+    raw = body if isinstance(body, bytes) else json.dumps(body).encode()
+    server.behave(responder=lambda _: Raw(status, raw))
+    with pytest.raises(ModelError, match=reason) as caught:
+        model.answer(EXTRACT)
+    assert type(caught.value) is kind
+
+
+@pytest.mark.parametrize("empty", [said(""), said(None), said("  ")])
+def test_an_empty_answer_is_named(server: ModelServer, model: OpenAITextModel, empty: dict[str, Any]) -> None:
+    server.behave(responder=lambda _: empty)
+    with pytest.raises(PermanentModelError, match="answer is empty"):
+        model.answer(EXTRACT)
+
+
+@pytest.mark.parametrize(
+    ("headers", "seconds"),
+    [
+        ({"retry-after": "2s"}, 2.0),
+        ({"retry-after": "1m30s"}, 90.0),
+        ({"retry-after": "1h"}, 3600.0),
+        ({"x-ratelimit-reset-requests": "20ms", "x-ratelimit-reset-tokens": "6m0s"}, 360.0),
+        ({"x-ratelimit-reset": "12"}, 12.0),
+        ({"x-ratelimit-reset": "1710149430"}, 30.0),
+        ({"x-ratelimit-reset": "1710149430000"}, 30.0),
+        ({"retry-after": "soon"}, None),
+    ],
+)
+def test_a_wait_is_read_however_it_is_written(headers: dict[str, str], seconds: float | None) -> None:
+    assert retry_after_seconds(headers, now=1710149400.0) == seconds
+
+
+@pytest.mark.parametrize(
+    "body", [error("Please try again in 20s."), [{"error": {"details": [{"retryDelay": "20s"}]}}]]
+)
+def test_a_wait_is_read_in_words(server: ModelServer, model: OpenAITextModel, body: object) -> None:
+    server.behave(responder=lambda _: Raw(429, json.dumps(body).encode()))
+    with pytest.raises(RateLimitError) as caught:
+        model.answer(EXTRACT)
+    assert caught.value.retry_after_seconds == 20.0
+
+
+def vectors(texts: list[str], **beside: Any) -> dict[str, Any]:
+    rows = [{"index": n, "embedding": hashed_vector(text, 8)} for n, text in enumerate(texts)]
+    return {"data": rows, **beside}
+
+
+def each(change: Callable[[dict[str, Any]], dict[str, Any]]) -> Respond:
+    return lambda request: {"data": [change(row) for row in vectors(request.body["input"])["data"]]}
+
+
+def without_zero(row: dict[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in row.items() if key != "index" or value}
+
+
+def in_base64(row: dict[str, Any]) -> dict[str, Any]:
+    return {**row, "embedding": base64.b64encode(struct.pack("<8f", *row["embedding"])).decode()}
+
+
+def refusing_texts(when: Callable[[list[str]], bool], status: int, body: Any) -> Respond:
+    raw = json.dumps(body).encode()
+    return lambda request: Raw(status, raw) if when(request.body["input"]) else vectors(request.body["input"])
+
+
+def without(name: str, status: int, message: str) -> Respond:
+    return lambda request: (
+        Raw(status, json.dumps({"detail": message}).encode())
+        if name in request.body
+        else vectors(request.body["input"])
+    )
+
+
+TEXTS = [f"Day {number}: I walked." for number in range(40)]
+EMBEDDINGS: dict[str, Respond] = {
+    "no numbers": each(lambda row: {"embedding": row["embedding"]}),
+    "the first number left out": each(without_zero),
+    "base64": each(in_base64),
+    "a list in a list": each(lambda row: {**row, "embedding": [row["embedding"]]}),
+    "numbers as texts": each(lambda row: {**row, "index": str(row["index"])}),
+    "no format": without("encoding_format", 400, "Value for argument 'encoding_format' is not valid"),
+    "one text at once": refusing_texts(lambda ts: len(ts) > 1, 400, error("The max number of inputs is 1.")),
+    "ten at once": refusing_texts(lambda ts: len(ts) > 10, 400, error("batch size should not exceed 10")),
+    "32 at once": refusing_texts(lambda ts: len(ts) > 32, 422, {"message": "batch size 40 > maximum 32"}),
+    "so many characters": refusing_texts(
+        lambda ts: sum(map(len, ts)) > 300,
+        400,
+        {"message": "Too many tokens overall, split into more batches."},
+    ),
+}
+
+
+@pytest.mark.parametrize("quirk", EMBEDDINGS)
+def test_every_text_gets_its_vector_and_what_works_is_remembered(
+    server: ModelServer, embedder: OpenAIEmbedder, quirk: str
+) -> None:
+    server.behave(responder=EMBEDDINGS[quirk])
+    for vector, text in zip(embedder.embed(TEXTS).vectors, TEXTS, strict=True):
+        assert vector == pytest.approx(hashed_vector(text, 8), abs=1e-6)
+    before = len(server.requests)
+    embedder.embed(TEXTS)
+    answered = [one for one in server.requests[before:] if not isinstance(EMBEDDINGS[quirk](one), Raw)]
+    assert len(answered) == len(server.requests) - before, "nothing is refused any more"
+
+
+@pytest.mark.parametrize("status", [400, 413, 422, 500])
+def test_a_text_that_is_too_long_is_cut_and_its_neighbours_stay_together(
+    server: ModelServer, embedder: OpenAIEmbedder, status: int
+) -> None:
+    long = "我每天早上去河边散步。" * 60
+    server.behave(
+        responder=refusing_texts(
+            lambda ts: max(map(len, ts)) > 200, status, error("input is too large: less than 512 tokens")
+        )
+    )
+    answer = embedder.embed([*TEXTS, long])
+    assert all(answer.vectors) and len(answer.vectors) == 41
+    before = len(server.requests)
+    embedder.embed(TEXTS)
+    assert len(server.requests) == before + 1
+
+
+def test_a_text_that_is_refused_however_short_goes_without_a_vector(
+    server: ModelServer, embedder: OpenAIEmbedder
+) -> None:
+    server.behave(responder=refusing_texts(lambda ts: any("nurse" in text for text in ts), 400, error("no")))
+    answer = embedder.embed(["a nurse " * 40, *TEXTS])
+    assert answer.vectors[0] == () and all(answer.vectors[1:])
+
+
+def test_a_vector_that_is_none_is_left_out(server: ModelServer, embedder: OpenAIEmbedder) -> None:
+    body = json.dumps(vectors(["a", "b"])).replace(
+        json.dumps(hashed_vector("b", 8)), "[" + "NaN," * 7 + "NaN]"
+    )
+    server.behave(responder=lambda _: Raw(200, body.encode()))
+    first, second = embedder.embed(["a", "b"]).vectors
+    assert len(first) == 8 and second == ()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "kind", "reason"),
+    [
+        (404, {"error_msg": "Not Found"}, ProviderSetupError, "STRANDLINE_EMBEDDING_BACKEND=local"),
+        (404, error("model not found"), ProviderSetupError, "STRANDLINE_EMBEDDING_MODEL"),
+        (400, error("input_type is required"), ProviderSetupError, "every request"),
+        (200, error("x", code=429), RateLimitError, "429"),
+        (503, {}, TransientModelError, "503"),
+    ],
+)
+def test_what_refuses_every_text_is_an_outage(
+    server: ModelServer, embedder: OpenAIEmbedder, status: int, body: Any, kind: type[ModelError], reason: str
+) -> None:
+    server.behave(responder=lambda _: Raw(status, json.dumps(body).encode()))
+    with pytest.raises(ModelError, match=reason) as caught:
+        embedder.embed(TEXTS)
+    assert type(caught.value) is kind
