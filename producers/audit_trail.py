@@ -18,6 +18,7 @@ from strandline.pipelines.audit.listing import (
     audited_namespaces,
     list_acts,
 )
+from strandline.pipelines.audit.trails import anchor_trails
 from strandline.pipelines.audit.upkeep import Pruning, plan_pruning, prune_trail, set_level
 from strandline.pipelines.audit.verifying import verify_trail
 from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
@@ -141,10 +142,8 @@ class NamespaceAudit(Closing):
     @sync_method
     def anchor(self) -> Operation[Anchor | None]:
         """The present end of the chain, to be kept outside of the database; None if nothing is sealed yet."""
-        for row in (yield from audited_namespaces(self._namespace)):
-            if row.mac is not None and row.sealed_at is not None:
-                return Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
-        return None
+        anchors = yield from anchor_trails([self._namespace])
+        return anchors[0] if anchors else None
 
     aanchor = async_method(anchor)
 

@@ -30,6 +30,7 @@ from tests.support.processes.side_by_side import (  # noqa: F401  # hooks of pyt
     pytest_addoption,
     pytest_runtestloop,
 )
+from tests.support.processes.template import import_everything
 from tests.support.ram_folder import make_ram_folder, remove
 from tests.support.servers.databases import (
     ENCRYPTION,
@@ -91,6 +92,9 @@ _WAITING_PATHS = tuple(
 )
 
 
+# To import everything takes as long as the tests of some files.
+MANY_FILES = 100
+
 _ram_folder = pytest.StashKey[Path]()
 
 
@@ -123,6 +127,12 @@ def pytest_collection() -> Generator[None, object, object]:
         gc.enable()
         gc.freeze()
         gc.set_threshold(10 * gc.get_threshold()[0])
+
+
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """What tests import once they run is imported once, where most of them run in copies of this process."""
+    if session.config.option.workers and len({item.path for item in session.items}) > MANY_FILES:
+        import_everything()
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:

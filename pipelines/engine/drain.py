@@ -368,8 +368,9 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
     )
     reason = _reason(error)
-    if isinstance(error, TransientModelError) and not counts:
-        engine.troubles.note(lease.lane, str(error), wait)
+    failures = lease.failures + counts
+    tries = f"Failed {failures} of {engine.retry.max_failures} times. " if counts else ""
+    engine.troubles.note(lease.lane, tries + reason, wait)
     logger.warning(
         "lane postponed",
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
@@ -380,7 +381,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
             engine.database,
             lease,
             postponements=postponements,
-            failures=lease.failures + counts,
+            failures=failures,
             wait_seconds=wait,
             error=reason,
         )

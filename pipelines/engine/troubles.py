@@ -1,4 +1,4 @@
-"""Troubles: why the work of a stage waits, as far as this process knows; ``status`` shows the reason."""
+"""Troubles: why the work of a stage waits or fails, as far as this process knows; ``status`` shows it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ KEPT_SECONDS = 60.0
 
 
 class Troubles:
-    """The last reason for which a provider let the work of a stage wait; safe to share between threads."""
+    """The last reason for which the work of a stage was put off; safe to share between threads."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._lock = threading.Lock()
@@ -22,7 +22,7 @@ class Troubles:
         self._noted: dict[str, tuple[str, float]] = {}
 
     def note(self, lane: Lane, reason: str, wait_seconds: float) -> None:
-        """The lane waits for its provider; ``reason`` is a sentence without content."""
+        """The lane waits; ``reason`` is a sentence without content."""
         with self._lock:
             self._noted[_key(lane)] = reason, self._clock() + wait_seconds + KEPT_SECONDS
 

@@ -20,6 +20,7 @@ from strandline.pipelines.flush.plan import (
     plan_manual,
     plan_threshold,
     plan_turn,
+    question_of,
 )
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.flush import Flush, PlanWindow, PostponePlanning
@@ -50,6 +51,7 @@ class Marks:
     max_window_bytes: int
     message_flush_size: int | None
     deliver: Deliver
+    question_seq: int | None
     idle_for_seconds: float
     idle_seconds: int | None
     watched: bool | None
@@ -130,7 +132,9 @@ def _flush_by_policy(
         )
         if plan is not None:
             cause_of_turn: FlushCause = "turn" if cause == "threshold" else cause
-            delivered = yield from _apply(shard_key, session_key, marks, plan, cause_of_turn, lazily=lazily)
+            delivered = yield from _apply(
+                shard_key, session_key, marks, entries, plan, cause_of_turn, lazily=lazily
+            )
             if delivered is None:
                 return None
             marks = replace(marks, flushed_through=plan.flushed_through)
@@ -162,7 +166,7 @@ def _flush_threshold(
     if plan is None:
         yield from fetch(_postponement(shard_key, session_key, marks))
         return None
-    return (yield from _apply(shard_key, session_key, marks, plan, cause, lazily=lazily))
+    return (yield from _apply(shard_key, session_key, marks, entries, plan, cause, lazily=lazily))
 
 
 def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Operation[Flushed | None]:
@@ -179,7 +183,7 @@ def flush_by_hand(shard_key: UUID, session_key: UUID, *, everything: bool) -> Op
         )
         if plan is None:
             return None
-        flushed = yield from _apply(shard_key, session_key, marks, plan, "manual")
+        flushed = yield from _apply(shard_key, session_key, marks, entries, plan, "manual")
         if flushed is not None:
             return flushed
     return None
@@ -205,7 +209,7 @@ def deliver_idle(
     )
     if plan is None:
         return Flushed((), ())
-    return (yield from _apply(shard_key, session_key, marks, plan, cause))
+    return (yield from _apply(shard_key, session_key, marks, entries, plan, cause))
 
 
 def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | None]:
@@ -229,12 +233,12 @@ def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Ope
     if marks is None:
         return None
     plan = plan_manual(
-        [replace(entry, calls=(), answers=None) for entry in entries],
+        [replace(entry, calls=(), answers=()) for entry in entries],
         flushed_through=marks.flushed_through,
         flush_size=marks.token_flush_size,
         everything=True,
     )
-    return None if plan is None else (yield from _apply(shard_key, session_key, marks, plan, cause))
+    return None if plan is None else (yield from _apply(shard_key, session_key, marks, entries, plan, cause))
 
 
 def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | None, list[Entry]]]:
@@ -247,7 +251,7 @@ def read_window(shard_key: UUID, session_key: UUID) -> Operation[tuple[Marks | N
 def _read_window(shard_key: UUID, window: str) -> Operation[tuple[Marks, list[Entry]]]:
     """The window of a JSON text; ids of tool calls in one form, if only some of them are keyed yet."""
     marks, entries = _parse_window(window)
-    ids = [name for entry in entries for name in (*entry.calls, *filter(None, (entry.answers,)))]
+    ids = [name for entry in entries for name in (*entry.calls, *entry.answers)]
     if len({name.startswith(REFERENCE) for name in ids}) == 2:
         keys = yield from find_owner_keys(shard_key)
         if keys is not None:
@@ -255,7 +259,7 @@ def _read_window(shard_key: UUID, window: str) -> Operation[tuple[Marks, list[En
                 replace(
                     entry,
                     calls=tuple(map(keys.reference, entry.calls)),
-                    answers=None if entry.answers is None else keys.reference(entry.answers),
+                    answers=tuple(map(keys.reference, entry.answers)),
                 )
                 for entry in entries
             ]
@@ -266,7 +270,7 @@ def _parse_window(window: str) -> tuple[Marks, list[Entry]]:
     seen: dict[str, Any] = json.loads(window)
     seen["marks"]["incarnation"] = UUID(seen["marks"]["incarnation"])
     entries = [
-        Entry(seq, role, tokens, tuple(calls or ()), answers, size)
+        Entry(seq, role, tokens, tuple(calls or ()), tuple(answers or ()), size)
         for seq, role, tokens, calls, answers, size in seen["entries"]
     ]
     return Marks(**seen["marks"]), entries
@@ -276,6 +280,7 @@ def _apply(
     shard_key: UUID,
     session_key: UUID,
     marks: Marks,
+    entries: Sequence[Entry],
     plan: FlushPlan,
     cause: FlushCause,
     *,
@@ -302,6 +307,7 @@ def _apply(
             tokens=[event.tokens for event in plan.events],
             messages=[event.messages for event in plan.events],
             version=EVENT_VERSION,
+            question_seq=question_of(entries, plan.window_from, marks.question_seq),
             lazily=lazily,
         )
     )

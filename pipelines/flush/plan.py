@@ -1,10 +1,11 @@
 """Chooses the messages of a flush: a pure function over seq, role, tokens and tool calls.
 
-The window is cut only where the conversation can be cut: never between a tool call and its result,
-never before the first message that must stay.  A cut before a user message is preferred, so that the
-window begins with a whole turn; a single turn that is too large is cut inside, before an assistant
-message, as long as no call is open there.  (LlamaIndex documents the first rule; without the second a
-long agent turn grows without bound.)
+The window is cut only where the conversation can be cut: never between a tool call and the result that
+follows it.  A cut before a user message is preferred, so that the window begins with a whole turn; a single
+turn that is too large is cut inside, before the assistant's next step.  A call whose result has not come is
+closed once the conversation goes on behind it: a cut that would part it from a late result is taken only if
+no other brings the window within its marks.  The last resort is a cut where a call is open, so that the marks
+always hold.
 
 The size of one event is bounded separately: a piece of the log that is too large for one event is recorded as
 several, cut where the conversation can be cut if that is possible, otherwise also between a call and its
@@ -13,26 +14,33 @@ result.  The window itself is never cut there.
 
 from __future__ import annotations
 
-from bisect import bisect_right
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate
 
-from strandline.schemas.values.message import Role
+from strandline.schemas.values.message import HEAD_ROLES, Role
 
 UNBOUNDED = 2**63 - 1
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """One message as planning sees it; ``calls`` are the ids that it opens, ``answers`` the id it closes."""
+    """One message as planning sees it; ``calls`` are the ids of calls that it makes, ``answers`` those of
+    calls whose results it has.
+    """
 
     seq: int
     role: Role
     tokens: int
     calls: tuple[str, ...] = ()
-    answers: str | None = None
+    answers: tuple[str, ...] = ()
     bytes: int = 0
+
+    @property
+    def is_new_turn(self) -> bool:
+        """Whether a person speaks: in some forms a user's message holds results."""
+        return self.role == "user" and not self.answers
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,6 +63,10 @@ class Size:
 # at once by default, so with its instructions it fits any context of 32,000.  Messages and bytes: what a
 # worker loads at a time, and 64 such events may be one batch.
 EVENT_BOUND = Size(tokens=16_000, messages=500, bytes=1_000_000)
+
+# What a cut may part: nothing; a call from a result that came when the conversation had gone on; and a call
+# that still waits for its result from what follows it.
+_DEGREES = _NOTHING, _LATE, _WAITING = range(3)
 
 # A step of a flush is at least this part of what a window may hold by messages or bytes.
 _SHARE_OF_WINDOW = 4
@@ -173,7 +185,7 @@ def plan_turn(
 ) -> FlushPlan | None:
     """Deliver the window's whole turns and leave them there: up to the last answer that calls no tool."""
     window = _Window(entries)
-    ends = (end for end in window.all_before(len(entries) + 1) if window.is_answer(end - 1))
+    ends = (end for end in window.all_before(len(entries) + 1, _LATE) if window.is_answer(end - 1))
     return _deliver(window, ends, window_from, flushed_through, flush_size, event_bound)
 
 
@@ -211,7 +223,7 @@ class _Window:
         self._tokens = [0, *accumulate(entry.tokens for entry in entries)]
         self._bytes = [0, *accumulate(entry.bytes for entry in entries)]
         self._forbidden = _inside_calls(entries)
-        users = [index for index, entry in enumerate(entries) if entry.role == "user"]
+        users = [index for index, entry in enumerate(entries) if entry.is_new_turn]
         self.last_turn = users[-1] if users else 0
 
     def size(self, start: int, end: int) -> Size:
@@ -223,44 +235,51 @@ class _Window:
         """How many of the messages, counted from the first, were delivered before."""
         return bisect_right(self.entries, flushed_through, key=lambda entry: entry.seq)
 
-    def allows(self, at: int) -> bool:
-        return not self._forbidden[at]
+    def allows(self, at: int, degree: int = _NOTHING) -> bool:
+        return not self._forbidden[degree][at]
 
     def is_answer(self, index: int) -> bool:
         """Whether a message is an answer that calls no tool, which ends its turn."""
         return self.entries[index].role == "assistant" and not self.entries[index].calls
 
-    def whole_turns(self, after: int) -> Iterable[int]:
+    def whole_turns(self, after: int, degree: int = _NOTHING) -> Iterable[int]:
         """Cuts that leave a window beginning with a user message."""
         return (
             at
             for at in range(after + 1, self.last_turn + 1)
-            if self.entries[at].role == "user" and self.allows(at)
+            if self.entries[at].is_new_turn and self.allows(at, degree)
         )
 
-    def inside_turn(self, after: int) -> Iterable[int]:
-        """Cuts before an assistant message that does not directly follow its user's message."""
+    def inside_turn(self, after: int, degree: int = _NOTHING) -> Iterable[int]:
+        """Cuts before a step of an assistant that does not directly follow its user's message, or before a
+        system message, which may have caused the step.
+        """
         return (
             at
             for at in range(after + 1, len(self.entries))
-            if self.entries[at].role == "assistant"
-            and self.entries[at - 1].role in ("assistant", "tool")
-            and self.allows(at)
+            if self._begins_step(at) and self.allows(at, degree)
         )
 
-    def all_before(self, limit: int) -> Iterable[int]:
-        return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at))
+    def _begins_step(self, at: int) -> bool:
+        role, before = self.entries[at].role, self.entries[at - 1]
+        if role == "assistant":
+            return before.role in ("assistant", "tool") or bool(before.answers)
+        return role in HEAD_ROLES and not before.is_new_turn
+
+    def all_before(self, limit: int, degree: int = _NOTHING) -> Iterable[int]:
+        return (at for at in range(1, min(limit, len(self.entries) + 1)) if self.allows(at, degree))
 
     def next_cut(self, start: int, step: Size) -> int | None:
-        """The first cut that takes a whole step; if none does, the last cut."""
-        for candidates in (self.whole_turns(start), self.inside_turn(start)):
-            last: int | None = None
-            for at in candidates:
-                if step.is_reached_by(self.size(start, at)):
-                    return at
-                last = at
-            if last is not None:
-                return last
+        """The first cut that takes a whole step; if none does, the last cut. What parts least comes first."""
+        for degree in _DEGREES:
+            for candidates in (self.whole_turns(start, degree), self.inside_turn(start, degree)):
+                last: int | None = None
+                for at in candidates:
+                    if step.is_reached_by(self.size(start, at)):
+                        return at
+                    last = at
+                if last is not None:
+                    return last
         return None
 
     def fill(self, start: int, stop: int, flush_size: int) -> list[int]:
@@ -288,39 +307,53 @@ class _Window:
         return min(by_tokens, by_bytes, begin + bound.messages)
 
 
-def _inside_calls(entries: Sequence[Entry]) -> list[bool]:
-    """For each cut, whether it would separate a call from its result, or from a result still to come.
-
-    A call without a result stays open to the end of the window; a later user message closes it.
-    """
+def _inside_calls(entries: Sequence[Entry]) -> list[list[bool]]:
+    """For each degree and each cut, whether it would part a call from its result, or from one to come."""
     results: dict[str, list[int]] = {}
     for index, entry in enumerate(entries):
-        if entry.answers is not None:
-            results.setdefault(entry.answers, []).append(index)
-    next_user = _next_user(entries)
-    covered = [0] * (len(entries) + 2)
+        for call in entry.answers:
+            results.setdefault(call, []).append(index)
+    goes_on = _goes_on(entries)
+    covered = [[0] * (len(entries) + 2) for _ in _DEGREES]
     for index, entry in enumerate(entries):
         for call in entry.calls:
             # Providers reuse ids ("call_1"): a call belongs to the first result that follows it.
             places = results.get(call, [])
             place = bisect_right(places, index)
-            until = places[place] if place < len(places) else next_user[index]
-            covered[index + 1] += 1
-            covered[until + 1] -= 1
-    return [depth > 0 for depth in accumulate(covered)][: len(entries) + 1]
+            closed = goes_on[index]
+            result = places[place] if place < len(places) else closed
+            came = place < len(places) and result <= closed
+            for spans, end in zip(covered, (result,) * 3 if came else (result, closed, index), strict=True):
+                spans[index + 1] += 1
+                spans[end + 1] -= 1
+    return [[depth > 0 for depth in accumulate(spans)][: len(entries) + 1] for spans in covered]
 
 
-def _next_user(entries: Sequence[Entry]) -> list[int]:
-    """For each entry, where a call that it opens is closed if no result comes: just before the next user.
+def _goes_on(entries: Sequence[Entry]) -> list[int]:
+    """For each entry, the last one before the conversation goes on: the assistant, or a person, speaks.
 
-    The value is the index of the last entry that still belongs to the open call.
+    A call that it makes waits for its result up to there, or to the end.
     """
     following, closes_at = [0] * len(entries), len(entries)
     for index in range(len(entries) - 1, -1, -1):
         following[index] = closes_at
-        if entries[index].role == "user":
+        if entries[index].role == "assistant" or entries[index].is_new_turn:
             closes_at = index - 1
     return following
+
+
+def question_of(entries: Sequence[Entry], window_from: int, known: int | None) -> int | None:
+    """The user's message whose turn goes on where the window begins; None if the window begins with a turn.
+
+    Args:
+        known: the one of the window as it was.
+    """
+    at = bisect_left(entries, window_from, key=lambda entry: entry.seq)
+    if at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls:
+        return None
+    if 0 < at < len(entries) and entries[at].is_new_turn:
+        return None
+    return next((entry.seq for entry in reversed(entries[:at]) if entry.is_new_turn), known)
 
 
 def _plan(window: _Window, ends: Sequence[int], flushed_through: int, bound: Size) -> FlushPlan:

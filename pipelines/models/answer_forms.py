@@ -62,7 +62,9 @@ def _number(value: object) -> object:
 def _numbers(value: object) -> list[int]:
     """The whole numbers of a list, of a text, or one by itself; what is none is left out."""
     if isinstance(value, str):
-        return [bounded_int(digits) for digits in _NUMBER.findall(value)[:MAX_LIST_ITEMS]]
+        if not (texts := _NUMBER.findall(value)):
+            raise ValueError("is no number")
+        return [bounded_int(digits) for digits in texts[:MAX_LIST_ITEMS]]
     items = value[:MAX_LIST_ITEMS] if isinstance(value, list) else [value]
     numbers = (_number(item) for item in items)
     return [whole for one in numbers if (whole := _whole(one)) is not None]
@@ -95,8 +97,8 @@ def _sentences(value: object) -> object:
 
 def _operation(synonyms: Mapping[str, str]) -> Callable[[object], object]:
     def read(value: object) -> object:
-        said = value.strip().lower() if isinstance(value, str) else value
-        return synonyms.get(said, said) if isinstance(said, str) else said
+        word = value.strip().lower() if isinstance(value, str) else value
+        return synonyms.get(word, word) if isinstance(word, str) else word
 
     return read
 
@@ -212,9 +214,9 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
     candidates = find_values(text)[:_MAX_CANDIDATES]
     problem = ""
     is_alone = len(candidates) == 1
-    for found in candidates:
+    for candidate in candidates:
         try:
-            reading = _read(form, found, is_alone)
+            reading = _read(form, candidate, is_alone)
         except _OtherFormError as error:
             problem = problem or str(error)
             continue
@@ -222,7 +224,7 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
             return reading
         problem = "No item of the answer's list is complete and has the form asked for."
     if len(candidates) > 1 and _item_form(form) and all(map(_is_outermost_object, candidates)):  # one a line
-        lines = Found([found.value for found in candidates], candidates[-1].is_cut)
+        lines = Found([candidate.value for candidate in candidates], candidates[-1].is_cut)
         if not (reading := _read(form, lines, is_alone=True)).is_empty_by_mistake:
             return reading
     if not text.strip():
@@ -234,52 +236,49 @@ class _OtherFormError(Exception):
     """A value does not have the form asked for; the sentence names the fields, never their content."""
 
 
-def _read(form: type[_Answer], found: Found, is_alone: bool) -> Reading[_Answer]:
+def _read(form: type[_Answer], candidate: Found, is_alone: bool) -> Reading[_Answer]:
     listed, item = _list_name(form), _item_form(form)
-    fields = _fields(found, listed, item, is_alone)
+    fields = _fields(candidate, listed, item, is_alone)
     try:
-        return Reading(form.model_validate(fields), is_cut=found.is_cut)
+        return Reading(form.model_validate(fields), is_cut=candidate.is_cut)
     except ValidationError as error:
         problem = error
     items = fields.get(listed)
     if item is None or not isinstance(items, list):
-        raise _OtherFormError(_said(problem))
+        raise _OtherFormError(_form_problem(problem))
     readable = [one for one in map(_item, items) if _has_form(item, one)]
     try:
         answer = form.model_validate({**fields, listed: readable})
     except ValidationError as error:
-        raise _OtherFormError(_said(error)) from None
-    return Reading(answer, len(items) - len(readable), found.is_cut)
+        raise _OtherFormError(_form_problem(error)) from None
+    return Reading(answer, len(items) - len(readable), candidate.is_cut)
 
 
-def _fields(found: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
+def _fields(candidate: Found, listed: str, item: type[BaseModel] | None, is_alone: bool) -> dict[str, Any]:
     """The fields of an answer: of the value itself, of what is wrapped in it, or of the list that it is."""
-    value = found.value
+    value, is_bare = candidate.value, isinstance(candidate.value, list)
     for _ in range(_MAX_WRAPPING):
         if isinstance(value, dict) and listed not in value and len(value) == 1:
             value = next(iter(value.values()))
-    if (
-        isinstance(value, list)
-        and found.is_outermost
-        and any(map(_is_object, value) if value else [is_alone])
-    ):
+    is_list = isinstance(value, list) and candidate.is_outermost
+    if is_list and (any(map(_is_object, value)) or (value == [] and is_bare and is_alone)):
         value = {listed: value}
     if not isinstance(value, dict):
         raise _OtherFormError("The answer is not one complete JSON object.")
     fields = _readable_object(value, _MAX_FORM_LEVELS)
     if item is None:
         return fields
-    if listed not in fields and is_alone and found.is_outermost and _has_form(item, fields):
+    if listed not in fields and is_alone and candidate.is_outermost and _has_form(item, fields):
         return {listed: [fields]}
-    if (listed in fields and fields[listed] is None) or (is_alone and found.is_outermost and not fields):
+    if (listed in fields and fields[listed] is None) or (is_alone and candidate.is_outermost and not fields):
         return {**fields, listed: []}
     if isinstance(fields.get(listed), (dict, str)):
         return {**fields, listed: [fields[listed]]}
     return fields
 
 
-def _is_outermost_object(found: Found) -> bool:
-    return found.is_outermost and isinstance(found.value, dict)
+def _is_outermost_object(candidate: Found) -> bool:
+    return candidate.is_outermost and isinstance(candidate.value, dict)
 
 
 def _is_object(value: object) -> bool:
@@ -299,7 +298,7 @@ def _has_form(form: type[BaseModel], value: object) -> bool:
     return True
 
 
-def _said(error: ValidationError) -> str:
+def _form_problem(error: ValidationError) -> str:
     problems = error.errors(include_input=False, include_url=False, include_context=False)[:5]
     listed = "; ".join(f"{'.'.join(map(str, one['loc'])) or 'answer'}: {one['msg']}" for one in problems)
     return f"The answer does not have the form asked for: {listed}."

@@ -139,7 +139,7 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     reading: Reading[Any] = read_answer(FORMS[task.name], text)
     answer = reading.answer
     if isinstance(task, CondenseTask):
-        _condensed(answer, len(task.facts))
+        _read_condensed(answer, len(task.facts))
     if isinstance(answer, SummaryAnswer) and _is_word_of_forms(answer.summary):
         raise PermanentModelError("The summary says nothing.")
     shortcoming = "The answer stops in the middle; answer again, and more briefly." if reading.is_cut else ""
@@ -179,8 +179,8 @@ def _counted_from_one(answer: ExtractAnswer) -> ExtractAnswer:
 
 def _lacks_sources(answer: ExtractAnswer, line_count: int) -> bool:
     """Whether there are facts, and none of them has a source."""
-    said = [item for item in answer.facts if not is_placeholder(item.text)]
-    return bool(said) and all(_fact(item, line_count) is None for item in said)
+    statements = [item for item in answer.facts if not is_placeholder(item.text)]
+    return bool(statements) and all(_fact(item, line_count) is None for item in statements)
 
 
 def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[ExtractedFact, ...]:
@@ -233,10 +233,10 @@ def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
         PermanentModelError: the text is not a condense answer, a fact is neither kept nor merged or is both,
             or a sentence is too long or merges too many facts.
     """
-    return _condensed(read_answer(CondenseAnswer, text).answer, fact_count)
+    return _read_condensed(read_answer(CondenseAnswer, text).answer, fact_count)
 
 
-def _condensed(answer: CondenseAnswer, fact_count: int) -> tuple[CondensedFact, ...]:
+def _read_condensed(answer: CondenseAnswer, fact_count: int) -> tuple[CondensedFact, ...]:
     existing = range(1, fact_count + 1)
     merged = [tuple(sorted({n for n in item.merged if n in existing})) for item in answer.facts]
     _check_accounted(set(answer.kept) & set(existing), merged, fact_count)

@@ -73,15 +73,15 @@ def find_values(text: str) -> list[Found]:
     A text that is one JSON string is read as what that string holds.
     """
     text = _without_quotes(text)
-    found: list[Found] = []
+    values: list[Found] = []
     thoughts: list[Found] = []
     for item in _values(text):
         if item is None:
-            thoughts += found
-            found = []
+            thoughts += values
+            values = []
         else:
-            found.append(item)
-    return found + thoughts
+            values.append(item)
+    return values + thoughts
 
 
 def _without_quotes(text: str) -> str:
@@ -105,13 +105,13 @@ def _values(text: str) -> Iterator[Found | None]:
             continue
         start = beginning.start()
         try:
-            found, at = _value(text, start)
+            candidate, at = _value(text, start)
         except Unreadable as error:
             tries, vain = tries - 1, vain - (error.at - start)
             at, is_outermost = start + 1, False
         else:
-            found.is_outermost = is_outermost
-            yield found
+            candidate.is_outermost = is_outermost
+            yield candidate
 
 
 def _value(text: str, start: int) -> tuple[Found, int]:
@@ -232,12 +232,12 @@ class _Reader:
         if word.end() == len(self._text):
             self.is_cut = True
             return _CUT
-        said = word.group()
-        if said.lower() in _WORDS:
+        word_text = word.group()
+        if word_text.lower() in _WORDS:
             self.at = word.end()
-            return _WORDS[said.lower()]
+            return _WORDS[word_text.lower()]
         try:
-            number = bounded_int(said) if said.lstrip("+-").isdecimal() else float(said)
+            number = bounded_int(word_text) if word_text.lstrip("+-").isdecimal() else float(word_text)
         except ValueError:
             raise Unreadable(self.at) from None
         self.at = word.end()
@@ -257,7 +257,7 @@ class _Reader:
             else:
                 self.at += 1
                 if self._ends(behind):
-                    return _joined(pieces)
+                    return _join(pieces)
                 quoted = _QUOTED[quote].match(text, self.at)
                 if quoted is None and quote == '"':
                     raise Unreadable(self.at)
@@ -290,7 +290,7 @@ class _Reader:
             self.at += 1
 
 
-def _joined(pieces: list[str]) -> str:
+def _join(pieces: list[str]) -> str:
     """The pieces as one text; halves of a character that were escaped one by one become that character."""
     text = "".join(pieces)
     return (

@@ -27,7 +27,7 @@ from strandline.pipelines.replay.carrying import ProvideInput, carry_base, forge
 from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.progress import OnProgress, Progress
 from strandline.pipelines.replay.records import Replay, Selection, begin, report
-from strandline.pipelines.replay.switching import serve_everybody, switch_owner
+from strandline.pipelines.replay.switching import pause_owner, serve_everybody, switch_owner
 from strandline.pipelines.replay.truncation import refuse_truncated
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ErasedError, ReplayError
@@ -39,7 +39,6 @@ from strandline.schemas.queries.derived.generations import (
     LockPipeline,
     OpenBackfilled,
     OwnersAfter,
-    PauseOwner,
     TransactionsBegun,
     TransactionsUnderWay,
     UncoveredOwners,
@@ -53,7 +52,6 @@ NOBODY = UUID(int=0)
 OWNERS_PER_PAGE = 100
 WAIT_SECONDS = 60.0
 POLL_SECONDS = 0.2
-PAUSE_SECONDS = 10.0
 
 
 def begin_generation(
@@ -338,7 +336,7 @@ class _Run:
                 if owner.dead and not owner.older:
                     blocked.append(owner.shard_key)
                 elif owner.events and not owner.older:
-                    self._pause(owner.shard_key)
+                    pause_owner(self._database, self._generation.pipeline, owner.shard_key)
             self._tell(phase="switching", switched=switched, remaining=len(lacking))
             if len(page) < OWNERS_PER_PAGE:
                 break
@@ -347,13 +345,6 @@ class _Run:
 
     def _switch(self, shard_key: UUID) -> bool:
         return switch_owner(self._database, self._generation, shard_key)
-
-    def _pause(self, shard_key: UUID) -> None:
-        """Let an owner who talks all the time catch up: only live work is still missing."""
-        pipeline = self._generation.pipeline
-        with suppress(ErasedError), self._database.transaction() as tx:
-            tx.run(admit(shard_key))
-            tx.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 
     def _fill_lacking(self, owners: list[UUID]) -> None:
         for shard_key in owners:

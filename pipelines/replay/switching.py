@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable
+from contextlib import suppress
 from uuid import UUID
 
 from strandline.pipelines.admission import admit
@@ -22,6 +23,7 @@ from strandline.schemas.queries.derived.generations import (
     ForgetOwnersGenerations,
     LockPipeline,
     OwnersWithRows,
+    PauseOwner,
     PruneLanes,
     PruneOwner,
     RetireGeneration,
@@ -35,6 +37,7 @@ from strandline.schemas.values.lanes import FACTS, pipeline_named
 logger = logging.getLogger("strandline.generations")
 
 OWNERS_PER_PAGE = 100
+PAUSE_SECONDS = 10.0
 
 
 def switch_owner(database: Database, generation: Generation, shard_key: UUID) -> bool:
@@ -65,6 +68,15 @@ def _switch(database: Database, generation: Generation, shard_key: UUID) -> bool
             return False
         tx.fetch(RingOwner(shard_key=shard_key, generation_id=generation.generation_id))
     return True
+
+
+def pause_owner(database: Database, pipeline: str, shard_key: UUID) -> None:
+    """Let an owner who talks all the time catch up in another generation: only live work is still missing."""
+    with suppress(ErasedError), database.transaction() as tx:
+        tx.run(admit(shard_key))
+        # Who serves or rolls back meanwhile would leave this owner where it was.
+        tx.fetch(LockPipeline(pipeline=pipeline))
+        tx.fetch(PauseOwner(shard_key=shard_key, pipeline=pipeline, seconds=PAUSE_SECONDS))
 
 
 def serve_everybody(database: Database, generation: Generation) -> None:

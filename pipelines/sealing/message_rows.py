@@ -56,7 +56,7 @@ def reseal_messages(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[in
                 envelopes=[keys.reseal_json(row.envelope, ENVELOPE, row.id) for row in rows],
                 metadata=[_metadata(keys, row.metadata, row.id) for row in rows],
                 calls=[_calls(keys, row.calls) for row in rows],
-                answers=[None if row.answers is None else keys.reference(row.answers) for row in rows],
+                answers=[_calls(keys, row.answers) for row in rows],
                 labels=[as_array(_labels(keys, row)) for row in rows],
             )
         )

@@ -27,7 +27,7 @@ def deliver_leaving(database: Database, ring: Ring, session: SessionKeys, incarn
         return flushed is not None
     window = windows[0]
     entries = [
-        Entry(seq, role, tokens, (), None, size)
+        Entry(seq, role, tokens, (), (), size)
         for seq, role, tokens, _calls, _answers, size in json.loads(window.entries)
     ]
     plan = plan_manual(

@@ -32,6 +32,7 @@ from strandline.producers.exports.lines import (
     RunLine,
     ServiceKeyLine,
 )
+from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.upkeep.erasures import OwnerDirectory
 from strandline.schemas.queries.upkeep.export import (
@@ -56,9 +57,10 @@ from strandline.schemas.queries.upkeep.export import (
     ExportStates,
 )
 
-ROWS_PER_PAGE = 500
-# Answers and messages may be large.
-LARGE_ROWS_PER_PAGE = 200
+# Facts, and what people chose, have some tens of kilobytes at most.
+ROWS_PER_PAGE = 80
+# What has no bound of its own, messages, states and answers: a page ends with the row that fills it.
+_UP_TO_BYTES: dict[str, Any] = {"limit": 500, "page_bytes": HISTORY_PAGE_BYTES}
 
 _FIRST = UUID(int=0)
 
@@ -80,7 +82,7 @@ class Section:
     Attributes:
         page: the statement of the page after a row; None: of the first one.
         line: a row's line.
-        limit: rows of a page.
+        limit: rows of a page that another one follows.
     """
 
     page: Callable[[Any | None], Query[Any]]
@@ -125,9 +127,9 @@ def _logs(target: ExportTarget) -> Iterator[Section]:
         return {**own, "after_session": _of(last, "session_key"), number: first}
 
     yield Section(
-        lambda last: ExportMessages(**after(last, "after_seq", _at(last, "seq")), limit=LARGE_ROWS_PER_PAGE),
+        lambda last: ExportMessages(**after(last, "after_seq", _at(last, "seq")), **_UP_TO_BYTES),
         message_line,
-        LARGE_ROWS_PER_PAGE,
+        1,
     )
     yield Section(
         lambda last: ExportArchived(**after(last, "after_seq", _at(last, "from_seq")), limit=ROWS_PER_PAGE),
@@ -192,10 +194,10 @@ def _rest(target: ExportTarget) -> Iterator[Section]:
             after_scope=_of(last, "scope_key"),
             after_generation=_at(last, "generation_id"),
             after_ordinal=_at(last, "ordinal", -1),
-            limit=LARGE_ROWS_PER_PAGE,
+            **_UP_TO_BYTES,
         ),
         lambda row: state_line(row, owner),
-        LARGE_ROWS_PER_PAGE,
+        1,
     )
     yield Section(
         lambda last: ExportAnswers(
@@ -203,10 +205,10 @@ def _rest(target: ExportTarget) -> Iterator[Section]:
             scope_key=session,
             after_batch=_of(last, "batch_id"),
             after_step=last.step if last else "",
-            limit=LARGE_ROWS_PER_PAGE,
+            **_UP_TO_BYTES,
         ),
         answer_line,
-        LARGE_ROWS_PER_PAGE,
+        1,
     )
     yield Section(
         lambda last: ExportDeadLetters(

@@ -51,7 +51,8 @@ class MemoryCorrections(MemoryDelivery):
         Raises:
             NotFoundError: the session has no such number.
             DeliveredError: the message is in the pinned head, and messages behind it were delivered.
-            ConflictError: the key was used for another correction, or flushes kept coming between.
+            ConflictError: the key was used for another correction, or flushes kept coming between; or the
+                message is a tool's result, whose call would stay: rewind to the call.
             OwnerError: the session belongs to another owner.
         """
         seq, who, key = _check("from_seq", from_seq, actor, idempotency_key)
@@ -105,12 +106,13 @@ class MemoryCorrections(MemoryDelivery):
         """Remove the newest message and return it, for example to repeat the last turn; None if none is left.
 
         Its ``seq`` is not used again.  If it was delivered to the pipelines, it is taken back as by
-        ``rewind``, and what was derived from it with it.
+        ``rewind``, and what was derived from it with it.  If it is a tool's result, its call and the other
+        results of this call are taken back with it, unless somebody spoke between.
 
         Args:
             keep: says what of the message is put again in the same transaction, as for ``put_messages``; if
                 it raises an exception, the message stays.  It may be called more than once.  By default
-                nothing is put again.
+                nothing is put again.  With it no other message is removed.
 
         Raises:
             OwnerError: the session belongs to another owner.
@@ -142,7 +144,8 @@ class MemoryCorrections(MemoryDelivery):
 
         Args:
             session_id: of the new session; default: a random one.
-            through_seq: the last message to take over; default: all.
+            through_seq: the last message to take over; default: all.  A tool call's results directly behind
+                it are taken over with it.
 
         Raises:
             ConfigurationError: the session has no user: its fork would be another owner's.

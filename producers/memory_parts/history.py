@@ -84,8 +84,8 @@ class MemoryHistory(MemorySearch):
         """The newest messages that fit ``max_tokens`` together, in order, without any derived memory.
 
         Tokens count as in a read.  The pinned head comes first and takes its room first, unless it does not
-        fit by itself.  Flushed messages are included.  A tool's result is never without its call, so fewer
-        messages may be given than would fit.
+        fit by itself.  Flushed messages are included.  Tool calls and results are in the order that
+        providers take, and a result is never without its call, so fewer messages may be given than would fit.
 
         Raises:
             ConfigurationError: ``max_tokens`` is not a number of tokens.

@@ -12,7 +12,11 @@ from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.budget.fitting import Tail, newest_that_fit
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.snapshot import Snapshot
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
+
+# So much of a question is shown whatever else there is: its beginning and its end.
+MIN_QUESTION_TOKENS = 64
 
 
 def readable_blocks(
@@ -53,8 +57,24 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
         window=kept,
         window_from=kept[0].seq or snapshot.window_from,
         fixed_tokens=pinned_tokens + _tokens(kept),
+        question=0,
     )
     return shorter, [omission]
+
+
+def shorter_question(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list[Omission]]:
+    """The snapshot with the middle of its question left out, as far as it is text, so that the rest fits."""
+    question, *others = snapshot.window
+    text, size = question.content, question.tokens or 1
+    room = max(MIN_QUESTION_TOKENS, size - (snapshot.fixed_tokens - token_limit))
+    if question.seq != snapshot.question or not isinstance(text, str) or room >= size:
+        return snapshot, []
+    half = len(text) * room // (2 * size)
+    shorter = replace(question, content=f"{text[:half]}\n[…]\n{text[-half:]}", tokens=room)
+    reason = f"Of the question {quantity(room, 'token')} of {size} are shown, to fit the limit."
+    fixed = snapshot.fixed_tokens - size + room
+    changed = replace(snapshot, window=(shorter, *others), fixed_tokens=fixed)
+    return changed, [Omission("question_cut", "window", reason, question.seq, question.seq)]
 
 
 def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
@@ -68,6 +88,7 @@ def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
         window=kept,
         window_from=max(snapshot.window_from, window_from or 0),
         fixed_tokens=_tokens(kept),
+        question=0 if len(kept) < len(snapshot.window) else snapshot.question,
     )
 
 
@@ -107,7 +128,7 @@ def _not_fed(block: BaseMemoryBlock, snapshot: Snapshot) -> str | None:
 
 def _last_turn(window: Sequence[Message]) -> int:
     """The place at which the last turn begins: the last user message, or 0 without one."""
-    places = (place for place in range(len(window) - 1, -1, -1) if window[place].role == "user")
+    places = (place for place in range(len(window) - 1, -1, -1) if window[place].is_new_turn)
     return next(places, 0)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, overload
 
 from strandline.producers.reading.given import Citation, Given, GivenFact, GivenMessage, GivenSummary, cite
+from strandline.producers.reading.history.call_pairs import begins_with_user, settled
 from strandline.producers.reading.token_use import TokenUse, count_sections, sum_tokens
 from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_text import quantity
@@ -25,6 +26,12 @@ OmissionKind = Literal[
     "rerank_failed",
     "not_fed",
     "not_shared",
+    "result_moved",
+    "result_left_out",
+    "result_added",
+    "call_left_out",
+    "user_added",
+    "question_cut",
 ]
 
 
@@ -40,11 +47,14 @@ class Omission:
             ``search_failed``, ``search_cut`` (of a long message that was found only the beginning is
             searched), ``rerank_failed`` (the hits are in the order of the search), ``not_fed`` (no
             pipeline derives the block's memory), ``not_shared`` (the session's flushed messages do not go to
-            the scope that the block searches).
-        name: the block's name, or ``tail``, or ``window``.
+            the scope that the block searches), ``result_moved``, ``result_left_out``, ``call_left_out`` and
+            ``result_added`` (a tool call or result that no provider takes as the log has it), ``user_added``
+            (a line before what would begin the conversation), ``question_cut`` (the middle of the question
+            that the window's turn answers, which has left the window).
+        name: the block's name, ``tail`` or ``window``, or the id of the tool call.
         reason: a sentence.
-        from_seq: for ``tail`` and ``window``, the first message left out.
-        through_seq: for ``tail`` and ``window``, the last one.
+        from_seq: of messages, the first that is concerned.
+        through_seq: of messages, the last one.
     """
 
     kind: OmissionKind
@@ -152,9 +162,22 @@ class MemoryContext(Sequence[Message]):
         """The pieces of memory in the prompt with their sources, numbered from 1."""
         return cite(self.memory, self.session_id)
 
-    def to_openai(self) -> list[dict[str, Any]]:
-        """The messages as OpenAI's chat API takes them."""
-        return [message.to_openai() for message in self.messages]
+    def to_openai(self, also: Collection[str] = ()) -> list[dict[str, Any]]:
+        """The messages as OpenAI's chat API takes them, ready to be sent.
+
+        A tool call at the very end whose result has not come is answered by a note here alone.
+
+        Args:
+            also: as for ``Message.to_openai``.
+        """
+        messages = settled(self.messages, to_send=True)
+        return [form for message in messages for form in message.openai_forms(also)]
+
+    def beginning_with_user(self) -> tuple[Message, ...]:
+        """The messages as Anthropic's and Gemini's APIs want them: the first that is no system message is a
+        user's. Where the log shown has none before it, that is a short line which says that it begins here.
+        """
+        return begins_with_user(self.messages)
 
     @overload
     def __getitem__(self, index: int) -> Message: ...

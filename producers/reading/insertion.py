@@ -40,9 +40,25 @@ def assemble_messages(
     return (*pinned[:head], copy, *pinned[head + 1 :], *tail, *window)
 
 
+def question_in_order(
+    tail: Sequence[Message], window: Sequence[Message], question: int
+) -> tuple[Sequence[Message], Sequence[Message]]:
+    """Tail and window where the window's first message, the question, may belong into the tail."""
+    if not question or not tail or window[0].seq != question:
+        return tail, window
+    return placed(window[0], tail), window[1:]
+
+
+def placed(message: Message, tail: Sequence[Message]) -> Sequence[Message]:
+    """The tail with a message in its place, which is never between a call and its results."""
+    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > (message.seq or 0) and not one.answers)
+    at = next(behind, len(tail))
+    return (*tail[:at], message, *tail[at:])
+
+
 def _latest_user(window: Sequence[Message]) -> int | None:
     places = range(len(window) - 1, -1, -1)
-    return next((place for place in places if window[place].role == "user"), None)
+    return next((place for place in places if window[place].is_new_turn), None)
 
 
 def _behind(content: Content, memory: str, parts: Parts) -> Content:

@@ -21,13 +21,19 @@ from strandline.producers.blocks.base import (
 from strandline.producers.blocks.resolve import pipelines_of
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.reading.accounting import account_for, searched_in_part
-from strandline.producers.reading.applicable_blocks import latest_alone, readable_blocks, shorter_window
+from strandline.producers.reading.applicable_blocks import (
+    latest_alone,
+    readable_blocks,
+    shorter_question,
+    shorter_window,
+)
 from strandline.producers.reading.budget.contributions import Contribution
 from strandline.producers.reading.budget.filling import Filling
 from strandline.producers.reading.budget.fitting import Fitted, fit
 from strandline.producers.reading.context import MemoryContext, Omission
 from strandline.producers.reading.foreign_code import is_foreign
-from strandline.producers.reading.insertion import assemble_messages
+from strandline.producers.reading.history.call_pairs import NOTE_TOKENS, begins_with_user, wants_user_first
+from strandline.producers.reading.insertion import assemble_messages, question_in_order
 from strandline.producers.reading.rendering import contributions_of, is_quick, render_blocks
 from strandline.producers.reading.request import ReadRequest
 from strandline.producers.reading.searching.block_search import Shown, without_shown
@@ -51,7 +57,7 @@ from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch,
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import is_unchangeable
+from strandline.schemas.values.message import Message, is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
 MAX_TAIL_MESSAGES = 1_000
@@ -62,19 +68,8 @@ DEFAULT_WAIT_SECONDS = 10.0
 FIRST_PAUSE_SECONDS = 0.01
 MAX_PAUSE_SECONDS = 0.2
 
-# Of omissions, those that come again with each read of the same state.
-_REPEATABLE = frozenset(
-    {
-        "window",
-        "tail",
-        "search_cut",
-        "block_dropped",
-        "block_truncated",
-        "not_rendered",
-        "not_fed",
-        "not_shared",
-    }
-)
+# Of omissions, those that another read of the same state may be without.
+_PASSING = frozenset({"block_failed", "search_text_only", "search_failed", "rerank_failed"})
 
 # Each round takes messages out of the hits that the tail came to show; one is the rule.
 _MAX_ROUNDS = 3
@@ -112,26 +107,23 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
     fitted, failures = yield from _render_and_fit(request, snapshot, material, filling)
     memory = yield from account_for(request, snapshot, material, fitted)
     covered = snapshot.covered_through(pipelines)
+    messages, added = _assemble(request, snapshot, fitted)
+    tokens = fitted.tokens + NOTE_TOKENS * len(added)
     return MemoryContext(
-        messages=assemble_messages(
-            pinned=snapshot.head,
-            tail=snapshot.with_note(fitted.tail),
-            window=snapshot.window,
-            memory=fitted.memory,
-            parts=fitted.parts,
-            method=request.insert_method,
-        ),
+        messages=messages,
         covered_through=covered,
         caught_up=_caught_up(snapshot, covered, request.wait_for),
         omitted=(
             *omissions,
+            *snapshot.omitted,
             *failed_searches,
             *failures,
             *fitted.omitted,
+            *added,
             *searched_in_part(memory, request.indexed_characters),
         ),
-        tokens=fitted.tokens,
-        over_budget=fitted.over_budget,
+        tokens=tokens,
+        over_budget=tokens > request.token_limit,
         session_id=request.identity.session_id,
         memory=memory,
         token_limit=request.token_limit,
@@ -140,6 +132,27 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
         time_zone=snapshot.time_zone,
         prompt_seq=snapshot.prompt,
     )
+
+
+def _assemble(
+    request: ReadRequest, snapshot: Snapshot, fitted: Fitted
+) -> tuple[tuple[Message, ...], list[Omission]]:
+    """The messages in order; where they are in the form of a provider that wants it, a user's line first."""
+    tail = snapshot.with_note(fitted.tail)
+    tail, window = question_in_order(tail, snapshot.window, snapshot.question)
+    messages = assemble_messages(
+        pinned=snapshot.head,
+        tail=tail,
+        window=window,
+        memory=fitted.memory,
+        parts=fitted.parts,
+        method=request.insert_method,
+    )
+    begun = begins_with_user(messages)
+    if len(begun) == len(messages) or not wants_user_first(messages):
+        return messages, []
+    why = "The first message shown is not a user's, so a line stands before it."
+    return begun, [Omission("user_added", "window", why)]
 
 
 def _snapshot(request: ReadRequest, pipelines: tuple[str, ...]) -> Operation[tuple[KnownSession, Snapshot]]:
@@ -197,8 +210,8 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
 
 def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: MemoryContext) -> bool:
     """Whether it follows from the snapshot alone, and whoever gets it can change nothing in it."""
-    # The window's own messages are known; the memory may be in one of them.
-    is_inside = request.insert_method is InsertMethod.USER
+    # The window's own messages are known, but its question; the memory may be in one of them.
+    is_inside = request.insert_method is InsertMethod.USER or bool(snapshot.question)
     own = context.messages[: None if is_inside else len(context.messages) - len(snapshot.window)]
     return (
         # Hardly anybody asks the same question again.
@@ -206,7 +219,7 @@ def _may_be_given_again(request: ReadRequest, snapshot: Snapshot, context: Memor
         and not request.messages
         and not snapshot.standing.is_bounded
         and not snapshot.tail.messages
-        and all(omission.kind in _REPEATABLE for omission in context.omitted)
+        and _PASSING.isdisjoint([omission.kind for omission in context.omitted])
         and not any(is_foreign(block) or _asks_others(block) for block in request.blocks)
         and snapshot.known.window.is_shareable
         and all(map(is_unchangeable, own))
@@ -294,6 +307,9 @@ def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snap
         omissions += cut
     if request.latest_tokens is not None:
         snapshot = latest_alone(snapshot, request.latest_tokens)
+    elif snapshot.question and snapshot.fixed_tokens > request.token_limit:
+        snapshot, cut = shorter_question(snapshot, request.token_limit)
+        omissions += cut
     return request, snapshot, omissions
 
 
@@ -339,7 +355,7 @@ def _fit(
         if not fitted.tail:
             break  # what the window shows is left out already
         tail = by_place(request, fitted.tail)
-        seqs = frozenset(seq for _, seq in tail)
+        seqs = frozenset([*(seq for _, seq in tail), snapshot.question])
         shown = Shown(request.identity, snapshot.window_from, seqs)
         remaining = {name: without_shown(hits, shown) for name, hits in material.hits.items()}
         if remaining == material.hits:

@@ -10,12 +10,20 @@ from typing import Any
 from uuid import UUID
 
 from strandline.producers.reading.budget.fitting import Tail
-from strandline.producers.reading.history.context_window import with_calls
-from strandline.producers.reading.window_cache import NOTHING_KNOWN, UNKNOWN, KnownFacts, KnownSession
+from strandline.producers.reading.context import Omission
+from strandline.producers.reading.history.call_pairs import REASONS, Settled, is_settled
+from strandline.producers.reading.insertion import placed
+from strandline.producers.reading.window_cache import (
+    NOTHING_KNOWN,
+    UNKNOWN,
+    KnownFacts,
+    KnownSession,
+    KnownWindow,
+)
 from strandline.producers.search.hits import HitFact
 from strandline.producers.search.index.indexed_search import Standing
 from strandline.schemas.queries.conversation.read import ReadRow
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
 
 _WINDOW_PART = 2
 
@@ -42,6 +50,9 @@ class Snapshot:
         header: what the statement said beside facts and messages.
         time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
+        omitted: what of tail and window is not shown as the log has it.
+        question: number of the user's message that the window's first turn answers, if that has left the
+            window; it is then the first of ``window``. 0: there is none.
     """
 
     exists: bool
@@ -64,6 +75,8 @@ class Snapshot:
     known: KnownSession
     header: Mapping[str, Any]
     erasures: int = 0
+    omitted: tuple[Omission, ...] = ()
+    question: int = 0
     token_limit: int | None = None
     time_zone: str | None = None
     note: Message | None = None
@@ -76,7 +89,7 @@ class Snapshot:
 
     def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
         """The tail with the note in its place."""
-        return tail if self.note is None else sorted((self.note, *tail), key=lambda one: one.seq or 0)
+        return tail if self.note is None else placed(self.note, tail)
 
     @property
     def fact_texts(self) -> list[str]:
@@ -94,7 +107,7 @@ class Snapshot:
 
 
 def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_facts: int = 0) -> Snapshot:
-    """Read the header row, then the tail, the pinned head and the window, which come in this order.
+    """Read the header row, then the tail with the question, the pinned head and the window, in this order.
 
     ``known`` is what the statement was told of; as far as it is still current, the rows lack it.
     """
@@ -112,21 +125,26 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     if facts is not None or known_facts.version != version or known_facts.most != most_facts:
         known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
     prompt = marks.get("prompt")
-    last_of_head = prompt or pinned_through
     head = read_rows(rows[part_two:window_at])
-    note = head.pop() if head and (head[-1].seq or 0) > last_of_head else None
-    shown = window.messages
+    note = head.pop() if head and (head[-1].seq or 0) > (prompt or pinned_through) else None
+    whole = messages = window.messages
     prompts = frozenset(marks.get("prompts") or ())
     if prompts:
-        head = head or [one for one in shown if one.seq == prompt]
-        shown = tuple([one for one in shown if one.seq not in prompts])
+        head = head or [one for one in messages if one.seq == prompt]
+        messages = tuple([one for one in messages if one.seq not in prompts])
     if note is not None and any(one.content == note.content for one in head):
         note = None  # a framework may put the prompt again with each turn
     pinned = head if note is None else [*head, note]
     shown_elsewhere = prompts.union(one.seq for one in pinned)
-    if header["is_aging"]:
-        # What is past its age is left out, one message after the other, and with a call its results.
-        shown = tuple(with_calls(shown))
+    tail = [one for one in read_rows(rows[1:part_two]) if one.seq not in shown_elsewhere]
+    shown, question = messages, 0
+    asked = next((one for one in tail if one.seq == marks.get("question_seq")), None)
+    if asked is not None and _begins_turn(messages):
+        tail.remove(asked)  # once: it may be of the tail as well
+    elif asked is not None:
+        question, shown = asked.seq or 0, (asked, *messages)
+        tail = [message for message in tail if message.seq != question]
+    before, shown, omitted = _settle_calls(tail, shown, window)
     pending = [(name, first, last) for name, first, last in header["pending"] or ()]
     return Snapshot(
         exists=header["session"] is not None,
@@ -149,16 +167,37 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         erasures=header["erasures"] or 0,
         token_limit=marks.get("token_limit"),
         time_zone=marks.get("time_zone"),
-        tail=Tail(
-            messages=[one for one in read_rows(rows[1:part_two]) if one.seq not in shown_elsewhere],
-            ranges=_gaps(pending, window_from),
-        ),
         note=note,
         prompt=prompt,
-        fixed_tokens=sum(message.tokens or 0 for message in (*pinned, *shown))
-        if header["is_aging"] or len(shown) < len(window.entries)
-        else window.tokens + sum(message.tokens or 0 for message in pinned),
+        tail=Tail(before, _gaps(pending, window_from)),
+        fixed_tokens=_tokens(pinned) + (window.tokens if shown is whole else _tokens(shown)),
+        omitted=omitted,
+        question=question,
     )
+
+
+def _begins_turn(window: Sequence[Message]) -> bool:
+    """Whether a window begins with a user's message, but for system messages."""
+    first = next((message for message in window if message.role not in HEAD_ROLES), None)
+    return first is not None and first.is_new_turn
+
+
+def _settle_calls(
+    tail: Sequence[Message], shown: tuple[Message, ...], window: KnownWindow
+) -> tuple[Sequence[Message], tuple[Message, ...], tuple[Omission, ...]]:
+    """Tail and window with each result behind its call, and what was changed for that."""
+    if is_settled((*tail, *shown)) if tail else window.is_settled(shown):
+        return tail, shown, ()
+    settled = Settled((*tail, *shown))
+    before = [message for group in settled.groups[: len(tail)] for message in group]
+    omitted = [
+        Omission(one.kind, one.call_id, REASONS[one.kind], one.seq, one.seq) for one in settled.changes
+    ]
+    return before, settled.messages[len(before) :], tuple(omitted)
+
+
+def _tokens(messages: Sequence[Message]) -> int:
+    return sum([message.tokens or 0 for message in messages])
 
 
 def _gaps(pending: Sequence[tuple[str, int, int]], window_from: int) -> list[tuple[int, int]]:

@@ -22,6 +22,7 @@ from sys import getsizeof
 from typing import Any
 from uuid import UUID
 
+from strandline.producers.reading.history.call_pairs import is_settled
 from strandline.producers.search.hits import HitFact, Place
 from strandline.schemas.values.message import NOTHING, Message, StoredMessage, is_unchangeable, read_rows
 
@@ -73,6 +74,15 @@ class KnownWindow:
         known: dict[Place, Message] | None = self.__dict__.get("places")
         if known is None:
             known = self.__dict__["places"] = {(session, one.seq or 0): one for one in self.messages}
+        return known
+
+    def is_settled(self, messages: Sequence[Message]) -> bool:
+        """Whether each result among its messages, which are given, is behind its call; looked at once."""
+        known: bool | None = self.__dict__.get("settled")
+        if known is None:
+            # A text alone makes and answers no call.
+            is_plain = not any(not isinstance(one, Message) or one.tool_call_id for one in self.entries)
+            known = self.__dict__["settled"] = is_plain or is_settled(messages)
         return known
 
     def move_to(self, window_from: int, rows: Sequence[StoredMessage], seal: str) -> KnownWindow:

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from strandline.pipelines.flush.plan import UNBOUNDED
+from strandline.producers.reading.history.newest import check_bytes
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.runs import MessagesOfRuns
@@ -20,6 +22,7 @@ class RunHistoryRequest:
     Attributes:
         last_n: number of runs; None: all.
         agent_id, team_id: only runs of these; None: of all.
+        max_bytes: of all their messages together.
     """
 
     identity: SessionIdentity
@@ -28,12 +31,14 @@ class RunHistoryRequest:
     skip_statuses: tuple[RunStatus, ...] = ()
     agent_id: str | None = None
     team_id: str | None = None
+    max_bytes: int = UNBOUNDED
 
 
 def run_history(request: RunHistoryRequest) -> Operation[list[Message]]:
     """The messages of the last runs, in the order of the runs: each once, and one system message.
 
     Raises:
+        ConfigurationError: they have more than ``max_bytes``.
         OwnerError: the session belongs to another owner.
     """
     if request.last_n == 0:
@@ -45,10 +50,13 @@ def run_history(request: RunHistoryRequest) -> Operation[list[Message]]:
             skip_statuses=list(request.skip_statuses),
             agent_id=request.agent_id,
             team_id=request.team_id,
+            page_bytes=request.max_bytes,
         )
     )
     if not rows:
         yield from check_unowned(request.identity)
+    else:
+        check_bytes(rows[-1].bytes_taken, request.max_bytes)
     return list(_once(message for message in read_rows(rows) if message.role not in request.skip_roles))
 
 

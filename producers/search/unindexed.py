@@ -19,6 +19,7 @@ from strandline.pipelines.vectors.chunks import chunks
 from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
+from strandline.producers.sessions import HISTORY_PAGE_BYTES
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
@@ -87,6 +88,7 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
         generation_id=generation_id,
         sessions=MAX_SESSIONS,
         messages=MAX_MESSAGES,
+        page_bytes=HISTORY_PAGE_BYTES,
     )
 
 

@@ -165,7 +165,7 @@ def _rarer(put: SinglePut) -> Iterator[str]:
     if message.calls is not None:
         yield f',"calls":{message.calls}'
     if message.answers is not None:
-        yield f',"answers":{quoted(message.answers)}'
+        yield f',"answers":{message.answers}'
     if message.data_key:
         yield f',"data_key":{message.data_key}'
     if put.is_to_record and put.act is not None:

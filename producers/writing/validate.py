@@ -130,14 +130,16 @@ def redact_content(content: Content, where: str, limits: PutLimits, redaction: R
 
 def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage:
     _check_role(message, where)
-    calls: list[str] = []
+    calls: Sequence[str] = ()
+    answers: Sequence[str] = ()
     if type(message.content) is str and _is_plain(message):
         envelope = _encode_text(where, message.content, limits.max_content_bytes)
     else:
         _check_content(message, where)
         _check_tool_fields(message, where)
         _check_name_and_extra(message, where)
-        calls = [call_reference(call["id"]) for call in message.tool_calls or ()]
+        calls = [call_reference(call) for call in message.calls]
+        answers = [call_reference(call) for call in message.answers]
         envelope = _encode(where, "content", _envelope(message), limits.max_content_bytes)
     message_id = random_id() if message.id is None else check_id(f"{where}.id", message.id)
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
@@ -156,7 +158,7 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
         metadata=metadata,
         created_at=message.created_at,
         calls=json.dumps(calls) if calls else None,
-        answers=None if message.tool_call_id is None else call_reference(message.tool_call_id),
+        answers=json.dumps(answers) if answers else None,
         source=message,
         may_be_important=not current_acting().is_user,
     )
@@ -358,13 +360,15 @@ def seal_message(message: PreparedMessage, session_key: UUID, keys: OwnerKeys) -
         digest=keys.digest(message.digest),
         envelope=keys.seal_json(message.envelope, ENVELOPE, message.id),
         metadata=None if message.metadata is None else keys.seal_json(message.metadata, METADATA, message.id),
-        calls=None
-        if message.calls is None
-        else json.dumps([keys.reference(call) for call in json.loads(message.calls)]),
-        answers=None if message.answers is None else keys.reference(message.answers),
+        calls=_keyed(message.calls, keys),
+        answers=_keyed(message.answers, keys),
         data_key=keys.number,
         labels=None if labels is None else [keyed_label(keys, session_key, label) for label in labels],
     )
+
+
+def _keyed(ids: str | None, keys: OwnerKeys) -> str | None:
+    return None if ids is None else json.dumps([keys.reference(one) for one in json.loads(ids)])
 
 
 def seal_envelope(message: PreparedMessage, keys: OwnerKeys | None) -> str:

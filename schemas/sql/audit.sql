@@ -11,7 +11,7 @@ SELECT strandline.append_act_v1(%(shard_key)s, %(has_owner)s, %(namespace)s, %(u
 -- As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row nothing was
 -- done, and put_v1 decides; it also makes the owner's pseudonym.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?, data_key integer,
+--     json, metadata json?, calls json?, answers json?, created_at timestamptz?, labels bigint[]?, data_key integer,
 --     entry_id uuid, level text, actor text?, origin text?, flags text[]
 -- row: seq bigint, is_recorded boolean
 -- repeatable
@@ -43,7 +43,7 @@ WITH held AS (
         coalesce(l.level, 'changes') IN ('all', g.level) AS is_recorded
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[], data_key integer,
+        envelope json, metadata json, created_at timestamptz, calls json, answers json, labels bigint[], data_key integer,
         entry_id uuid, level text, actor text, origin text, flags text[])
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     LEFT JOIN strandline.audit_subject a ON a.shard_key = g.shard_key
@@ -120,9 +120,9 @@ ORDER BY c.shard_key FOR NO KEY UPDATE SKIP LOCKED
 -- name: chain_ends
 -- Where chains end: how many seals and entries each has, and the MAC of its last seal.
 -- params: shard_keys uuid[]
--- row: shard_key uuid, seals bigint, entries bigint, mac bytea?
+-- row: shard_key uuid, seals bigint, entries bigint, mac bytea?, sealed_at timestamptz?
 -- repeatable
-SELECT c.shard_key, c.seals, c.entries, s.mac FROM strandline.audit_chain c
+SELECT c.shard_key, c.seals, c.entries, s.mac, s.sealed_at FROM strandline.audit_chain c
 LEFT JOIN strandline.audit_seal s ON s.shard_key = c.shard_key AND s.number = c.seals
 WHERE c.shard_key = ANY (%(shard_keys)s::uuid[])
 

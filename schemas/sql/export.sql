@@ -16,15 +16,16 @@ ORDER BY s.session_key LIMIT %(limit)s
 
 -- name: export_messages
 -- Messages, those from before a reset included.
--- params: shard_key uuid, session_key uuid?, after_session uuid, after_seq bigint, limit bigint
+-- params: shard_key uuid, session_key uuid?, after_session uuid, after_seq bigint, limit bigint, page_bytes bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
 -- opens: envelope json message id, metadata json metadata id
 SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR m.session_key = %(session_key)s)
-    AND (m.session_key, m.seq) > (%(after_session)s::uuid, %(after_seq)s::bigint)
-ORDER BY m.session_key, m.seq LIMIT %(limit)s
+FROM @filled((SELECT m.* FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR m.session_key = %(session_key)s)
+        AND (m.session_key, m.seq) > (%(after_session)s::uuid, %(after_seq)s::bigint)
+    ORDER BY m.session_key, m.seq LIMIT %(limit)s), (page.session_key, page.seq)) AS m
+ORDER BY m.session_key, m.seq
 
 -- name: export_corrections
 -- How logs were corrected.
@@ -134,30 +135,35 @@ ORDER BY c.generation_id, c.event_id, c.ordinal LIMIT %(limit)s
 
 -- name: export_states
 -- Summaries and the states of custom blocks, each after each batch.
--- params: shard_key uuid, scope_key uuid?, after_scope uuid, after_generation integer, after_ordinal bigint, limit bigint
+-- params: shard_key uuid, scope_key uuid?, after_scope uuid, after_generation integer, after_ordinal bigint, limit bigint,
+--     page_bytes bigint
 -- row: scope_key uuid, generation_id integer, pipeline text, ordinal bigint, through_seq bigint, state text, batch_id uuid,
 --     created_at timestamptz
 -- opens: state json state
-SELECT b.scope_key, b.generation_id, g.pipeline, b.ordinal, b.through_seq, b.state::text, b.batch_id, b.created_at
-FROM strandline.block_state b JOIN strandline.generation g ON g.generation_id = b.generation_id
-WHERE b.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR b.scope_key = %(scope_key)s)
-    AND (b.scope_key, b.generation_id, b.ordinal)
-        > (%(after_scope)s::uuid, %(after_generation)s::integer, %(after_ordinal)s::bigint)
-ORDER BY b.scope_key, b.generation_id, b.ordinal LIMIT %(limit)s
+SELECT b.scope_key, b.generation_id, b.pipeline, b.ordinal, b.through_seq, b.state::text, b.batch_id, b.created_at
+FROM @filled((SELECT b.*, g.pipeline, octet_length(b.state::text) AS bytes
+    FROM strandline.block_state b JOIN strandline.generation g ON g.generation_id = b.generation_id
+    WHERE b.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR b.scope_key = %(scope_key)s)
+        AND (b.scope_key, b.generation_id, b.ordinal)
+            > (%(after_scope)s::uuid, %(after_generation)s::integer, %(after_ordinal)s::bigint)
+    ORDER BY b.scope_key, b.generation_id, b.ordinal LIMIT %(limit)s),
+    (page.scope_key, page.generation_id, page.ordinal)) AS b
+ORDER BY b.scope_key, b.generation_id, b.ordinal
 
 -- name: export_answers
 -- The raw answers of models; of vectors, which are numbers, the size alone.
--- params: shard_key uuid, scope_key uuid?, after_batch uuid, after_step text, limit bigint
+-- params: shard_key uuid, scope_key uuid?, after_batch uuid, after_step text, limit bigint, page_bytes bigint
 -- row: batch_id uuid, step text, stage text?, scope_key uuid?, model text, prompt_hash text, body bytea?, bytes integer,
 --     created_at timestamptz
 -- opens: body bytes answer
-SELECT a.batch_id, a.step, b.stage, b.scope_key, a.model, a.prompt_hash,
-    CASE WHEN b.stage IS DISTINCT FROM 'vectors' THEN a.body END AS body, length(a.body) AS bytes, a.created_at
-FROM strandline.answer a
-LEFT JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = a.batch_id
-WHERE a.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR b.scope_key = %(scope_key)s)
-    AND (a.batch_id, a.step) > (%(after_batch)s::uuid, %(after_step)s::text)
-ORDER BY a.batch_id, a.step LIMIT %(limit)s
+SELECT a.batch_id, a.step, a.stage, a.scope_key, a.model, a.prompt_hash,
+    CASE WHEN a.stage IS DISTINCT FROM 'vectors' THEN a.body END AS body, a.bytes, a.created_at
+FROM @filled((SELECT a.*, b.stage, b.scope_key, length(a.body) AS bytes FROM strandline.answer a
+    LEFT JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = a.batch_id
+    WHERE a.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR b.scope_key = %(scope_key)s)
+        AND (a.batch_id, a.step) > (%(after_batch)s::uuid, %(after_step)s::text)
+    ORDER BY a.batch_id, a.step LIMIT %(limit)s), (page.batch_id, page.step)) AS a
+ORDER BY a.batch_id, a.step
 
 -- name: export_dead_letters
 -- Events that a lane went past, and why.

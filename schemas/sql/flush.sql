@@ -12,14 +12,14 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 -- params: shard_key uuid, session_key uuid, incarnation uuid, corrections integer, old_window_from bigint,
 --     old_flushed_through bigint, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer, bytes_out bigint, cause
 --     text, event_ids uuid[], from_seqs bigint[], through_seqs bigint[], tokens bigint[], messages integer[], version
---     smallint, lazily boolean
+--     smallint, question_seq bigint?, lazily boolean
 -- row: generation_id integer?, stage text!, scope_key uuid!
 -- repeatable
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(corrections)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
-    %(version)s::smallint, %(lazily)s::boolean)
+    %(version)s::smallint, %(question_seq)s::bigint, %(lazily)s::boolean)
 
 -- name: postpone_planning
 -- Nothing could be flushed: do not plan again before the window has grown by so much.

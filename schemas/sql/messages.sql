@@ -6,7 +6,7 @@
 -- Without a row nothing was done, and put_v1 decides. It also decides if the id was used before: the unique index
 -- refuses it then, which undoes all of this.
 -- params: tokens integer, bytes integer, role text, shard_key uuid, session_key uuid, id text, digest bytea, envelope
---     json, metadata json?, calls json?, answers text?, created_at timestamptz?, labels bigint[]?,
+--     json, metadata json?, calls json?, answers json?, created_at timestamptz?, labels bigint[]?,
 --     data_key integer
 -- row: seq bigint
 -- repeatable
@@ -29,7 +29,7 @@ WITH held AS (
     SELECT g.*, t.next_seq, t.incarnation
     FROM json_to_recordset(%(messages)s::json) AS g (
         shard_key uuid, session_key uuid, id text, role text, tokens integer, bytes integer, digest bytea,
-        envelope json, metadata json, created_at timestamptz, calls json, answers text, labels bigint[],
+        envelope json, metadata json, created_at timestamptz, calls json, answers json, labels bigint[],
         data_key integer)
     JOIN strandline.session t ON t.shard_key = g.shard_key AND t.session_key = g.session_key
     WHERE @takes_simply(t, g, rule.records_puts)
@@ -74,12 +74,9 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM (
-    SELECT p.*, sum(p.bytes) OVER (ORDER BY p.seq) - p.bytes AS bytes_before FROM (
-        SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq > %(after_seq)s AND @is_logged(m)
-        ORDER BY m.seq LIMIT %(page_size)s) AS p) AS m
-WHERE m.bytes_before < %(page_bytes)s
+FROM @filled((SELECT m.* FROM strandline.message m
+    WHERE @is_of_log(m) AND m.seq > %(after_seq)s
+    ORDER BY m.seq LIMIT %(page_size)s), page.seq) AS m
 ORDER BY m.seq
 
 -- name: log_state
@@ -97,7 +94,7 @@ WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
 SELECT m.seq FROM strandline.message m
-WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+WHERE @is_of_log(m)
 ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 
 -- name: recent_matches
@@ -110,7 +107,7 @@ ORDER BY m.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s)), recent AS MATERIALIZED (
     SELECT m.seq, m.role, m.created_at, m.labels FROM strandline.message m
-    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND @is_logged(m)
+    WHERE @is_of_log(m)
     ORDER BY m.seq DESC LIMIT %(scan)s
 )
 SELECT n.scanned, f.seq FROM (SELECT count(*) AS scanned FROM recent) AS n
@@ -186,25 +183,27 @@ SELECT coalesce(sum(m.bytes), 0) AS bytes FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
 
 -- name: newest_within
--- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together.
--- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up to the one
+-- that fills max_bytes; a message takes some beside its texts.
+-- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint, max_bytes bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
+--     bigint
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
-SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text
+SELECT p.seq, p.id, p.role, p.tokens, p.created_at, p.envelope::text, p.metadata::text, p.bytes_taken
 FROM (
-    SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken FROM (
+    SELECT n.*, sum(n.tokens) OVER (ORDER BY n.seq DESC) AS taken,
+        sum(n.bytes + 200) OVER (ORDER BY n.seq DESC) AS bytes_taken FROM (
         SELECT m.* FROM strandline.message m
-        WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-            AND @is_logged(m) AND m.seq < %(before_seq)s
+        WHERE @is_of_log(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
             AND (m.seq = ANY ((
                 SELECT t.prompts FROM strandline.session t
                 WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s)::bigint[])) IS NOT TRUE
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
-WHERE p.taken <= %(tokens)s
+WHERE p.taken <= %(tokens)s AND p.bytes_taken - p.bytes - 200 < %(max_bytes)s
 ORDER BY p.seq DESC
 
 -- name: head_messages
@@ -237,6 +236,32 @@ FROM (
     ORDER BY n.seq DESC LIMIT 1) AS m
 -- If that is past its time, the session is empty to whoever pops.
 WHERE @is_visible(m, %(shard_key)s)
+
+-- name: parted_call
+-- The call and the last of its results that a cut before a number would part, if nobody spoke between; no row if none.
+-- params: shard_key uuid, session_key uuid, seq bigint
+-- row: call_seq bigint, result_seq bigint
+-- repeatable
+SELECT c.seq AS call_seq, r.seq AS result_seq
+FROM strandline.session s
+CROSS JOIN LATERAL (
+    SELECT m.seq, m.calls FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= s.log_start_seq
+        AND m.seq < %(seq)s AND (m.role = 'assistant' OR (m.role = 'user' AND m.answers IS NULL))
+    ORDER BY m.seq DESC LIMIT 1) AS c
+CROSS JOIN LATERAL (
+    SELECT m.seq FROM strandline.message m
+    WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq >= %(seq)s
+        AND m.seq < coalesce((
+            SELECT n.seq FROM strandline.message n
+            WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s AND n.seq >= %(seq)s
+                AND (n.role = 'assistant' OR (n.role = 'user' AND n.answers IS NULL))
+            ORDER BY n.seq LIMIT 1), s.next_seq)
+        AND EXISTS (
+            SELECT FROM json_array_elements_text(m.answers) AS closed (call)
+            JOIN json_array_elements_text(c.calls) AS opened (call) USING (call))
+    ORDER BY m.seq DESC LIMIT 1) AS r
+WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: pop
 -- Remove it, if it is still the newest, and was not delivered.

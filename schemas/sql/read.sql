@@ -2,8 +2,8 @@
 
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
--- newest first and cut off by count and bytes, part 2 the pinned head or what replaced it, the newest system message behind it,
--- and the window, without what is known of it.
+-- newest first and cut off by count and bytes, and the question of the turn inside of which the window begins, part 2
+-- the pinned head or what replaced it, the newest system message behind it, and the window, without what is known of it.
 -- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
@@ -33,19 +33,23 @@ WITH s AS (
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.incarnation = s.incarnation
         AND d.from_seq >= s.log_start_seq AND d.dropped_at IS NULL
 ), gap AS (
-    SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq
+    SELECT DISTINCT p.from_seq, least(p.through_seq, s.window_from - 1) AS through_seq, false AS is_question
     FROM pending p, s WHERE p.from_seq < s.window_from
+    UNION ALL
+    SELECT s.question_seq, s.question_seq, true FROM s
+    WHERE s.question_seq > s.pinned_through AND s.question_seq < s.window_from
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
-        SELECT t.*, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM s CROSS JOIN gap CROSS JOIN LATERAL (
+        SELECT t.*, gap.is_question, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes
+        FROM s CROSS JOIN gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
                 AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
         ) AS t
-    WHERE t.taken_bytes <= %(tail_bytes)s
-    ORDER BY t.seq DESC LIMIT %(tail_rows)s
+    WHERE t.taken_bytes <= %(tail_bytes)s OR t.is_question
+    ORDER BY t.is_question DESC, t.seq DESC LIMIT %(tail_rows)s
 ), known AS (
     -- The window that the process has cached, if it is still current (producers/reading/window_cache.py): the last
     -- message has the same seal, so it is the same row of the same table, and not another one with the same words; and
@@ -68,7 +72,7 @@ WITH s AS (
 ), head AS (
     SELECT json_build_object(
         'window_from', s.window_from, 'flushed_through', s.flushed_through,
-        'pinned_through', s.pinned_through, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
+        'pinned_through', s.pinned_through, 'question_seq', s.question_seq, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
         'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
         'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
         'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,

@@ -10,11 +10,11 @@
 --     answers text?, labels bigint[]?
 -- repeatable
 SELECT m.session_key, m.seq, m.xmin::text AS version, m.id, m.digest, m.envelope::text, m.metadata::text,
-    m.calls::text, m.answers, m.labels
+    m.calls::text, m.answers::text, m.labels
 FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND (m.session_key, m.seq) > (%(after_session)s, %(after_seq)s)
     AND (left(m.envelope::text, length(%(prefix)s)) <> %(prefix)s OR left(m.metadata::text, length(%(prefix)s)) <> %(prefix)s
-        OR octet_length(m.digest) <> 17 OR left(m.answers, 9) <> 'sealed:3:' OR left(m.calls::text, 11) <> '["sealed:3:')
+        OR octet_length(m.digest) <> 17 OR left(m.answers::text, 11) <> '["sealed:3:' OR left(m.calls::text, 11) <> '["sealed:3:')
 ORDER BY m.session_key, m.seq LIMIT %(limit)s
 
 -- name: reseal_messages
@@ -24,7 +24,7 @@ ORDER BY m.session_key, m.seq LIMIT %(limit)s
 -- row: seq bigint
 -- repeatable
 UPDATE strandline.message m SET digest = n.digest, envelope = n.envelope::json, metadata = n.metadata::json,
-    calls = n.calls::json, answers = n.answers, labels = n.labels::bigint[]
+    calls = n.calls::json, answers = n.answers::json, labels = n.labels::bigint[]
 FROM unnest(%(session_keys)s::uuid[], %(seqs)s::bigint[], %(versions)s::text[], %(digests)s::bytea[],
     %(envelopes)s::text[], %(metadata)s::text[], %(calls)s::text[], %(answers)s::text[], %(labels)s::text[])
     AS n (session_key, seq, version, digest, envelope, metadata, calls, answers, labels)

@@ -202,7 +202,7 @@ RETURNING o.step_id, o.incarnation, o.through_seq, o.cause, o.state, o.archive, 
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?,
 --     byte_count integer, digest bytea, calls text?, answers text?, labels bigint?[]?, is_important boolean, rows_digest text
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.bytes AS byte_count, m.digest,
-    m.calls::text, m.answers, m.labels, coalesce(m.labels @> ARRAY[(
+    m.calls::text, m.answers::text, m.labels, coalesce(m.labels @> ARRAY[(
         SELECT @important(%(session_key)s, s.namespace) FROM strandline.session s
         WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s)], false)
         AS is_important,

@@ -119,9 +119,12 @@ UPDATE strandline.session_run t SET seqs = (
 WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs && %(seqs)s::bigint[]
 
 -- name: messages_of_runs
--- The messages of the last runs that have any and are none of some statuses, in the order of the runs.
--- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- The messages of the last runs that have any and are none of some statuses, in the order of the runs; or as many as
+-- take page_bytes, of which the last row tells.
+-- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?, page_bytes
+--     bigint
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
+--     bigint
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (
@@ -138,8 +141,11 @@ WITH retained AS MATERIALIZED (
                 AND @is_shown(m))
     ORDER BY r.number DESC LIMIT %(last_n)s
 )
-SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
-JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
-    AND @is_shown(m)
-ORDER BY c.number, o.place
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.bytes_before + m.bytes AS
+    bytes_taken
+FROM @filled((SELECT c.number, o.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata,
+        m.bytes + 200 AS bytes
+    FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
+    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+        AND @is_shown(m)), (page.number, page.place)) AS m
+ORDER BY m.number, m.place

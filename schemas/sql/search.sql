@@ -50,7 +50,7 @@ WHERE %(at_once)s > 0
 -- Messages that an index in memory has ranked, each with those beside it, after a row that tells the version of the
 -- owner's pieces now; and, if they are asked for, all live facts up to a number of them, with their words.
 -- params: shard_key uuid, sessions uuid[], numbers integer[], from_seqs bigint[], through_seqs bigint[], beside integer,
---     facts_generation_id integer?, max_facts bigint
+--     facts_generation_id integer?, max_facts bigint, page_bytes bigint
 -- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
 --     text?
 -- opens: envelope json message id, metadata json metadata id, envelope within facts.*.text=text:fact
@@ -64,23 +64,24 @@ SELECT 0 AS place, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS toke
             WHERE t.shard_key = %(shard_key)s AND t.generation_id = %(facts_generation_id)s::integer AND t.live
             ORDER BY t.fact_id LIMIT %(max_facts)s) AS f))::text AS envelope, NULL::text AS metadata
 UNION ALL
-SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
-    AS h (number, from_seq, through_seq, place)
-CROSS JOIN LATERAL (
-    -- The limit keeps this a look-up per hit.
-    SELECT w.* FROM strandline.message w
-    WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
-        AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
-        AND @is_visible(w, %(shard_key)s)
-    LIMIT 1000000) AS m
+SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM @filled((SELECT h.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+    FROM unnest(%(numbers)s::integer[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[]) WITH ORDINALITY
+        AS h (number, from_seq, through_seq, place)
+    CROSS JOIN LATERAL (
+        -- The limit keeps this a look-up per hit.
+        SELECT w.* FROM strandline.message w
+        WHERE w.shard_key = %(shard_key)s AND w.session_key = (%(sessions)s::uuid[])[h.number]
+            AND w.seq BETWEEN h.from_seq - %(beside)s::integer AND h.through_seq + %(beside)s::integer
+            AND @is_visible(w, %(shard_key)s)
+        LIMIT 1000000) AS m), (page.place, page.seq)) AS m
 ORDER BY place, seq
 
 -- name: unsearched_messages
 -- Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are not
 -- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
 -- params: shard_key uuid, scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages
---     bigint
+--     bigint, page_bytes bigint
 -- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
 -- opens: envelope json message id, metadata json metadata id
@@ -124,19 +125,21 @@ WITH s AS (
         ON d.shard_key = %(shard_key)s AND d.session_key = s.session_key AND d.incarnation = s.incarnation
         AND d.generation_id = %(generation_id)s::integer AND d.dropped_at IS NULL
 )
-SELECT g.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM gap g JOIN s ON s.session_key = g.session_key CROSS JOIN LATERAL (
+SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM @filled((SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+    FROM gap g JOIN s ON s.session_key = g.session_key CROSS JOIN LATERAL (
     SELECT * FROM strandline.message n
     WHERE n.shard_key = %(shard_key)s AND n.session_key = g.session_key
         AND n.seq BETWEEN g.from_seq AND g.through_seq
         AND (NOT s.is_expired AND n.created_at > s.oldest OR n.labels @> ARRAY[s.important])
     ORDER BY n.seq DESC LIMIT %(messages)s) AS m
--- A replay may have covered it since.
-WHERE g.fed OR NOT EXISTS (
-    SELECT FROM strandline.chunk c
-    WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s::integer
-        AND c.session_key = g.session_key AND c.from_seq = m.seq)
-ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s
+    -- A replay may have covered it since.
+    WHERE g.fed OR NOT EXISTS (
+        SELECT FROM strandline.chunk c
+        WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s::integer
+            AND c.session_key = g.session_key AND c.from_seq = m.seq)
+    ORDER BY m.created_at DESC, m.seq DESC LIMIT %(messages)s), (page.created_at, page.seq) DESC) AS m
+ORDER BY m.created_at DESC, m.seq DESC
 
 -- name: session_names
 -- The names of an owner's sessions.

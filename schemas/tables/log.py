@@ -53,6 +53,8 @@ session = Table(
     Column("pinned_through", BigInteger, nullable=False, server_default="0"),
     Column("window_from", BigInteger, nullable=False, server_default="1"),
     Column("flushed_through", BigInteger, nullable=False, server_default="0"),
+    # The user's message of the turn inside of which the window begins; it is shown before the window.
+    Column("question_seq", BigInteger),
     Column("pinned_tokens", BigInteger, nullable=False, server_default="0"),
     Column("window_tokens", BigInteger, nullable=False, server_default="0"),
     Column("window_messages", Integer, nullable=False, server_default="0"),
@@ -118,7 +120,7 @@ message = Table(
     personal("envelope", JSON, nullable=False),
     personal("metadata", JSON),
     personal("calls", JSON),
-    personal("answers", Text),
+    personal("answers", JSON),
     moment("created_at"),
     personal("labels", ARRAY(BigInteger)),
     Index("message_by_id", "shard_key", "incarnation", "id", unique=True),

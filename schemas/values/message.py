@@ -6,7 +6,7 @@ Callers pass and receive a ``Message``; ``producers.writing.validate`` turns one
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, Protocol, get_args
@@ -21,6 +21,8 @@ from strandline.schemas.values.content_parts import (
     without_payloads,
 )
 from strandline.schemas.values.foreign_values import is_empty, unreadable
+from strandline.schemas.values.forms.openai import openai_messages
+from strandline.schemas.values.forms.tool_calls import ids_in
 from strandline.schemas.values.normal_form import folded
 
 Role = Literal["system", "developer", "user", "assistant", "tool"]
@@ -83,7 +85,7 @@ class Message:
             is kept, in minutes: days such as "tomorrow" are those of its speaker.
         seq: its number in the session, set once stored (1, 2, …; never used twice).
         tokens: its size as stored, in tokens of the session's tokenizer.
-        extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back.
+        extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back by reads.
     """
 
     role: Role
@@ -122,8 +124,46 @@ class Message:
         parts = [self.content] if isinstance(self.content, str) else map(part_text, self.content or ())
         return without_payloads("\n".join(text for text in (*parts, spoken_text(self.extra)) if text))
 
-    def to_openai(self) -> dict[str, Any]:
-        """The message as OpenAI's chat API takes it: no id, metadata, seq or time."""
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """The ids of the tool calls that it makes, in whichever provider's form."""
+        if self.role != "assistant":
+            return ()
+        listed = [str(call.get("id")) for call in self.tool_calls or ()]
+        return tuple(dict.fromkeys(listed + ids_in(self.content, results=False)))
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The ids of the tool calls whose results it holds, in whichever provider's form."""
+        own = [] if self.tool_call_id is None else [self.tool_call_id]
+        return tuple(dict.fromkeys(own + ids_in(self.content, results=True)))
+
+    @property
+    def is_new_turn(self) -> bool:
+        """Whether a person speaks: a user's message may also hold results."""
+        return self.role == "user" and not self.answers
+
+    def to_openai(self, also: Collection[str] = ()) -> dict[str, Any]:
+        """The message as OpenAI's chat API takes it: no field or part that its reference lacks.
+
+        Several results in one message are several messages there: this is the first, and
+        ``MemoryContext.to_openai`` gives all.
+
+        Args:
+            also: names of further fields and types of parts to give, for another server of the same protocol,
+                such as ``reasoning_content`` or ``video_url``.
+        """
+        return self.openai_forms(also)[0]
+
+    def openai_forms(self, also: Collection[str] = ()) -> list[dict[str, Any]]:
+        """All messages of OpenAI's chat API that it is, as ``to_openai``."""
+        is_plain = type(self.content) is str and self.role != "tool"
+        if is_plain and not (self.name or self.tool_calls or self.extra):
+            return [{"role": self.role, "content": self.content}]  # as most are
+        return openai_messages(self.to_dict(), also)
+
+    def to_dict(self) -> dict[str, Any]:
+        """The message in OpenAI's spelling, for ``from_openai``: all but id, metadata, seq and time."""
         message: dict[str, Any] = {"role": self.role, "content": plain(self.content)}
         for key in ("name", "tool_call_id"):
             if (value := getattr(self, key)) is not None:

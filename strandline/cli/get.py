@@ -43,9 +43,7 @@ def command(
 
 def _report(context: MemoryContext, state: ReadState) -> ReadReport:
     messages = [
-        ReadMessage(
-            seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_openai()
-        )
+        ReadMessage(seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_dict())
         for message in context
     ]
     return ReadReport(**dict(state), messages=messages)

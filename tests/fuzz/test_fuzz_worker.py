@@ -21,12 +21,8 @@ from strandline.pipelines.models.answers import (
     parse_summary,
 )
 from strandline.pipelines.models.contract import ExtractTask, TranscriptLine
-from strandline.pipelines.models.openai.models import (
-    OpenAIEmbedder,
-    OpenAITextModel,
-    embedder_from,
-    text_model_from,
-)
+from strandline.pipelines.models.openai.embedder import OpenAIEmbedder, embedder_from
+from strandline.pipelines.models.openai.models import OpenAITextModel, text_model_from
 from strandline.schemas.broker.hints import Hint, UnreadableHintError, read_hint, write_hint
 from strandline.schemas.errors import ModelError, PermanentModelError
 from strandline.schemas.settings import Settings, load_settings

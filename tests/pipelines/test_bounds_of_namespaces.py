@@ -37,6 +37,7 @@ GROWTH: dict[str, Callable[[Memory], object]] = {
     "import": lambda memory: memory.import_messages([text() | {"id": "old"}]),
     "run": lambda memory: memory.add_run("r", [text()]),
     "fork": lambda memory: memory.fork(),
+    "replace": lambda memory: memory.replace(2, "b" * 3_000),
 }
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import re
 import subprocess
 import sys
@@ -54,6 +55,18 @@ def test_a_forked_program_ends_as_one_that_started(end: str) -> None:
         complaint = process.stderr.splitlines()[-5:]
         assert complaint[0] == "False False", "what its end needs is there"
         assert (complaint[1][:17], complaint[-1]) == ("Exception ignored", "ValueError: at the end")
+
+
+def test_a_program_without_a_locale_is_as_one_with_utf_8() -> None:
+    """So it can be forked: few environments that a test writes name a locale."""
+    code = "import locale, sys; print(sys.stdout.encoding, locale.getpreferredencoding().lower())"
+    command = [sys.executable, "-c", code]
+    with_locale, without = ({"PATH": os.defpath, **locale} for locale in ({"LANG": "C.UTF-8"}, {}))
+    assert forking.read_at_start(with_locale) == forking.read_at_start(without)
+    for env in (with_locale, without):
+        for run in (subprocess.run, forking.run):
+            done = run(command, env=env, capture_output=True, check=True)
+            assert done.stdout in ("utf-8 utf-8\n", b"utf-8 utf-8\n")
 
 
 @pytest.mark.parametrize("closed", [(0,), (1,), (0, 1, 2)])

@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("without_collection")
 ROOMS = {
     "schemas": "broker display migrations migrations/versions postgres postgres/pools queries"
     " queries/application queries/conversation queries/derived queries/inspection queries/upkeep queries/work"
-    " queries/audit sealed sealing sql tables values values/acts wire",
+    " queries/audit sealed sealing sql tables values values/acts values/forms wire",
     "pipelines": "audit custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
     " upkeep upkeep/erasure vectors",

@@ -55,7 +55,7 @@ def fresh_copy(make_memory: MakeMemory, memories: Sequence[Memory], **options: A
     copies = []
     for memory in memories:
         copy = make_memory(user_id=user_id, **options)
-        messages = [message.to_openai() for message in memory.get_all()]
+        messages = [message.to_dict() for message in memory.get_all()]
         if messages:
             copy.put_messages(messages)
             copy.flush(all=True)

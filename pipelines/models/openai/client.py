@@ -142,12 +142,12 @@ def _unreachable(error: openai.OpenAIError) -> ModelError:
 
 def _why(cause: BaseException | None) -> str:
     """The reason that a connection failed for, as far as it can be told from the error's words."""
-    said = str(cause).lower()
-    if "certificate" in said:
+    words = str(cause).lower()
+    if "certificate" in words:
         return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"
-    if "ssl" in said or "tls" in said:
+    if "ssl" in words or "tls" in words:
         return ": it does not speak TLS as expected; check whether OPENAI_BASE_URL begins with http or https"
-    if "name or service not known" in said or "name resolution" in said or "nodename" in said:
+    if "name or service not known" in words or "name resolution" in words or "nodename" in words:
         return ": its name cannot be resolved; check OPENAI_BASE_URL and the DNS of this machine"
     if isinstance(cause, httpx2.ProxyError):
         return ": the proxy refused; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"

@@ -62,9 +62,9 @@ class _Form:
         """The form without what ``rejection`` names; None if it names nothing that this form has."""
         if rejection.status not in _ABOUT_THE_INPUT:
             return None
-        if self.sends_dimensions and _DIMENSIONS.search(rejection.named):
+        if self.sends_dimensions and _DIMENSIONS.search(rejection.subject):
             return replace(self, sends_dimensions=False)
-        if self.sends_format and _FORMAT.search(rejection.named):
+        if self.sends_format and _FORMAT.search(rejection.subject):
             return replace(self, sends_format=False)
         return None
 
@@ -142,7 +142,7 @@ class OpenAIEmbedder:
     def note_size(self, texts: Sequence[str], rejection: Rejection) -> None:
         """Ask for no more at once from now on than worked after a refusal."""
         form = self._form
-        if is_too_long(rejection) and not _TOO_MANY.search(rejection.named):
+        if is_too_long(rejection) and not _TOO_MANY.search(rejection.subject):
             form = replace(form, max_characters=min(form.max_characters, sum(map(len, texts))))
         else:
             form = replace(form, max_texts=min(form.max_texts, len(texts)))
@@ -176,7 +176,7 @@ class _EmbeddingCall:
 
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         problem = judge(rejection, model_setting="STRANDLINE_EMBEDDING_MODEL")
-        if rejection.status == 404 and "model" not in rejection.named.lower():
+        if rejection.status == 404 and "model" not in rejection.subject.lower():
             raise ProviderSetupError(
                 "The model server answered 404: it has no embeddings at this address; set"
                 " STRANDLINE_EMBEDDING_BACKEND=local, or check OPENAI_BASE_URL."
@@ -184,7 +184,7 @@ class _EmbeddingCall:
         if not isinstance(problem, PermanentModelError):
             raise problem
         if len(batch) > 1:
-            return self._halved(batch, rejection)
+            return self._embed_halves(batch, rejection)
         if batch[0] == PROBE_TEXT:
             raise refuses_everything(rejection)
         if not self._answered:
@@ -193,7 +193,7 @@ class _EmbeddingCall:
         (text,) = batch
         return [NONE] if len(text) <= _SHORTEST else self.embed([text[: len(text) // 2]])
 
-    def _halved(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
+    def _embed_halves(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         middle, refused_alone = len(batch) // 2, self._refused_alone
         vectors = self.embed(batch[:middle]) + self.embed(batch[middle:])
         if self._refused_alone == refused_alone:  # else that text explains the refusal

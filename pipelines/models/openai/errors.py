@@ -64,7 +64,7 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
         refused.is_unpaid = True
         return refused
     is_over_rate = rejection.status == HTTPStatus.TOO_MANY_REQUESTS
-    if is_over_rate and _REQUEST_TOO_LARGE.search(rejection.named):
+    if is_over_rate and _REQUEST_TOO_LARGE.search(rejection.subject):
         return PermanentModelError(f"{answer}: this input alone is over the limit of tokens per minute.")
     if is_too_long(rejection):
         return PermanentModelError(
@@ -74,7 +74,7 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     if rejection.status in _ABOUT_THE_INPUT:
         return PermanentModelError(f"{answer}: it refuses this input, and will refuse it again.")
     kind = RateLimitError if is_over_rate else TransientModelError
-    return kind(f"{answer}; the call will be tried again later.", retry_after_seconds=wait)
+    return kind(f"{answer}.", retry_after_seconds=wait)
 
 
 def refuses_everything(rejection: Rejection) -> ProviderSetupError:
@@ -90,14 +90,14 @@ def refuses_everything(rejection: Rejection) -> ProviderSetupError:
 
 def is_moderated(rejection: Rejection) -> bool:
     """Whether a moderation refuses what the request says."""
-    return rejection.status in (400, 403, 422) and _MODERATED.search(rejection.named) is not None
+    return rejection.status in (400, 403, 422) and _MODERATED.search(rejection.subject) is not None
 
 
 def is_too_long(rejection: Rejection) -> bool:
     """Whether the request holds more than the server takes."""
     return rejection.status in (400, 413, 422, 429, 500) and (
         rejection.status == HTTPStatus.REQUEST_ENTITY_TOO_LARGE
-        or _TOO_LONG.search(rejection.named) is not None
+        or _TOO_LONG.search(rejection.subject) is not None
     )
 
 
@@ -113,14 +113,14 @@ def after_answers(*, some: bool) -> Iterator[None]:
 
 def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:
     """The fault that affects every call, with the setting to check; None if the input may be at fault."""
-    status, said = rejection.status, rejection.named
+    status, words = rejection.status, rejection.subject
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
         return f"it redirects to {_target(rejection.headers)}, which is not followed; check OPENAI_BASE_URL"
-    if status == HTTPStatus.PAYMENT_REQUIRED or (status in (403, 429) and _QUOTA.search(said)):
+    if status == HTTPStatus.PAYMENT_REQUIRED or (status in (403, 429) and _QUOTA.search(words)):
         return "the quota of the account is used up; check its plan and billing"
-    if status in (400, 403, 404, 422) and _MODEL.search(said):
+    if status in (400, 403, 404, 422) and _MODEL.search(words):
         return f"it does not have the model; check {model_setting}"
-    if status == HTTPStatus.UNAUTHORIZED or (status in (400, 403) and _KEY.search(said)):
+    if status == HTTPStatus.UNAUTHORIZED or (status in (400, 403) and _KEY.search(words)):
         return f"the key was refused ({status}); check OPENAI_API_KEY"
     if status == HTTPStatus.FORBIDDEN:
         return (

@@ -44,6 +44,7 @@ COMPLETIONS = "/chat/completions"
 MAX_ECHO_CHARACTERS = 20_000
 # How long a probe may take, at most as long as a call: a slow server is asked for little.
 PROBE_SECONDS = 60.0
+PROBE_TOKENS = 32
 # A form that is weaker than it need be is given up after so long.
 FORM_SECONDS = 3_600.0
 _CHARACTERS_PER_TOKEN = 4
@@ -104,7 +105,7 @@ class OpenAITextModel:
         for is_repair in (False, True):
             with after_answers(some=is_repair):
                 completion = self._complete(messages, task.name, room)
-            spent = spent.plus(completion.usage or _estimated(messages, completion))
+            spent = spent.plus(completion.usage or _estimate_usage(messages, completion))
             if completion.is_refused:
                 raise PermanentModelError("The model refused to answer for this input.")
             try:
@@ -137,7 +138,7 @@ class OpenAITextModel:
         ]
         seconds = min(PROBE_SECONDS, self._timeout_seconds)
         try:
-            self._complete(messages, task.name, most_tokens(task), is_probe=True, timeout_seconds=seconds)
+            self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
         except PermanentModelError as error:
             raise TransientModelError(str(error)) from None
 
@@ -169,7 +170,7 @@ class OpenAITextModel:
                 self._remember(form, is_explained)
                 return completion
             weaker, problem = form.weaker(rejection), judge(rejection, model_setting=self._model_setting)
-            is_explained = is_explained and "json_validate" not in rejection.named
+            is_explained = is_explained and "json_validate" not in rejection.subject
             if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
                 weaker, is_explained = PLAINEST, False
             if weaker is None:
@@ -242,7 +243,7 @@ def _model_for(purpose: TextPurpose, settings: Settings) -> str:
             assert_never(purpose)
 
 
-def _estimated(messages: Messages, completion: Completion) -> Usage:
+def _estimate_usage(messages: Messages, completion: Completion) -> Usage:
     """About what a call took, where the server does not say."""
     asked = sum(len(message["content"]) for message in messages)
     return Usage(

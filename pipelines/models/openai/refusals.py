@@ -53,7 +53,7 @@ class Rejection:
     headers: Mapping[str, str] = field(default_factory=dict)
 
     @property
-    def named(self) -> str:
+    def subject(self) -> str:
         """All that names what it is about."""
         return f"{self.param or ''} {self.code or ''} {self.message}"
 
@@ -100,10 +100,10 @@ def _status_of(error: object) -> int:
 
 
 def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection:
-    told = " ".join(dict.fromkeys(_sentences(value, _MAX_LEVELS)))
+    sentences = " ".join(dict.fromkeys(_sentences(value, _MAX_LEVELS)))
     return Rejection(
         status,
-        _without_quotations(told),
+        _without_quotations(sentences),
         _first_text(value, "code") or _first_text(value, "type"),
         _first_text(value, "param"),
         headers,
@@ -133,8 +133,8 @@ def _first_text(value: Any, key: str) -> str | None:
             value = value["error"]
         else:
             break
-    said = value.get(key) if isinstance(value, dict) else None
-    return str(said) if isinstance(said, (str, int)) and not isinstance(said, bool) else None
+    content = value.get(key) if isinstance(value, dict) else None
+    return str(content) if isinstance(content, (str, int)) and not isinstance(content, bool) else None
 
 
 def _without_quotations(text: str) -> str:

@@ -116,7 +116,7 @@ def read_completion(body: Body) -> Completion:
         TransientModelError: cut off on its way, or not of this form; the input is not to blame.
     """
     text = body.text
-    value = _joined_events(text) if _is_stream(text) else _loaded(text)
+    value = _joined_events(text) if _is_stream(text) else _load(text)
     if isinstance(value, list) and value:
         value = value[0]
     if rejection := error_within(value, body.headers):
@@ -146,7 +146,7 @@ def read_embeddings(body: Body) -> Embeddings:
     try:
         return Embeddings.model_validate_json(body.content)
     except ValidationError:
-        value = _loaded(body.text)
+        value = _load(body.text)
     if rejection := error_within(value, body.headers):
         raise RejectedError(rejection)
     try:
@@ -156,8 +156,8 @@ def read_embeddings(body: Body) -> Embeddings:
 
 
 def _usage(value: object) -> Usage | None:
-    found = value.get("usage") if isinstance(value, dict) else None
-    usage = Usage.model_validate(found) if isinstance(found, dict) else None
+    counts = value.get("usage") if isinstance(value, dict) else None
+    usage = Usage.model_validate(counts) if isinstance(counts, dict) else None
     return usage if usage and (usage.prompt_tokens or usage.completion_tokens) else None
 
 
@@ -176,8 +176,8 @@ def _text_of(message: Mapping[str, Any] | None) -> str:
     calls = message.get("tool_calls")
     function = calls[0].get("function") if calls and _is_list_of_one_object(calls) else None
     arguments = function.get("arguments") if isinstance(function, dict) else None
-    said = (content, message.get("reasoning_content"), message.get("reasoning"), arguments)
-    return next((text for text in said if isinstance(text, str) and text.strip()), "")
+    texts = (content, message.get("reasoning_content"), message.get("reasoning"), arguments)
+    return next((text for text in texts if isinstance(text, str) and text.strip()), "")
 
 
 def _part_text(part: object) -> str:
@@ -199,7 +199,7 @@ def _is_stream(text: str) -> bool:
 def _joined_events(text: str) -> dict[str, Any]:
     """The completion that a stream of chunks adds up to."""
     parts: dict[str, list[str]] = {}
-    told: dict[str, Any] = {}
+    beside: dict[str, Any] = {}
     is_whole = False
     for chunk in _chunks(text):
         if chunk is None:
@@ -208,21 +208,21 @@ def _joined_events(text: str) -> dict[str, Any]:
         if chunk.get("error"):
             return chunk
         if isinstance(chunk.get("usage"), dict):
-            told["usage"] = chunk["usage"]
+            beside["usage"] = chunk["usage"]
         choices = chunk.get("choices")
         choice = choices[0] if isinstance(choices, list) and choices else None
         if not isinstance(choice, dict) or choice.get("index"):
             continue
         is_whole = is_whole or choice.get("finish_reason") is not None
-        told["finish_reason"] = choice.get("finish_reason") or told.get("finish_reason")
+        beside["finish_reason"] = choice.get("finish_reason") or beside.get("finish_reason")
         _collect(choice.get("delta") or choice.get("message"), parts)
     if not is_whole:
         raise _not_of_form()
     message: dict[str, Any] = {name: "".join(pieces) for name, pieces in parts.items()}
     if "arguments" in message:
         message["tool_calls"] = [{"function": {"arguments": message.pop("arguments")}}]
-    choice = {"message": message, "finish_reason": told.get("finish_reason")}
-    return {"choices": [choice], "usage": told.get("usage")}
+    choice = {"message": message, "finish_reason": beside.get("finish_reason")}
+    return {"choices": [choice], "usage": beside.get("usage")}
 
 
 def _collect(delta: object, parts: dict[str, list[str]]) -> None:
@@ -249,12 +249,12 @@ def _chunks(text: str) -> Iterator[dict[str, Any] | None]:
         if data.strip() == "[DONE]":
             yield None
             continue
-        value = _loaded(data)
+        value = _load(data)
         if isinstance(value, dict):
             yield value
 
 
-def _loaded(text: str) -> Any:
+def _load(text: str) -> Any:
     try:
         return json.loads(text)
     except (ValueError, RecursionError):

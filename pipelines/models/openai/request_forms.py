@@ -66,17 +66,17 @@ class RequestForm:
         """The form without what ``rejection`` names; None if it names nothing that this form has."""
         if rejection.status not in _REFUSING or is_moderated(rejection):
             return None
-        said = rejection.named
-        if self.temperature and _TEMPERATURE.search(said):
+        words = rejection.subject
+        if self.temperature and _TEMPERATURE.search(words):
             return replace(self, temperature=False)
-        if self.limit != "none" and _LIMIT.search(said):
-            takes_other = self.limit == "max_tokens" and "max_completion_tokens" in said
+        if self.limit != "none" and _LIMIT.search(words):
+            takes_other = self.limit == "max_tokens" and "max_completion_tokens" in words
             return replace(self, limit="max_completion_tokens" if takes_other else "none")
-        if self.answer != "text" and _ANSWER_FORMAT.search(said):
+        if self.answer != "text" and _ANSWER_FORMAT.search(words):
             return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
-        if self.system and _SYSTEM.search(said):
+        if self.system and _SYSTEM.search(words):
             return replace(self, system=False)
-        if self.stream != "none" and _STREAM.search(said):
+        if self.stream != "none" and _STREAM.search(words):
             return replace(self, stream="plain" if self.stream == "with usage" else "none")
         return None
 

@@ -134,13 +134,13 @@ class _BoundedBody(httpx2.SyncByteStream):
                 self._clock.has_begun = True
                 if self._clock.ends_at is not None and time.monotonic() > self._clock.ends_at:
                     raise self._clock.over()
-            for piece in self._unpacked(chunk):
+            for piece in self._unpack(chunk):
                 left -= len(piece)
                 if left < 0:
                     raise UnboundedAnswerError(f"it is larger than {self._max_bytes:,} bytes")
                 yield piece
 
-    def _unpacked(self, chunk: bytes) -> Iterator[bytes]:
+    def _unpack(self, chunk: bytes) -> Iterator[bytes]:
         if self._unpacking is None:
             yield chunk
             return

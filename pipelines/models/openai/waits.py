@@ -61,8 +61,10 @@ def _duration(text: str | None) -> float | None:
     if number is not None:
         return number
     parts = _DURATION.fullmatch((text or "").strip())
-    said = {unit: value for unit, value in parts.groupdict().items() if value} if parts else {}
-    return sum(float(value) * _SECONDS[unit] for unit, value in said.items()) if said else None
+    parts_by_unit = {unit: value for unit, value in parts.groupdict().items() if value} if parts else {}
+    return (
+        sum(float(value) * _SECONDS[unit] for unit, value in parts_by_unit.items()) if parts_by_unit else None
+    )
 
 
 def _number(text: str | None) -> float | None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 # Fewer calls than these before a refusal tell no pace.
-_LEAST = 3
+_MIN_CALLS = 3
 # So many windows without a refusal, and the limit is forgotten.
 _WINDOWS_KEPT = 10
 
@@ -28,7 +28,7 @@ class Pace:
     def wait_seconds(self, now: float) -> float:
         """Seconds until a call may be made; 0 if it may be now."""
         self._forget(now)
-        if self._limit is None or self._limit < _LEAST or len(self._calls) < self._limit:
+        if self._limit is None or self._limit < _MIN_CALLS or len(self._calls) < self._limit:
             return 0.0
         return self._calls[len(self._calls) - self._limit] + self._window - now
 

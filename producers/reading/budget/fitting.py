@@ -10,18 +10,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from functools import cached_property
 from typing import Any
 
 from strandline.producers.reading.budget.contributions import Contribution, Measure
 from strandline.producers.reading.budget.filling import Filled, Filling
-from strandline.producers.reading.budget.parted_calls import parted_calls
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.foreign_code import attempt
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
-
-_PARTED = "The blocks already cover the other part of its tool call."
 
 _NOT_RENDERED = "The memory template does not show its text."
 
@@ -31,24 +27,17 @@ NOTHING_TO_FILL = Filling()
 MAX_TRUNCATIONS = 4
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Tail:
     """Flushed messages that some block does not cover yet.
 
     Attributes:
-        messages: the newest of them, in order; there may be more than were read.
+        messages: the newest of them, in order, each result behind its call; there may be more than were read.
         ranges: first and last ``seq`` of each event that holds such messages, in order.
     """
 
     messages: Sequence[Message] = ()
     ranges: Sequence[tuple[int, int]] = ()
-
-    @cached_property
-    def parted_seqs(self) -> frozenset[int]:
-        """The seqs of messages that cannot be shown, because a part of their tool call is not in the tail."""
-        return (
-            parted_calls(self.messages, {first for first, _ in self.ranges}) if self.ranges else frozenset()
-        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -123,24 +112,18 @@ def reserved_tail(
 def newest_that_fit(tail: Tail, room: int) -> tuple[Message, ...]:
     """The newest messages of the tail, within ``room`` tokens, from a place where a conversation can be cut.
 
-    Such a place is before a user message, or at the beginning of an event, and never between a tool call and
-    its result; a call or result whose counterpart is not in the tail is left out.
+    Such a place is before a user message, or at the beginning of an event, and never before a tool's result.
     """
     starts = {first for first, _ in tail.ranges}
-    answers: set[str] = set()
-    messages = [message for message in tail.messages if message.seq not in tail.parted_seqs]
-    used, begin = 0, len(messages)
-    for index in range(len(messages) - 1, -1, -1):
-        message = messages[index]
+    used, begin = 0, len(tail.messages)
+    for index in range(len(tail.messages) - 1, -1, -1):
+        message = tail.messages[index]
         used += message.tokens or 0
         if used > room:
             break
-        if message.tool_call_id is not None:
-            answers.add(message.tool_call_id)
-        answers.difference_update(str(call.get("id")) for call in message.tool_calls or ())
-        if not answers and (message.seq in starts or message.role == "user"):
+        if (message.seq in starts or message.role == "user") and not message.answers:
             begin = index
-    return tuple(messages[begin:])
+    return tuple(tail.messages[begin:])
 
 
 def _shrunk(
@@ -238,22 +221,16 @@ def _omitted_tail(tail: Tail, shown: Sequence[Message]) -> list[Omission]:
             gaps[-1] = (gaps[-1][0], max(end, gaps[-1][1]))
         else:
             gaps.append((first, end))
-    everything_read = len(shown) == len(tail.messages) - len(tail.parted_seqs)
+    # A late result stands before messages with smaller numbers, and goes with its call.
+    late = [one.seq for one in tail.messages[: len(tail.messages) - len(shown)] if one.seq is not None]
+    gaps += [(seq, seq) for seq in late if first_shown is not None and seq > first_shown]
+    everything_read = len(shown) == len(tail.messages)
     reason = (
         "More messages wait for the workers than one read includes."
         if everything_read
         else "Messages that the workers have not processed yet do not fit the token limit."
     )
-    gaps += [(seq, seq) for seq in sorted(tail.parted_seqs) if first_shown is not None and seq > first_shown]
-    return [
-        Omission("tail", "tail", _PARTED if _is_parted(tail, gap) else reason, gap[0], gap[1]) for gap in gaps
-    ]
-
-
-def _is_parted(tail: Tail, gap: tuple[int, int]) -> bool:
-    """Whether the gap holds only messages that are parts of split tool calls."""
-    inside = [message.seq for message in tail.messages if gap[0] <= (message.seq or 0) <= gap[1]]
-    return bool(inside) and tail.parted_seqs.issuperset(inside)
+    return [Omission("tail", "tail", reason, *gap) for gap in gaps]
 
 
 def _tokens(messages: Iterable[Message]) -> int:

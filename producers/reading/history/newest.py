@@ -59,15 +59,16 @@ def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
     if not seqs:
         yield from check_unowned(request.identity)
     if request.max_bytes is not None:
-        yield from _check_bytes(request.identity, seqs, request.max_bytes)
+        (row,) = yield from fetch(BytesOfMessages(**request.identity.keys, seqs=seqs))
+        check_bytes(row.bytes, request.max_bytes)
     if len(seqs) > PAGE_MESSAGES:
         return (yield from read_unchanged(request.identity, partial(_read_all, request)))
     return (yield from _read_pages(request, seqs))
 
 
-def _check_bytes(identity: SessionIdentity, seqs: list[int], max_bytes: int) -> Operation[None]:
-    (row,) = yield from fetch(BytesOfMessages(**identity.keys, seqs=seqs))
-    if row.bytes > max_bytes:
+def check_bytes(size: int, max_bytes: int) -> None:
+    """Raise ConfigurationError if messages have more than ``max_bytes`` together."""
+    if size > max_bytes:
         problem = f"These messages have more than {max_bytes:,} bytes together; ask for fewer at once."
         raise ConfigurationError(problem, for_clients=problem)
 

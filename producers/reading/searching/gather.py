@@ -42,8 +42,8 @@ def without_noise(hits: Sequence[Hit], aim: Aim = NO_AIM) -> list[Hit]:
     return list(hits) if any(hit.score >= least for hit in hits) else []
 
 
-def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, ...]:
-    """The messages of the hits, each once, best first; one that only repeats the query answers nothing."""
+def message_pieces(hits: Sequence[Hit]) -> tuple[MessagePiece, ...]:
+    """The messages of the hits, each once, best first."""
     pieces: dict[Place, MessagePiece] = {}
     rank = 1.0
     for hit in hits:
@@ -54,7 +54,7 @@ def message_pieces(hits: Sequence[Hit], query: str = "") -> tuple[MessagePiece, 
             [hit.utterance] if hit.utterance else [Utterance(hit.session_key, one) for one in hit.messages]
         )
         for utterance in utterances:
-            if utterance.place not in pieces and utterance.text.strip() not in ("", query):
+            if utterance.place not in pieces and utterance.text.strip():
                 pieces[utterance.place] = MessagePiece.of(utterance, hit.score, rank, hit.similarity)
     return tuple(pieces.values())
 

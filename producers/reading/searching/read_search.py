@@ -177,9 +177,9 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
-    fixed = frozenset([one.seq for one in snapshot.pinned if one.seq is not None])
+    seqs = frozenset([snapshot.question, *(one.seq or 0 for one in snapshot.pinned)])
     if not snapshot.tail.messages:
-        return Shown(request.identity, snapshot.window_from, fixed, snapshot.facts)
+        return Shown(request.identity, snapshot.window_from, seqs, snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
     contributions, _ = yield from render_blocks(
         always, Material(snapshot.fact_texts, snapshot.states, reading=reading_of(request, snapshot))
@@ -196,7 +196,7 @@ def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
         reserved = reserve()
     else:
         reserved = yield Run(reserve)
-    seqs = fixed.union(message.seq for message in reserved if message.seq is not None)
+    seqs |= {message.seq for message in reserved if message.seq is not None}
     visible_from = snapshot.window_from
     while visible_from - 1 in seqs:
         visible_from -= 1
@@ -207,8 +207,6 @@ def gather_filling(
     request: ReadRequest, snapshot: Snapshot, material: Material, fact_hits: Sequence[Hit]
 ) -> Filling:
     """What may fill the room, for the blocks that share it out."""
-    query = request.query
-    asked = query.shown_text.strip() if isinstance(query, Message) else (query or "").strip()
     blocks = tuple(block for block in request.blocks if block.is_filler)
     newest: list[FactPiece] = []
     matching: list[FactPiece] = []
@@ -228,7 +226,7 @@ def gather_filling(
             newest_facts=newest,
             facts=matching,
             messages={
-                block.name: message_pieces(material.hits.get(block.name, ()), asked)
+                block.name: message_pieces(material.hits.get(block.name, ()))
                 for block in blocks
                 if isinstance(block, VectorMemoryBlock)
             },

@@ -32,6 +32,7 @@ from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
 from strandline.schemas.queries.conversation.search import IndexedHits
 from strandline.schemas.values.message import is_unchangeable, read_rows
+from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES
 
 logger = logging.getLogger("strandline.producers")
 
@@ -175,6 +176,7 @@ def _fetch(
             beside=asked.beside,
             facts_generation_id=asked.facts_generation_id if with_facts else None,
             max_facts=MAX_FACTS + 1,
+            page_bytes=DEFAULT_WINDOW_BYTES,
         )
     )
     head: dict[str, Any] = json.loads(rows[0].envelope)

@@ -86,7 +86,7 @@ async def search(request: Request, session_id: SessionId, body: SearchRequest) -
     call = call_of(request)
     memory = await _open(call, session_id, begun_only=body.begun_only)
     hits = await memory.asearch(**body.model_dump(exclude={"begun_only"}))
-    return json_response({"items": [hit_form(hit) for hit in hits]})
+    return await call.aside.run(lambda: json_response({"items": [hit_form(hit) for hit in hits]}))
 
 
 @router.post("/v1/sessions/{session_id}/summary", tags=["contexts"])

@@ -12,9 +12,12 @@ from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import max_facts_of, pipelines_of
+from strandline.producers.reading.history.context_window import newest_that_fit
 from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.newest import HistoryRequest as NewestRequest
 from strandline.producers.reading.history.newest import newest_history
+from strandline.producers.runs.history import RunHistoryRequest as RunHistory
+from strandline.producers.runs.history import run_history as messages_of_runs
 from strandline.producers.service.access import Access
 from strandline.producers.service.forms import json_response, message_forms
 from strandline.producers.service.gate.cursors import cursor_of, read_number_cursor
@@ -122,10 +125,16 @@ async def context_window(
     session_id: SessionId,
     max_tokens: Annotated[int, Query(ge=0, le=2**31 - 1, description="Their tokens together.")] = 4_000,
 ) -> Response:
-    """The newest messages that fit, in order, without derived memory; calls and results are together."""
+    """The newest messages that fit, in order, without derived memory; calls and results are together.
+
+    They end with the message that fills 4 MB.
+    """
     call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    return await _respond(call, await memory.acontext_window(max_tokens))
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    newest = newest_that_fit(identity, max_tokens, HISTORY_PAGE_BYTES)
+    listing = _recorder(call, identity).read(Act.here("history"), newest, count_results)
+    return await _respond(call, await call.service.runner.arun(listing))
 
 
 @router.put("/v1/sessions/{session_id}/runs/{run_id}", tags=["runs"])
@@ -144,8 +153,11 @@ async def put_run(request: Request, session_id: SessionId, run_id: RunId, body: 
 async def run_history(request: Request, session_id: SessionId, body: RunHistoryQuery) -> Response:
     """The messages of the last runs, in the order of the runs."""
     call = call_of(request)
-    memory = await call.service.records.open(call.caller.session(session_id))
-    return await _respond(call, await memory.arun_history(**body.model_dump()))
+    identity = call.caller.session(session_id)
+    await call.service.records.find(identity)
+    runs = messages_of_runs(RunHistory(identity, **body.model_dump(), max_bytes=HISTORY_PAGE_BYTES))
+    listing = _recorder(call, identity).read(Act.here("history"), runs, count_results)
+    return await _respond(call, await call.service.runner.arun(listing))
 
 
 async def _respond(call: Call, messages: list[Message], next_cursor: str | None = None) -> Response:

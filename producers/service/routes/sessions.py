@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import partial
+from math import inf
 
 from fastapi import Request
 from starlette.responses import Response
@@ -235,8 +236,8 @@ async def _reset(request: Request, session_id: str, *, derived: bool) -> Respons
 def _check_tightens(present: Policy, change: PolicyChange) -> None:
     """Raise a problem if a change lets a session take more than its policy does."""
     changed = changed_policy(present, change)
-    limits = ("token_limit", "max_window_messages", "max_window_bytes")
-    is_raised = any(getattr(changed, name) > getattr(present, name) for name in limits)
+    limits = ("token_limit", "max_window_messages", "max_window_bytes", "max_facts")
+    is_raised = any((getattr(changed, name) or inf) > (getattr(present, name) or inf) for name in limits)
     if is_raised or not {*changed.pipelines} <= {*present.pipelines}:
         raise ProblemError(FORBIDDEN, detail=ONLY_LOWER)
 

@@ -21,7 +21,7 @@ from strandline.producers.sessions import check_unowned
 from strandline.producers.tokens import count_message
 from strandline.producers.writing.validate import PutLimits, prepare, seal_envelope
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
+from strandline.schemas.errors import ConflictError, DeliveredError, NamespaceFullError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, Run, fetch, find_owner_keys
 from strandline.schemas.queries.conversation.messages import (
     Correct,
@@ -30,6 +30,7 @@ from strandline.schemas.queries.conversation.messages import (
     FindCorrectionRow,
     MessageAt,
     MessageAtRow,
+    PartedCall,
 )
 from strandline.schemas.queries.conversation.sharing import (
     LockSharedSession,
@@ -95,18 +96,18 @@ def correction_id(identity: SessionIdentity, idempotency_key: str | None) -> UUI
     return uuid4() if idempotency_key is None else uuid5(identity.session_key, idempotency_key)
 
 
-def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act) -> Operation[bool]:
-    """Rewind to before the newest message, which was delivered; False if another one is the newest by now.
+def take_back(identity: SessionIdentity, newest: int, id_: UUID, act: Act, from_seq: int) -> Operation[bool]:
+    """Rewind to before ``from_seq``; False if ``newest`` is no longer the newest message.
 
     Raises:
         ConflictError: flushes kept coming between.
     """
     for _attempt in range(MAX_ATTEMPTS):
-        row = yield from _correct(identity, _request(identity, id_, "rewind", newest, act, newest=newest))
+        row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act, newest=newest))
         if row.status in ("changed", "missing"):  # missing: another correction took it back
             return False
         if row.status != "again":
-            _read(identity, "rewind", newest, row)
+            _read(identity, "rewind", from_seq, row)
             return True
     raise _busy(identity)
 
@@ -138,14 +139,28 @@ def rewind(identity: SessionIdentity, from_seq: int, id_: UUID, act: Act) -> Ope
     Raises:
         NotFoundError: the session has no such number.
         DeliveredError: the message is in the pinned head, and messages behind it were delivered.
-        ConflictError: ``id_`` is that of another correction, or flushes kept coming between.
+        ConflictError: ``id_`` is that of another correction, or flushes kept coming between; or a tool call
+            before the message would lose its result.
         OwnerError: the session belongs to another owner.
     """
+    yield from _check_calls(identity, from_seq, id_)
     for _attempt in range(MAX_ATTEMPTS):
         row = yield from _correct(identity, _request(identity, id_, "rewind", from_seq, act))
         if row.status != "again":
             return _read(identity, "rewind", from_seq, row)
     raise _busy(identity)
+
+
+def _check_calls(identity: SessionIdentity, from_seq: int, id_: UUID) -> Operation[None]:
+    """Refuse a rewind that would take a result and leave its call; one that was made is made."""
+    for parted in (yield from fetch(PartedCall(**identity.keys, seq=from_seq))):
+        known = FindCorrection(shard_key=identity.shard_key, correction_id=id_, digest=b"", clear_digest=None)
+        if not (yield from fetch(known)):
+            why = (
+                f"A tool call in message {parted.call_seq} would lose its result; nothing was changed. Rewind"
+                f" to {parted.call_seq}, or to what follows {parted.result_seq}."
+            )
+            raise ConflictError(why, for_clients=why)
 
 
 def replace_content(
@@ -302,6 +317,14 @@ def _read(identity: SessionIdentity, kind: Kind, seq: int, row: CorrectRow) -> C
                 " messages behind it were delivered; nothing was taken back. Replace its content, or"
                 " call reset() to start the session over."
             )
+        case "full":
+            raise NamespaceFullError.of_bound(identity.namespace, "bytes")
+        case "large":
+            problem = (
+                "With this content the session's window would have too many bytes; nothing was changed."
+                " Flush the session first."
+            )
+            raise ConflictError(problem, for_clients=problem)
         case "removed":
             raise NotFoundError(
                 f"Messages of session {quote(identity.session_id)} from {seq} on have left its log by its"

@@ -11,6 +11,7 @@ from strandline.producers.sessions import check_unowned, claim_session
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError, ConflictError, NotFoundError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
+from strandline.schemas.queries.conversation.messages import PartedCall
 from strandline.schemas.queries.conversation.sessions import ForkSession
 from strandline.schemas.values.identity import SessionIdentity
 
@@ -35,6 +36,8 @@ def fork(
 ) -> Operation[Fork]:
     """Copy a session's messages up to ``through_seq`` (None: all), and what was derived from them.
 
+    If that is a tool call, or some of its results, the results behind it are copied too.
+
     Raises:
         ConfigurationError: the session has no user: its fork would be another owner's.
         NotFoundError: the session has no such message.
@@ -57,6 +60,10 @@ def _fork_once(
 ) -> Operation[Fork]:
     """Claim the new session and fill it, in one transaction: a fork that is refused claims nothing."""
     yield from claim_session(new)
+    if through_seq is not None:
+        # Results go with their call: one that stayed behind could never come.
+        for parted in (yield from fetch(PartedCall(**identity.keys, seq=through_seq + 1))):
+            through_seq = parted.result_seq
     rows = yield from fetch(
         ForkSession(
             **identity.keys,

@@ -21,7 +21,7 @@ from strandline.producers.writing.correcting.correct import take_back
 from strandline.producers.writing.put import PutRequest, put_messages
 from strandline.schemas.errors import ConflictError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
-from strandline.schemas.queries.conversation.messages import NewestMessage, Pop
+from strandline.schemas.queries.conversation.messages import NewestMessage, PartedCall, Pop
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
@@ -40,8 +40,11 @@ class Popped:
     flushed: Flushed | None = None
 
 
-def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
+def pop(identity: SessionIdentity, act: Act, *, alone: bool = False) -> Operation[Message | None]:
     """Remove the newest message and return it, or None if the session is empty.
+
+    With the result of a tool call its call goes too, and the call's other results, unless somebody spoke
+    between, or it is to go ``alone``.
 
     The message is read first and removed only if it is still the newest, so that no two callers get the same
     one, and a lost answer does no harm: the same attempt is repeated.
@@ -56,11 +59,17 @@ def pop(identity: SessionIdentity, act: Act) -> Operation[Message | None]:
             yield from history_page(identity, 0, 1)  # no such session, or another owner's
             return None
         (message,) = read_rows(rows)
-        taken = yield from fetch(Pop(**identity.keys, seq=rows[0].seq, pop_id=uuid4(), act=act.as_json()))
-        status = taken[0].status
+        newest = from_seq = rows[0].seq
+        if message.answers and not alone:
+            for parted in (yield from fetch(PartedCall(**identity.keys, seq=newest))):
+                from_seq = parted.call_seq
+        status = "delivered"
+        if from_seq == newest:
+            taken = yield from fetch(Pop(**identity.keys, seq=newest, pop_id=uuid4(), act=act.as_json()))
+            status = taken[0].status
         if status == "ok":
             return message
-        if status == "delivered" and (yield from take_back(identity, rows[0].seq, uuid4(), act)):
+        if status == "delivered" and (yield from take_back(identity, newest, uuid4(), act, from_seq)):
             return message
     raise ConflictError(
         f"Session {identity.session_id!r} changed {MAX_ATTEMPTS} times while its newest message was being"
@@ -73,6 +82,8 @@ def pop_part(
     identity: SessionIdentity, keep: Keep | None, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
     """Remove the newest message and put again what ``keep`` says of it (None: nothing), in one transaction.
+
+    With ``keep`` only that message is removed: the caller takes it apart.
 
     If ``keep`` raises an exception, or what it says cannot be put, the message stays.
 
@@ -87,7 +98,7 @@ def pop_part(
 def _pop_part_once(
     identity: SessionIdentity, keep: Keep, check: Callable[[Sequence[object]], PutRequest], act: Act
 ) -> Operation[Popped]:
-    message = yield from pop(identity, act)
+    message = yield from pop(identity, act, alone=True)
     again = [] if message is None else listed_messages(keep(message))
     if not again:
         return Popped(message)

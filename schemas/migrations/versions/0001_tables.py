@@ -921,7 +921,7 @@ def upgrade() -> None:
         sa.Column("envelope", sa.JSON(), nullable=False),
         sa.Column("metadata", postgresql.JSON(astext_type=sa.Text()), nullable=True),
         sa.Column("calls", sa.JSON(), nullable=True),
-        sa.Column("answers", sa.Text(), nullable=True),
+        sa.Column("answers", sa.JSON(), nullable=True),
         sa.Column("created_at", sa.DateTime(timezone=True), nullable=False),
         sa.Column("labels", sa.ARRAY(sa.BigInteger()), nullable=True),
         sa.CheckConstraint(
@@ -1057,6 +1057,7 @@ def upgrade() -> None:
         sa.Column("pinned_through", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_from", sa.BigInteger(), server_default="1", nullable=False),
         sa.Column("flushed_through", sa.BigInteger(), server_default="0", nullable=False),
+        sa.Column("question_seq", sa.BigInteger(), nullable=True),
         sa.Column("pinned_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_tokens", sa.BigInteger(), server_default="0", nullable=False),
         sa.Column("window_messages", sa.Integer(), server_default="0", nullable=False),

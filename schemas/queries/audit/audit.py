@@ -197,6 +197,7 @@ class ChainEndsRow(NamedTuple):
     seals: int
     entries: int
     mac: bytes | None
+    sealed_at: datetime | None
 
 
 class ChainEnds(Query[ChainEndsRow]):

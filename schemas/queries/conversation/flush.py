@@ -59,6 +59,7 @@ class Flush(Query[FlushRow]):
         tokens: list[int],
         messages: list[int],
         version: int,
+        question_seq: int | None,
         lazily: bool,
     ) -> None:
         self.values = (
@@ -80,6 +81,7 @@ class Flush(Query[FlushRow]):
             tokens,
             messages,
             version,
+            question_seq,
             lazily,
         )
 

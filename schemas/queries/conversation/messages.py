@@ -368,10 +368,13 @@ class NewestWithinRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
+    bytes_taken: int
 
 
 class NewestWithin(Query[NewestWithinRow]):
-    """A page of messages behind the prompt, the newest first, as far as they fit so many tokens together."""
+    """A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up
+    to the one that fills max_bytes; a message takes some beside its texts.
+    """
 
     __slots__ = ()
     name = "newest_within"
@@ -386,9 +389,16 @@ class NewestWithin(Query[NewestWithinRow]):
     )
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID, before_seq: int, page_size: int, tokens: int
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        before_seq: int,
+        page_size: int,
+        tokens: int,
+        max_bytes: int,
     ) -> None:
-        self.values = (shard_key, session_key, before_seq, page_size, tokens)
+        self.values = (shard_key, session_key, before_seq, page_size, tokens, max_bytes)
 
 
 class HeadMessagesRow(NamedTuple):
@@ -447,6 +457,25 @@ class NewestMessage(Query[NewestMessageRow]):
 
     def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
         self.values = (shard_key, session_key)
+
+
+class PartedCallRow(NamedTuple):
+    call_seq: int
+    result_seq: int
+
+
+class PartedCall(Query[PartedCallRow]):
+    """The call and the last of its results that a cut before a number would part, if nobody spoke between; no
+    row if none.
+    """
+
+    __slots__ = ()
+    name = "parted_call"
+    repeatable = True
+    row = PartedCallRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
+        self.values = (shard_key, session_key, seq)
 
 
 class PopRow(NamedTuple):

@@ -23,8 +23,9 @@ class ReadRow(NamedTuple):
 
 class Read(Query[ReadRow]):
     """One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail, newest
-    first and cut off by count and bytes, part 2 the pinned head or what replaced it, the newest system
-    message behind it, and the window, without what is known of it.
+    first and cut off by count and bytes, and the question of the turn inside of which the window begins,
+    part 2 the pinned head or what replaced it, the newest system message behind it, and the window,
+    without what is known of it.
     """
 
     __slots__ = ()

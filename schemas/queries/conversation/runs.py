@@ -245,10 +245,13 @@ class MessagesOfRunsRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
+    bytes_taken: int
 
 
 class MessagesOfRuns(Query[MessagesOfRunsRow]):
-    """The messages of the last runs that have any and are none of some statuses, in the order of the runs."""
+    """The messages of the last runs that have any and are none of some statuses, in the order of the runs; or
+    as many as take page_bytes, of which the last row tells.
+    """
 
     __slots__ = ()
     name = "messages_of_runs"
@@ -271,5 +274,6 @@ class MessagesOfRuns(Query[MessagesOfRunsRow]):
         agent_id: str | None,
         team_id: str | None,
         last_n: int,
+        page_bytes: int,
     ) -> None:
-        self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n)
+        self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n, page_bytes)

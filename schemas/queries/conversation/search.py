@@ -209,6 +209,7 @@ class IndexedHits(Query[IndexedHitsRow]):
         through_seqs: list[int],
         sessions: list[UUID],
         beside: int,
+        page_bytes: int,
     ) -> None:
         self.values = (
             shard_key,
@@ -219,6 +220,7 @@ class IndexedHits(Query[IndexedHitsRow]):
             through_seqs,
             sessions,
             beside,
+            page_bytes,
         )
 
 
@@ -259,8 +261,9 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
         sessions: int,
         generation_id: int | None,
         messages: int,
+        page_bytes: int,
     ) -> None:
-        self.values = (shard_key, scope_key, excluded_session, sessions, generation_id, messages)
+        self.values = (shard_key, scope_key, excluded_session, sessions, generation_id, messages, page_bytes)
 
 
 class SessionNamesRow(NamedTuple):

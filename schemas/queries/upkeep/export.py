@@ -64,9 +64,16 @@ class ExportMessages(Query[ExportMessagesRow]):
     )
 
     def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID | None,
+        after_session: UUID,
+        after_seq: int,
+        limit: int,
+        page_bytes: int,
     ) -> None:
-        self.values = (shard_key, session_key, after_session, after_seq, limit)
+        self.values = (shard_key, session_key, after_session, after_seq, limit, page_bytes)
 
 
 class ExportCorrectionsRow(NamedTuple):
@@ -362,8 +369,9 @@ class ExportStates(Query[ExportStatesRow]):
         after_generation: int,
         after_ordinal: int,
         limit: int,
+        page_bytes: int,
     ) -> None:
-        self.values = (shard_key, scope_key, after_scope, after_generation, after_ordinal, limit)
+        self.values = (shard_key, scope_key, after_scope, after_generation, after_ordinal, limit, page_bytes)
 
 
 class ExportAnswersRow(NamedTuple):
@@ -387,9 +395,16 @@ class ExportAnswers(Query[ExportAnswersRow]):
     marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))
 
     def __init__(
-        self, *, shard_key: UUID, scope_key: UUID | None, after_batch: UUID, after_step: str, limit: int
+        self,
+        *,
+        shard_key: UUID,
+        scope_key: UUID | None,
+        after_batch: UUID,
+        after_step: str,
+        limit: int,
+        page_bytes: int,
     ) -> None:
-        self.values = (shard_key, scope_key, after_batch, after_step, limit)
+        self.values = (shard_key, scope_key, after_batch, after_step, limit, page_bytes)
 
 
 class ExportDeadLettersRow(NamedTuple):

@@ -7,6 +7,35 @@
 ({message}.seq >= (SELECT logging.log_from FROM retained logging)
     AND {message}.seq < (SELECT logging.next_seq FROM retained logging) AND @is_shown({message}))
 
+-- fragment: is_of_log(message)
+-- The same of a message of any session, where a page is read in the order of the log.
+-- (The CTE names the session.  A plan for its key would know that it is long, guess that the bounds leave a page of it,
+-- and then read all of it to sort that page.)
+({message}.shard_key = %(shard_key)s AND {message}.session_key = (SELECT logging.session_key FROM retained logging)
+    AND @is_logged({message}))
+
+-- fragment: max_shown_bytes()
+-- What each read holds of a session's head and window at most, unless its policy says more.
+16000000
+
+-- fragment: filled(rows, keys)
+-- The rows of a page, in the order of their keys, up to the one that fills it by their ``bytes``; one at least.  What is
+-- large in them is read of these alone.
+(SELECT counted.* FROM (
+        SELECT page.*, sum(page.bytes) OVER (ORDER BY {keys}) - page.bytes AS bytes_before FROM {rows} AS page) AS counted
+    WHERE counted.bytes_before < %(page_bytes)s)
+
+-- fragment: question_before(shard_key, session_key, window_from)
+-- The user's message of the turn that goes on where a window begins, as a flush notes it (question_of); NULL if an
+-- answer ended it.
+(SELECT q.seq FROM strandline.message q
+    WHERE q.shard_key = {shard_key} AND q.session_key = {session_key} AND q.seq < {window_from}
+        AND q.role = 'user' AND q.answers IS NULL AND NOT EXISTS (
+            SELECT FROM strandline.message a
+            WHERE a.shard_key = {shard_key} AND a.session_key = {session_key} AND a.seq > q.seq
+                AND a.seq < {window_from} AND a.role = 'assistant' AND a.calls IS NULL)
+    ORDER BY q.seq DESC LIMIT 1)
+
 -- fragment: prompt_of(session, shard_key, session_key)
 -- The number of the message that replaced the prompt last, of those that are in the log still; NULL: the head stands.
 (SELECT max(prompt.seq) FROM strandline.message prompt
@@ -49,7 +78,7 @@ INSERT INTO strandline.message (
     answers, created_at, labels)
 SELECT %(shard_key)s, %(session_key)s, n.seq, n.incarnation, %(id)s::text, %(role)s::text,
     %(tokens)s::integer, %(bytes)s::integer, %(digest)s::bytea, %(envelope)s::json, %(metadata)s::json, %(calls)s::json,
-    %(answers)s::text, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
+    %(answers)s::json, coalesce(%(created_at)s::timestamptz, n.last_put_at), %(labels)s::bigint[]
 FROM moved n
 
 -- fragment: takes_simply(session, given, unless)

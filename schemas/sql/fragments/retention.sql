@@ -69,10 +69,10 @@ CASE WHEN @is_expired({session}, {shard_key}, {session_key}) THEN {session}.next
         @important({session_key}, {session}.namespace) AS important
 
 -- fragment: retained(shard_key, session_key)
--- One row: where the log of a session begins, also with what is kept of lives that expired (log_from), where what a
--- read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
-(SELECT coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq, kept.pinned_through,
-        @bounds_of(kept, {shard_key}, {session_key})
+-- One row: the key of a session, where its log begins, also with what is kept of lives that expired (log_from), where
+-- what a read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
+(SELECT kept.session_key, coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq,
+        kept.pinned_through, @bounds_of(kept, {shard_key}, {session_key})
     FROM strandline.session kept WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
 
 -- fragment: is_shown(message)

@@ -10,7 +10,8 @@
 -- status: 'ok'; 'repeated' (it was made before: the row tells which it is); 'conflict' (the id is that of another
 -- correction); 'again' (a flush delivered something meanwhile: nothing was done, to be called again); 'changed' (the
 -- message has other content by now, or another one is the newest, or a correction came between); 'missing' (no such message); 'head' (it is in the
--- pinned head, behind which something was delivered); 'removed' (retention has removed messages from there on).  No row if there is no such session.  Where nothing was done,
+-- pinned head, behind which something was delivered); 'removed' (retention has removed messages from there on); 'full' (it
+-- would add to a namespace that has as many bytes as it may); 'large' (or to what each read holds).  No row if there is no such session.  Where nothing was done,
 -- the other values mean nothing.
 -- is_shared: the session has copies in a scope, of which the caller removes those that are no longer right
 -- (clear_shared_v1).  p_act: the act for the audit trail (append_act_v1), NULL for none.  touched: the facts that have other words now, or are live again, as forget_facts_v1 returns them.
@@ -42,6 +43,8 @@ DECLARE
     is_delivered boolean;
     delivered bigint[];
     present bytea;
+    present_bytes integer;
+    full_of text;
     old strandline.message%ROWTYPE;
 BEGIN
     SELECT t.* INTO s FROM strandline.session t
@@ -49,6 +52,9 @@ BEGIN
     -- As in reset_v1.
     IF NOT FOUND OR strandline.look_at_fence_v1(p_shard_key, p_session_key) IS NOT NULL THEN
         RETURN;
+    END IF;
+    IF p_kind = 'replace' THEN
+        full_of := strandline.look_at_bounds_v1(s.namespace);
     END IF;
     delivered_before := s.flushed_through;
     number := s.corrections;
@@ -89,7 +95,7 @@ BEGIN
         RETURN;
     END IF;
     IF p_kind = 'replace' THEN
-        SELECT m.digest INTO present FROM strandline.message m
+        SELECT m.digest, m.bytes INTO present, present_bytes FROM strandline.message m
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key AND m.seq = p_from_seq
               AND m.seq >= s.log_start_seq;
     END IF;
@@ -107,6 +113,12 @@ BEGIN
             WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key) THEN 'changed'
         WHEN p_corrections <> s.corrections THEN 'changed'
         WHEN p_kind = 'rewind' AND p_from_seq <= s.pinned_through AND s.flushed_through > s.pinned_through THEN 'head'
+        WHEN p_bytes > present_bytes AND full_of = 'bytes' THEN 'full'
+        WHEN p_bytes > present_bytes AND (p_from_seq <= s.pinned_through OR p_from_seq >= s.window_from)
+            AND greatest(s.max_window_bytes, @max_shown_bytes()) < p_bytes - present_bytes + (
+                SELECT sum(m.bytes) FROM strandline.message m
+                WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+                  AND (m.seq BETWEEN s.log_start_seq AND s.pinned_through OR m.seq >= s.window_from)) THEN 'large'
         ELSE 'ok' END;
     IF status <> 'ok' THEN
         RETURN NEXT;
@@ -181,7 +193,9 @@ BEGIN
     UPDATE strandline.session t SET
             corrections = number, pinned_through = s.pinned_through, flushed_through = s.flushed_through,
             window_from = s.window_from, pinned_tokens = s.pinned_tokens, window_tokens = s.window_tokens,
-            window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0
+            window_messages = s.window_messages, window_bytes = s.window_bytes, replan_at_tokens = 0,
+            question_seq = CASE p_kind WHEN 'rewind'
+                THEN @question_before(p_shard_key, p_session_key, s.window_from) ELSE t.question_seq END
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN
         PERFORM strandline.append_act_v1(

@@ -22,14 +22,14 @@ LANGUAGE sql AS $function$
     ), answered AS MATERIALIZED (
         SELECT t.seq, (
             SELECT max(c.seq) FROM newest c CROSS JOIN LATERAL json_array_elements_text(c.calls) AS opened (call)
-            WHERE c.seq < t.seq AND opened.call = t.answers) AS called_at
-        FROM newest t WHERE t.answers IS NOT NULL
+            WHERE c.seq < t.seq AND opened.call = closed.call) AS called_at
+        FROM newest t CROSS JOIN LATERAL json_array_elements_text(t.answers) AS closed (call)
     ), turns AS (
         SELECT n.seq, n.tokens <= s.flush_at_tokens - s.token_flush_size
                 AND n.messages <= s.max_window_messages * 3 / 4
                 AND n.bytes <= s.max_window_bytes::bigint * 3 / 4 AS fits
         FROM newest n CROSS JOIN s
-        WHERE n.role = 'user' AND n.tokens <= s.flush_at_tokens AND n.bytes <= s.max_window_bytes
+        WHERE n.role = 'user' AND n.answers IS NULL AND n.tokens <= s.flush_at_tokens AND n.bytes <= s.max_window_bytes
           AND NOT EXISTS (
             SELECT FROM answered a WHERE a.seq > n.seq AND coalesce(a.called_at, 0) < n.seq)
     )

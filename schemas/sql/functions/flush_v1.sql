@@ -7,6 +7,7 @@
 -- others waits for the workers' replay slots (ring_at: infinity). p_lazily: the commit, which is this statement's
 -- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
 -- session is over its mark again.
+-- p_question_seq: the user's message that the window's first turn answers, if that is no longer in the window.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
     p_shard_key uuid,
@@ -27,6 +28,7 @@ CREATE FUNCTION strandline.flush_v1(
     p_tokens bigint[],
     p_messages integer[],
     p_version smallint,
+    p_question_seq bigint,
     p_lazily boolean
 ) RETURNS TABLE (generation_id integer, stage text, scope_key uuid)
 LANGUAGE plpgsql AS $function$
@@ -51,7 +53,7 @@ BEGIN
         RETURN;
     END IF;
     UPDATE strandline.session t SET
-            window_from = p_window_from, flushed_through = p_flushed_through,
+            window_from = p_window_from, flushed_through = p_flushed_through, question_seq = p_question_seq,
             window_tokens = t.window_tokens - p_tokens_out,
             window_messages = t.window_messages - p_messages_out,
             window_bytes = t.window_bytes - p_bytes_out, replan_at_tokens = 0

@@ -150,7 +150,7 @@ BEGIN
             calls, answers, created_at, labels)
         VALUES (
             p_shard_key, p_session_key, s.next_seq, s.incarnation, p_ids[1], p_roles[1], p_tokens[1],
-            p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1],
+            p_bytes[1], p_digests[1], p_envelopes[1]::json, p_metadata[1]::json, p_calls[1]::json, p_answers[1]::json,
             coalesce(p_created_at[1], accepted_at), p_labels[1]::bigint[]);
         seqs := ARRAY[s.next_seq];
         added := 1;
@@ -195,7 +195,7 @@ BEGIN
                 shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata,
                 calls, answers, created_at, labels)
             SELECT p_shard_key, p_session_key, f.seq, s.incarnation, f.id, f.role, f.tokens, f.bytes, f.digest,
-                f.envelope::json, f.metadata::json, f.calls::json, f.answers,
+                f.envelope::json, f.metadata::json, f.calls::json, f.answers::json,
                 coalesce(f.created_at, accepted_at), f.labels::bigint[]
             FROM fresh f
         ), placed AS (
@@ -216,6 +216,15 @@ BEGIN
             FROM opening o;
     END IF;
 
+    -- A head that no read could hold ends here: what follows is of the window.
+    IF head > 0 AND greatest(s.max_window_bytes, @max_shown_bytes()) < head_bytes + (
+        SELECT coalesce(sum(m.bytes), 0) FROM strandline.message m
+        WHERE m.shard_key = p_shard_key AND m.session_key = p_session_key
+          AND m.seq BETWEEN s.log_start_seq AND s.pinned_through) THEN
+        head := 0;
+        head_tokens := 0;
+        head_bytes := 0;
+    END IF;
     s.next_seq := s.next_seq + added;
     s.window_tokens := s.window_tokens + all_tokens - head_tokens;
     s.window_messages := s.window_messages + added - head;

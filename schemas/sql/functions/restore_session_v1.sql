@@ -60,7 +60,7 @@ BEGIN
             shard_key, session_key, seq, incarnation, id, role, tokens, bytes, digest, envelope, metadata, calls,
             answers, created_at, labels)
         SELECT p_shard_key, p_session_key, m.seq, n.incarnation, m.id, m.role, m.tokens, m.bytes,
-            decode(m.digest, 'hex'), m.envelope::json, m.metadata::json, m.calls::json, m.answers, m.created_at,
+            decode(m.digest, 'hex'), m.envelope::json, m.metadata::json, m.calls::json, m.answers::json, m.created_at,
             CASE WHEN m.labels IS NOT NULL THEN ARRAY(
                 SELECT label # relabel FROM unnest(m.labels) AS labelled (label)) END
         FROM json_to_recordset(p_rows) AS m (

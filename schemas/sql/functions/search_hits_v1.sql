@@ -57,7 +57,7 @@ BEGIN
     ), shown AS (
         -- The limits keep these look-ups per hit.
         SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
-            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL::uuid AS fact_id, NULL::text AS fact,
+            m.tokens, m.created_at, m.envelope, m.metadata, m.bytes, NULL::uuid AS fact_id, NULL::text AS fact,
             NULL::text AS sources
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.* FROM strandline.message w
@@ -68,7 +68,7 @@ BEGIN
         WHERE h.fact_id IS NULL AND NOT p_is_shared
         UNION ALL
         SELECT h.place, h.score, h.similarity, h.session_key, h.from_seq, h.through_seq, m.seq, m.id, m.role,
-            m.tokens, m.created_at, m.envelope::text, m.metadata::text, NULL, NULL, NULL
+            m.tokens, m.created_at, m.envelope, m.metadata, octet_length(m.envelope::text), NULL, NULL, NULL
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.* FROM strandline.shared_message w
             WHERE w.shard_key = p_shard_key AND w.session_key = h.session_key
@@ -76,7 +76,7 @@ BEGIN
             LIMIT 1000000) AS m
         WHERE h.fact_id IS NULL AND p_is_shared
         UNION ALL
-        SELECT h.place, h.score, h.similarity, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.said_at, NULL, NULL,
+        SELECT h.place, h.score, h.similarity, NULL, NULL, NULL, NULL, NULL, NULL, NULL, t.said_at, NULL, NULL, 0,
             t.fact_id, t.text, @said_in(p_shard_key, p_facts_generation_id, h.fact_id)::text
         FROM hits h CROSS JOIN LATERAL (
             SELECT w.fact_id, w.text, w.said_at FROM strandline.fact w
@@ -85,7 +85,9 @@ BEGIN
         WHERE h.fact_id IS NOT NULL
     )
     SELECT s.score, s.similarity, s.session_key, s.from_seq, s.through_seq, s.seq, s.id, s.role, s.tokens,
-        s.created_at, s.envelope, s.metadata, s.fact_id, s.fact, s.sources
-    FROM shown s ORDER BY s.place, s.seq;
+        s.created_at, s.envelope::text, s.metadata::text, s.fact_id, s.fact, s.sources
+    FROM (
+        SELECT w.*, sum(w.bytes) OVER (ORDER BY w.place, w.seq) - w.bytes AS bytes_before FROM shown w) AS s
+    WHERE s.bytes_before < @max_shown_bytes() ORDER BY s.place, s.seq;
 END
 $function$;

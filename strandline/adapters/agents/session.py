@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import cast
 
 from agents import SessionSettings, TResponseInputItem
@@ -45,9 +45,8 @@ class ItemSession:
                 input: the memory's ``token_limit`` does that.
         """
         if limit is None:
-            context = await self.memory.aget()
-            items = [item for message in context for item in items_of(message)]
-            return _typed_items(_without_lost_reasoning(without_compacted(items)))
+            items = list(_with_known_reasoning(await self.memory.aget()))
+            return _typed_items(without_compacted(items))
         messages = (await self._bare.aget()).messages if limit > 0 else ()
         items = [item for message in messages for item in items_of(message)]
         return _typed_items(without_compacted(items)[-limit:])
@@ -93,15 +92,16 @@ def _typed_items(items: Sequence[Item]) -> list[TResponseInputItem]:
     return cast("list[TResponseInputItem]", list(items))
 
 
-def _without_lost_reasoning(items: Sequence[Item]) -> list[Item]:
-    """Drop the ids of items whose reasoning has left the window: a provider looks for it by these ids.
+def _with_known_reasoning(messages: Iterable[Message]) -> Iterator[Item]:
+    """The items, without the ids by which a provider looks for reasoning that is not shown.
 
-    This can happen only if the window begins inside a turn, before its next reasoning.
+    So it may be where messages of the log are left out, up to the next reasoning or turn.
     """
-    shown: list[Item] = []
-    inside = True
-    for item in items:
-        inside = inside and item.get("role") != "user" and item.get("type") != "reasoning"
-        lost = inside and item.get("role") not in HEAD_ROLES and item.get("type") != COMPACTION
-        shown.append({key: value for key, value in item.items() if key != "id"} if lost else item)
-    return shown
+    is_cut, last = False, 0
+    for message in messages:
+        if message.seq is not None:
+            is_cut, last = is_cut or message.seq != last + 1, message.seq
+        for item in items_of(message):
+            is_cut = is_cut and item.get("role") != "user" and item.get("type") != "reasoning"
+            is_lost = is_cut and item.get("role") not in HEAD_ROLES and item.get("type") != COMPACTION
+            yield {key: value for key, value in item.items() if key != "id"} if is_lost else item

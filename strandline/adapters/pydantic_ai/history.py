@@ -12,6 +12,7 @@ from pydantic_ai.messages import (
     ModelMessage,
     ModelRequest,
     ModelRequestPart,
+    ModelResponse,
     SystemPromptPart,
     UserPromptPart,
 )
@@ -80,7 +81,8 @@ class RunHistory(AbstractCapability[Any]):
         instructions = [part for message in messages for part in _parts(message, SystemPromptPart)]
         head: list[ModelMessage] = [ModelRequest(instructions)] if instructions else []
         # A new list, so that the run's own history stays as it is.
-        request_context.messages = [*head, *self._recalled, *map(_without_instructions, own)]
+        recalled = [*self._recalled, *_late_calls(messages, self._recalled, own)]
+        request_context.messages = [*head, *recalled, *map(_without_instructions, own)]
         return request_context
 
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
@@ -118,6 +120,22 @@ def _parts(message: ModelMessage, kind: type[Any]) -> list[ModelRequestPart]:
     if not isinstance(message, ModelRequest):
         return []
     return [part for part in message.parts if isinstance(part, kind)]
+
+
+def _late_calls(
+    messages: Sequence[ModelMessage], recalled: Sequence[ModelMessage], own: Sequence[ModelMessage]
+) -> list[ModelMessage]:
+    """The calls whose results come only now, after other turns, in which a read leaves such calls out."""
+    waiting = _call_ids(recalled, "tool-call") - _call_ids(recalled, "tool-return")
+    late = _call_ids(own, "tool-return") - _call_ids(own, "tool-call") - waiting
+    responses = [message for message in messages if isinstance(message, ModelResponse)]
+    calls = [[part for part in one.parts if getattr(part, "tool_call_id", "") in late] for one in responses]
+    return [replace(one, parts=parts) for one, parts in zip(responses, calls, strict=True) if parts]
+
+
+def _call_ids(messages: Sequence[ModelMessage], kind: str) -> set[str]:
+    parts = (part for message in messages for part in message.parts if part.part_kind == kind)
+    return {getattr(part, "tool_call_id", "") for part in parts}
 
 
 def _query(own: Sequence[ModelMessage]) -> str | None:

@@ -33,7 +33,7 @@ from strandline.pipelines.audit.anchors import Anchor, read_anchors
 from strandline.pipelines.audit.findings import TrailVerification
 from strandline.pipelines.audit.keys import keys_of
 from strandline.pipelines.audit.listing import audited_namespaces
-from strandline.pipelines.audit.trails import verify_trails
+from strandline.pipelines.audit.trails import anchor_trails, find_trails, verify_trails
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
@@ -131,23 +131,27 @@ def verify_command(namespace: str | None, anchor_file: Path | None, as_json: boo
 @click.option("--namespace", metavar="NAME", help="One namespace; default: all that have a trail.")
 @json_options(AnchorReport)
 @target_options
-def anchors_command(namespace: str | None, as_json: bool, **target: Any) -> None:
+def anchors_command(namespace: str | None, as_json: bool, **target: Any) -> int:
     """Print the end of each chain, a line each; with --json as `audit verify --anchors` reads them.
+
+    The exit code is 1 if a chain stands under a key of no namespace, so that it has no anchor.
 
     Keep them where who may write to the database cannot: a chain that was made again, or cut off, does not
     hold them. STRANDLINE_AUDIT_ANCHORS_FILE has workers append them to a file by themselves.
     """
     with opened_database(settings_from(**target)) as database:
         check_to_be_read(database, namespace)
-        rows = database.run(audited_namespaces(namespace))
-    for row in rows:
-        if row.mac is not None and row.sealed_at is not None:
-            anchor = Anchor(row.namespace, row.seals, row.entries, row.mac.hex(), row.sealed_at)
-            if as_json:
-                print_json_line(report_anchor(anchor).model_dump_json())
-            else:
-                time = f"{anchor.sealed_at:%Y-%m-%d %H:%M:%S}"
-                say(f"{anchor.namespace}: seal {anchor.seal} of {time}, {anchor.mac}")
+        names, unknown = database.run(find_trails()) if namespace is None else ({namespace}, ())
+        anchors = database.run(anchor_trails(sorted(names)))
+    for anchor in sorted(anchors, key=lambda one: one.namespace):
+        if as_json:
+            print_json_line(report_anchor(anchor).model_dump_json())
+        else:
+            time = f"{anchor.sealed_at:%Y-%m-%d %H:%M:%S}"
+            say(f"{anchor.namespace}: seal {anchor.seal} of {time}, {anchor.mac}")
+    if unknown:
+        say("A trail stands under a key of no namespace; `strandline audit verify` names it.", err=True)
+    return 1 if unknown else 0
 
 
 @command.command("prune", short_help="Delete old entries, in whole seals.")

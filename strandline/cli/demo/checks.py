@@ -95,7 +95,7 @@ def _differences(sent: Sequence[Message], stored: Sequence[Message]) -> Iterator
     if len(sent) != len(stored):
         yield f"{len(sent)} put, {len(stored)} read back"
     for number, (put, read) in enumerate(zip(sent, stored, strict=False), start=1):
-        same = put.role == read.role and put.to_openai() == read.to_openai()
+        same = put.role == read.role and put.to_dict() == read.to_dict()
         if (
             not same
             or (put.id is not None and put.id != read.id)

@@ -105,6 +105,6 @@ def message_fields(message: Message) -> dict[str, Any]:
         "seq": message.seq,
         "id": message.id,
         "created_at": message.created_at.isoformat() if message.created_at else None,
-        **message.to_openai(),
+        **message.to_dict(),
         **({"metadata": dict(message.metadata)} if message.metadata else {}),
     }

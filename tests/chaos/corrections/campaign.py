@@ -184,7 +184,7 @@ class Campaign:
         """Reset a session without forgetting, whose memory stays as it is; all of it is derived."""
         book = self.scene.book
         session = self._resets.choice(book.open_sessions())
-        messages = [message.to_openai() for message in session.memory.get_all()]
+        messages = [message.to_dict() for message in session.memory.get_all()]
         session.memory.reset()
         book.leave_life(session, messages, log_start(self.scene.url, session))
         self.scene.note(self.scene.corrections, "reset without forgetting")

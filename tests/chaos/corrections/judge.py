@@ -81,7 +81,7 @@ def _copies(scene: Scene, sessions: Sequence[Session], settle: Callable[[], None
             _put(copy, life)
             settle()
             copy.memory.reset()
-        _put(copy, [message.to_openai() for message in session.memory.get_all()])
+        _put(copy, [message.to_dict() for message in session.memory.get_all()])
         yield copy
 
 

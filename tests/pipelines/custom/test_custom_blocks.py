@@ -447,7 +447,7 @@ def test_a_render_that_fails_or_hangs_fails_no_read(make_memory: MakeMemory) -> 
 @pytest.mark.usefixtures("registered")
 def test_what_a_block_shows_is_escaped_and_may_hold_parts(make_memory: MakeMemory) -> None:
     context = make_memory("s", memory_blocks=["pictures"]).get()
-    text, image = context[0].to_openai()["content"]
+    text, image = context[0].to_openai(also=["image_url"])["content"]
     assert text["text"] == "<memory>\n<pictures>\na &lt;map&gt;\n</pictures>\n</memory>"
     assert image == {"type": "image_url", "image_url": {"url": "https://example.org/map"}}
 

@@ -274,11 +274,16 @@ def test_packed_vectors_come_back(vectors: list[list[float]]) -> None:
     """And as text, in which no half float is another."""
     texts = unpack_texts(pack_vectors(vectors))
     assert texts == [vector_text(vector) for vector in vectors]
-    read = [float(value) for text in texts for value in text.strip("[]").split(",")]
+    read = [float(value) for text in texts if text for value in text.strip("[]").split(",")]
     assert struct.pack(f"<{len(read)}e", *read) == b"".join(struct.pack("<e", v) for v in chain(*vectors))
 
 
 @given(st.lists(st.floats(-1, 1), min_size=1, max_size=300))
 def test_half_precision_is_near(vector: list[float]) -> None:
     (text,) = unpack_texts(pack_vectors([vector]))
+    assert text is not None
     assert all(abs(one - other) < 0.001 for one, other in zip(vector, json.loads(text), strict=True))
+
+
+def test_a_text_without_a_vector_has_none_among_its_neighbours() -> None:
+    assert unpack_texts(pack_vectors([(1.0, 0.0), (), (0.0, 1.0)])) == ["[1,0]", None, "[0,1]"]

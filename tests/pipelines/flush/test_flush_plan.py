@@ -17,6 +17,7 @@ from strandline.pipelines.flush.plan import (
     plan_manual,
     plan_threshold,
     plan_turn,
+    question_of,
 )
 from strandline.schemas.values.message import Role
 
@@ -31,7 +32,7 @@ class Said:
     role: Role
     tokens: int
     calls: tuple[str, ...] = ()
-    answers: str | None = None
+    answers: tuple[str, ...] = ()
     bytes: int = 0
 
     def at(self, seq: int) -> Entry:
@@ -45,7 +46,8 @@ def _said() -> st.SearchStrategy[Said]:
         st.builds(Said, st.just("user"), TOKENS),
         st.builds(Said, st.just("assistant"), TOKENS),
         st.builds(Said, st.just("assistant"), TOKENS, calls),
-        st.builds(Said, st.just("tool"), TOKENS, st.just(()), ids),
+        st.builds(Said, st.just("tool"), TOKENS, st.just(()), ids.map(lambda one: (one,))),
+        st.builds(Said, st.just("user"), TOKENS, st.just(()), calls),
         st.builds(Said, st.just("system"), TOKENS),
     )
 
@@ -61,28 +63,48 @@ def conversation(said: Sequence[Said]) -> list[Entry]:
 ENTRIES = st.lists(SAID, max_size=40).map(conversation)
 
 
-def parts_a_call(entries: Sequence[Entry], at: int) -> bool:
-    """Whether a cut before ``entries[at]`` would part a call from its result, or leave one open behind."""
+def parts_a_call(entries: Sequence[Entry], at: int, degree: int = 0) -> bool:
+    """Whether a cut before ``entries[at]`` would part a call from its result, or leave one open behind.
+
+    With degree 1 only from a result that came before the conversation went on, and one that still may; with
+    degree 2 only from a result that came.
+    """
     for index, entry in enumerate(entries[:at]):
         for call in entry.calls:
             later = range(index + 1, len(entries))
-            result = next((place for place in later if entries[place].answers == call), None)
-            user = next((place for place in later if entries[place].role == "user"), len(entries) + 1)
-            if (at <= result) if result is not None else (at < user):
+            result = next((place for place in later if call in entries[place].answers), None)
+            goes_on = next((place for place in later if speaks(entries[place])), len(entries) + 1)
+            if result is not None and degree and result > goes_on:
+                result = None
+            if result is not None:
+                if at <= result:
+                    return True
+            elif degree < 2 and at < goes_on:
                 return True
     return False
 
 
-def legal_cuts(entries: Sequence[Entry]) -> list[int]:
-    """Where the window may begin: before a user message, or inside a turn before an assistant's next step."""
+def speaks(entry: Entry) -> bool:
+    return entry.role == "assistant" or is_person(entry)
 
-    def begins_step(at: int) -> bool:
-        return entries[at].role == "assistant" and entries[at - 1].role in ("assistant", "tool")
 
+def is_person(entry: Entry) -> bool:
+    return entry.role == "user" and not entry.answers
+
+
+def begins_step(entries: Sequence[Entry], at: int) -> bool:
+    entry, before = entries[at], entries[at - 1]
+    if entry.role == "assistant":
+        return before.role in ("assistant", "tool") or bool(before.answers)
+    return entry.role == "system" and not is_person(before)
+
+
+def legal_cuts(entries: Sequence[Entry], degree: int = 2) -> list[int]:
+    """Where the window may begin: before a person's message, or inside a turn before the next step."""
     return [
         at
         for at in range(1, len(entries))
-        if (entries[at].role == "user" or begins_step(at)) and not parts_a_call(entries, at)
+        if (is_person(entries[at]) or begins_step(entries, at)) and not parts_a_call(entries, at, degree)
     ]
 
 
@@ -141,8 +163,11 @@ def test_threshold_obeys_every_rule(
         assert plan.window_from - FIRST_SEQ == cuts[-1], (
             "what cannot get under the mark gets as close as it can"
         )
-    if any(entries[at].role == "user" for at in sufficient):
-        assert left[0].role == "user", "a whole turn begins the window where whole turns suffice"
+    gentle = [at for at in legal_cuts(entries, 0) if pinned_tokens + tokens(entries[at:]) <= mark]
+    if any(is_person(entries[at]) for at in gentle):
+        assert is_person(left[0]), "a whole turn begins the window where whole turns suffice"
+    if gentle:
+        assert not parts_a_call(entries, len(entries) - len(left)), "no call is parted where that suffices"
     before_last = entries[plan.events[-1].from_seq - FIRST_SEQ :]
     assert pinned_tokens + tokens(before_last) > mark, "no event more than needed"
 
@@ -160,7 +185,7 @@ def test_manual_takes_all_but_the_last_turn(entries: list[Entry], flush_size: in
     if everything:
         cuts = [at for at in range(1, len(entries) + 1) if not parts_a_call(entries, at)]
     else:
-        cuts = [at for at in legal_cuts(entries) if entries[at].role == "user"]
+        cuts = [at for at in legal_cuts(entries, 0) if is_person(entries[at])]
     assert (plan is not None) == bool(cuts)
     if plan is not None:
         assert plan.window_from == FIRST_SEQ + cuts[-1]
@@ -270,7 +295,7 @@ def test_an_event_is_within_its_bounds_and_the_window_is_cut_as_without_them(
 def test_a_turn_of_huge_results_is_several_events() -> None:
     calls = tuple(f"c{number}" for number in range(4))
     said = [Said("user", 10), Said("assistant", 20, calls)]
-    said += [Said("tool", 450_000, (), call, 960_000) for call in calls]
+    said += [Said("tool", 450_000, (), (call,), 960_000) for call in calls]
     said += [Said("assistant", 5), Said("user", 5)]
     found = plan(conversation(said), mark=21_000, flush_size=3_000)
     assert found is not None
@@ -391,7 +416,7 @@ def test_a_window_of_too_many_messages_gives_off_so_many_or_a_multiple(
     check_events(entries, found, FIRST_SEQ - 1)
     step = min(size, most)
     steps = -(-(len(entries) - most) // step) * step
-    turns = [at for at in cuts if entries[at].role == "user"]
+    turns = [at for at in legal_cuts(entries, 0) if is_person(entries[at])]
     if reaching := [at for at in turns if at >= steps]:
         assert len(entries) - len(left) == reaching[0], "one step, and a whole turn begins the window"
     elif len(left) > most:
@@ -413,7 +438,7 @@ def test_one_turn_of_forty_steps_is_flushed_inside() -> None:
     steps = [
         step
         for number in range(40)
-        for step in (Said("assistant", 20, (f"c{number}",)), Said("tool", 30, (), f"c{number}"))
+        for step in (Said("assistant", 20, (f"c{number}",)), Said("tool", 30, (), (f"c{number}",)))
     ]
     entries = conversation([Said("user", 10), *steps])
     found = plan(entries, mark=300, flush_size=100)
@@ -424,35 +449,80 @@ def test_one_turn_of_forty_steps_is_flushed_inside() -> None:
     assert len(left) % 2 == 0, "each result stayed with its call"
 
 
-def test_an_open_call_holds_the_window_until_a_user_speaks() -> None:
-    said = [Said("user", 5), Said("assistant", 50, ("lost",)), Said("assistant", 50), Said("assistant", 50)]
-    assert plan(conversation(said), mark=20) is None
-    closed = conversation([*said, Said("user", 5)])
-    found = plan(closed, mark=20)
+def test_a_call_without_a_result_closes_when_the_conversation_goes_on() -> None:
+    dead = [Said("user", 5), Said("assistant", 50, ("lost",))]
+    waits = conversation([Said("user", 5), Said("assistant", 5), *dead])
+    found = plan(waits, mark=20)
     assert found is not None
-    assert [entry.role for entry in remaining(closed, found)] == ["user"]
+    assert [entry.seq for entry in remaining(waits, found)] == [5, 6], "its own turn stays with it"
+    gone_on = conversation([*dead, Said("assistant", 50, ("next",)), Said("tool", 5, (), ("next",))])
+    found = plan(gone_on, mark=20)
+    assert found is not None
+    assert [entry.role for entry in remaining(gone_on, found)] == ["assistant", "tool"]
+
+
+def test_notes_behind_a_waiting_call_leave_with_it_when_the_marks_need_it() -> None:
+    said = [Said("user", 5), Said("assistant", 5), Said("assistant", 5, ("slow",)), *[Said("system", 5)] * 40]
+    entries = conversation(said)
+    found = plan(entries, mark=60)
+    assert found is not None
+    assert tokens(remaining(entries, found)) <= 60
+    few = conversation(said[:8])
+    found = plan(few, mark=35)
+    assert found is not None
+    assert remaining(few, found)[0].calls == ("slow",), "not before the rest"
+
+
+def test_an_agent_by_itself_with_dead_and_late_calls_stays_within_all_marks() -> None:
+    """Every call is answered one step too late, or never; and nobody else speaks."""
+    session = Session(mark=200, flush_size=40)
+    session.put(Said("user", 10))
+    for number in range(1_000):
+        session.put(Said("assistant", 10, (f"late{number}", f"dead{number}")))
+        if number:
+            session.put(Said("tool", 10, (), (f"late{number - 1}",)))
+        assert tokens(session.window) <= 200
+    assert session.delivered == list(range(1, session.flushed_through + 1))
 
 
 def test_a_reused_call_id_is_paired_with_the_result_that_follows_it() -> None:
-    pair = [Said("assistant", 20, ("call_1",)), Said("tool", 20, (), "call_1")]
+    pair = [Said("assistant", 20, ("call_1",)), Said("tool", 20, (), ("call_1",))]
     entries = conversation([Said("user", 5), *pair, *pair, *pair])
     found = plan(entries, mark=45)
     assert found is not None
     assert [entry.role for entry in remaining(entries, found)] == ["assistant", "tool"]
 
 
-def test_a_late_result_keeps_the_turns_between_with_its_call() -> None:
-    said = [
+def test_a_late_result_is_parted_from_its_call_only_where_the_marks_need_it() -> None:
+    late = [
         Said("user", 5),
         Said("assistant", 50, ("slow",)),
         Said("user", 5),
-        Said("tool", 5, (), "slow"),
+        Said("tool", 5, (), ("slow",)),
     ]
-    entries = conversation(said)
-    assert plan(entries, mark=20) is None
+    entries = conversation(late)
+    found = plan(entries, mark=20)
+    assert found is not None
+    assert [entry.role for entry in remaining(entries, found)] == ["user", "tool"]
     assert plan_manual(entries, flushed_through=FIRST_SEQ - 1, flush_size=1, everything=False) is None, (
         "the last turn begins between the call and its late result"
     )
+    before = conversation([Said("user", 50), Said("assistant", 50), *late])
+    found = plan(before, mark=80)
+    assert found is not None
+    assert [entry.seq for entry in remaining(before, found)] == [5, 6, 7, 8]
+
+
+@given(ENTRIES)
+@settings(max_examples=300)
+def test_a_window_that_begins_inside_a_turn_knows_its_question(entries: list[Entry]) -> None:
+    for at in range(len(entries) + 1):
+        window_from = entries[at].seq if at < len(entries) else FIRST_SEQ + len(entries)
+        asked = question_of(entries, window_from, 1)
+        people = [entry.seq for entry in entries[:at] if is_person(entry)]
+        is_turn = 0 < at < len(entries) and is_person(entries[at])
+        is_over = at == len(entries) > 0 and entries[-1].role == "assistant" and not entries[-1].calls
+        assert asked == (None if is_turn or is_over else people[-1] if people else 1)
 
 
 def test_what_an_idle_flush_delivered_is_not_delivered_again() -> None:

@@ -128,6 +128,7 @@ def test_sessions_that_did_not_ask_have_no_work_and_reads_never_wait(
     silent = make_memory("b", memory_blocks=["vectors"])
     for memory in (asking, silent):
         memory.put(said(1))
+        memory.put({"role": "assistant", "content": "All right."})
         memory.flush(all=True)
     due = "SELECT s.session_id, count(*) FROM strandline.due d JOIN strandline.session s USING (session_key)"
     assert rows_of(database_url, f"{due} WHERE stage = 'overflow' GROUP BY 1") == [("a", 1)]

@@ -18,14 +18,18 @@ from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.records import Selection
-from strandline.pipelines.replay.switching import prune, prune_owner, switch_owner
+from strandline.pipelines.replay.switching import pause_owner, prune, prune_owner, switch_owner
 from strandline.schemas.errors import ReplayError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.postgres.statements import with_fragments
 from strandline.schemas.queries.derived.generations import (
     BeginGeneration,
+    BeginServing,
     EndBackfill,
+    EndServing,
     FeedGeneration,
+    ForgetOwnersGenerations,
     LockPipeline,
     RetireGeneration,
     SwitchOwner,
@@ -185,6 +189,24 @@ def test_a_generation_that_an_owner_is_just_switched_to_is_not_pruned(
                 second.result(300)
         else:
             assert not second.result(300)
+
+
+def test_an_owner_that_is_just_paused_is_not_kept_in_a_generation_that_stops_serving(
+    memory: Memory, worker: HandWorker, database: Database, database_url: str
+) -> None:
+    number = begin_another(database, VECTORS)
+    database.fetch(EndBackfill(generation_id=number))
+    with ThreadPoolExecutor(1) as pool:
+        with database.transaction() as tx:
+            tx.fetch(LockPipeline(pipeline=VECTORS))
+            tx.fetch(EndServing(pipeline=VECTORS, generation_id=number))
+            assert tx.fetch(BeginServing(generation_id=number))
+            tx.fetch(ForgetOwnersGenerations(pipeline=VECTORS))
+            pausing = pool.submit(pause_owner, database, VECTORS, OWNER)
+            wait_until(lambda: pausing.done() or lock_is_awaited(database_url), timeout=60, what="the pause")
+        pausing.result(300)
+    row = with_fragments("SELECT generation_id FROM @serving(%s, '{vectors}') AS serving")
+    assert rows_of(database_url, row, OWNER) == [(number,)]
 
 
 def test_pruning_takes_along_what_a_worker_is_just_writing(

@@ -243,10 +243,23 @@ PAIRS = [
 ]
 
 
+def stride(scope: str, beside: str | None) -> tuple[int, int]:
+    """Where a pair begins among the ends, and how far it is from one to the next.
+
+    An erasure alone goes through all of them.  Another beside it meets the fence, which is there at each of
+    them: each pair of a scope takes another third.
+    """
+    if beside is None:
+        return 0, 1
+    pairs = [pair for pair in PAIRS if pair[0] == scope and pair[1] is not None]
+    return pairs.index((scope, beside)), 3
+
+
 @pytest.mark.parametrize(("scope", "beside"), PAIRS)
 def test_an_erasure_that_ended_anywhere(make_copy: MakeCopy, scope: str, beside: str | None) -> None:
     """Then others are erased to their end, then the same call ends it, and all are readmitted."""
-    for at in ends(make_copy(), scope):
+    first, every = stride(scope, beside)
+    for at in ends(make_copy(), scope)[first::every]:
         copy = make_copy()
         others = copy.kept([scope, *filter(None, [beside])])
         assert copy.stop(scope, at)

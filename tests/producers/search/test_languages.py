@@ -60,6 +60,7 @@ def test_every_language_goes_the_whole_way(
         memories[language].put({"role": "system", "content": first[::-1]})
         memories[language].put({"role": "user", "content": first, "name": SAID[language][-1]})
         memories[language].put({"role": "user", "content": second})
+        memories[language].put({"role": "assistant", "content": "."})
         assert memories[language].search(question, limit=1)[0].text == first, f"{language}, when just put"
     for memory in memories.values():
         memory.flush(all=True)
@@ -73,7 +74,7 @@ def test_every_language_goes_the_whole_way(
         context = memory.get(question)
         assert str(context[0]).startswith(f"system: {first[::-1]}"), "the head stays"
         assert f": {first}\n" in context[0].text and f": {second}\n" in context[0].text
-        assert [message.text for message in memory.get_all()] == [first[::-1], first, second]
+        assert [message.text for message in memory.get_all()] == [first[::-1], first, second, "."]
         assert memory.facts.list(contains=part)[0].said_by in (name, None)
         assert memory.facts.delete(memory.facts.list(contains=part)[0].fact_id)
         say(memory, question)

@@ -23,7 +23,7 @@ from strandline.producers.service.gate.problems import ProblemError
 from strandline.producers.tokens import count_default
 from strandline.producers.tools.definitions import TOOLS
 from strandline.schemas.wire.keys import NewKey
-from tests.support.servers.service_server import RunningService
+from tests.support.servers.service_server import NO_AUTHORITIES, RunningService
 
 # The wire of 2026-07-28, and the one before it with its handshake.
 Mode = Literal["auto", "legacy"]
@@ -37,7 +37,7 @@ async def connected(
 ) -> AsyncIterator[Client]:
     headers = {"Authorization": f"Bearer {key.key}"} | ({} if user is None else {"Strandline-User": user})
     async with (
-        httpx2.AsyncClient(headers=headers, timeout=60) as http,
+        httpx2.AsyncClient(headers=headers, timeout=60, verify=NO_AUTHORITIES) as http,
         Client(streamable_http_client(f"{running.url}/mcp", http_client=http), mode=mode) as client,
     ):
         yield client

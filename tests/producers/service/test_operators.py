@@ -14,7 +14,7 @@ from strandline.producers.service.operators import Operators
 from strandline.producers.service.upkeep.carried_work import CarriedReplays
 from strandline.schemas.postgres.database import Database
 from tests.conftest import wait_until
-from tests.support.servers.service_server import RunningService
+from tests.support.servers.service_server import NO_AUTHORITIES, RunningService
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +151,7 @@ def far(running: RunningService, root: httpx2.Client) -> Iterator[httpx2.Client]
     """The operator at another process of the service, on the same database."""
     with (
         RunningService(running.database_url) as other,
-        httpx2.Client(base_url=other.url, headers=root.headers, timeout=60) as client,
+        httpx2.Client(base_url=other.url, headers=root.headers, timeout=60, verify=NO_AUTHORITIES) as client,
     ):
         yield client
 

@@ -21,6 +21,7 @@ from tests.conftest import wait_until
 from tests.support.processes.service_process import RoundRobin, ServiceProcess, two_processes
 from tests.support.proxies.cutting_proxy import CuttingProxy
 from tests.support.servers.databases import temporary_database
+from tests.support.servers.service_server import NO_AUTHORITIES
 
 
 @pytest.fixture
@@ -72,7 +73,9 @@ def test_a_process_stops_under_load_and_nobody_notices(url: str, key: str, tmp_p
 
 def stored(process: ServiceProcess, key: str, session: str) -> list[str]:
     headers = {"Authorization": f"Bearer {key}", "Strandline-User": "ana"}
-    answer = httpx2.get(f"{process.url}/v1/sessions/{session}/messages?limit=1000", headers=headers)
+    answer = httpx2.get(
+        f"{process.url}/v1/sessions/{session}/messages?limit=1000", headers=headers, verify=NO_AUTHORITIES
+    )
     return [item["content"] for item in answer.json()["items"]]
 
 
@@ -82,7 +85,7 @@ def test_it_says_that_it_stops_before_it_stops(url: str, key: str, tmp_path: Pat
     process = ServiceProcess(url, tmp_path / "log", **settings)
     headers = {"Authorization": f"Bearer {key}"}
     with (
-        httpx2.Client(base_url=process.url, headers=headers, timeout=30) as client,
+        httpx2.Client(base_url=process.url, headers=headers, timeout=30, verify=NO_AUTHORITIES) as client,
         client.stream("GET", "/v1/events") as stream,
     ):
         heard = stream.iter_bytes()

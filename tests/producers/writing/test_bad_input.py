@@ -335,7 +335,7 @@ def test_everything_a_message_holds_comes_back(make_memory: MakeMemory) -> None:
                 assert getattr(message, field) == getattr(given_, field)
             assert message.id == given_.id or given_.id is None
             assert message.created_at == given_.created_at or given_.created_at is None
-            assert message.to_openai() == given_.to_openai()
+            assert message.to_dict() == given_.to_dict()
 
 
 @pytest.mark.parametrize("levels", [1, 10, MAX_NESTING_LEVELS - 3])
@@ -348,7 +348,7 @@ def test_what_is_nested_within_the_limit_is_read_back(levels: int, make_memory: 
         {"role": "user", "content": [{"type": "x", "a": deep}], "metadata": {"k": deep}, "more": [deep]}
     )
     memory.put({"role": "assistant", "content": None, "tool_calls": [call, custom]})
-    first, second = memory.get().to_openai()
+    first, second = (message.to_dict() for message in memory.get())
     assert first == {"role": "user", "content": [{"type": "x", "a": deep}], "more": [deep]}
     assert second["tool_calls"] == [call, custom]
     assert memory.get_all()[0].metadata == {"k": deep}

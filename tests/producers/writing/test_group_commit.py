@@ -386,12 +386,12 @@ def test_a_message_in_a_group_is_the_message(text: str) -> None:
         envelope=json.dumps({"content": text}),
         metadata=json.dumps({"m": text}),
         calls=json.dumps([text]),
-        answers=text,
+        answers=json.dumps([text]),
         digest=b"\x00\xff",
         created_at=at,
     )
     (record,) = json.loads(put_many([one]).params["messages"])
-    assert (record["id"], record["answers"], record["calls"]) == (text, text, [text])
+    assert (record["id"], record["answers"], record["calls"]) == (text, [text], [text])
     assert (record["envelope"], record["metadata"]) == ({"content": text}, {"m": text})
     assert (record["digest"], datetime.fromisoformat(record["created_at"])) == ("\\x00ff", at)
     unset = json.loads(put_many([put_of(KEYS[0], text)]).params["messages"])[0]

@@ -248,15 +248,16 @@ def test_a_window_that_cannot_be_flushed_is_not_planned_again_for_each_put(
     memory = make_memory(
         "s", token_limit=100, token_flush_size=40, memory_blocks=[], tokenizer_fn=lambda _text: 10
     )
-    call = {"id": "c", "type": "function", "function": {"name": "f", "arguments": ""}}
+    function = {"name": "f", "arguments": ""}
+    calls = [{"id": f"c{number}", "type": "function", "function": function} for number in range(7)]
     memory.put(user("go"))
-    memory.put({"role": "assistant", "content": "x", "tool_calls": [call]})
-    for _ in range(6):
-        memory.put(assistant("still working"))
+    memory.put({"role": "assistant", "content": "x", "tool_calls": calls})
+    for number in range(6):
+        memory.put({"role": "tool", "tool_call_id": f"c{number}", "content": "still working"})
     postponed = marks(database_url, "s")["replan_at_tokens"]
     assert postponed > marks(database_url, "s")["window_tokens"]
     memory.put(user("never mind"))
-    assert events(database_url, "s") == [(1, 8, 8, 90, "threshold")], "the call's name counts too"
+    assert events(database_url, "s") == [(1, 8, 8, 150, "threshold")], "the names of the calls count too"
     check_session(database_url, memory)
 
 

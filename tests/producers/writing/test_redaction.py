@@ -110,7 +110,7 @@ def test_every_field_is_redacted_and_what_holds_a_message_together_stays(
     (stored,) = memory.get_all()
     expected = json.loads(json.dumps(full_message()).replace(CANARY, "[hidden]"))
     expected["content"][2]["file"]["filename"] = "[hidden]"
-    assert stored.to_openai() | {"metadata": dict(stored.metadata)} == expected
+    assert stored.to_dict() | {"metadata": dict(stored.metadata)} == expected
     assert (stored.id, stored.role) == ("m-1", "assistant")
 
 

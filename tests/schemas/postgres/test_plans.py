@@ -217,7 +217,7 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             return vectors | query | bounds | kinds | wanted | aim
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
-            return vectors | {"sessions": 20, "messages": 1_000}
+            return vectors | {"sessions": 20, "messages": 1_000, "page_bytes": 4_000_000}
         case "owners_with_facts":
             return {"namespace": "default", "after": UUID(int=0), "limit": 20}
         case "happenings":

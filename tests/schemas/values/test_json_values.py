@@ -56,6 +56,6 @@ def test_json_comes_back_as_it_was_put(
     memory.put_messages([first, second])
     for message, given_ in zip(memory.get_all(), (first, first, second), strict=True):
         assert exactly(message.metadata) == exactly(given_["metadata"])
-        shown = message.to_openai()
+        shown = message.to_dict()
         for field in ("content", "tool_calls", "x_extra"):
             assert exactly(shown.get(field)) == exactly(given_.get(field))

@@ -67,7 +67,8 @@ def test_typed_parts_are_stored_and_sent_as_openai_spells_them(make_memory: Make
     (stored,) = memory.get_all()
     assert stored.content == PARTS
     assert all(type(part) is dict for part in stored.content or ())
-    assert memory.get().to_openai() == [{"role": "user", "content": [form for _part, form in FORMS]}]
+    sent = memory.get().to_openai(also=["video_url"])
+    assert sent == [{"role": "user", "content": [form for _part, form in FORMS]}]
     assert str(stored) == "user: Hello"
     assert stored.shown_text.startswith("Hello\n[picture] b.png\n[picture]\n[sound]\n")
 
@@ -91,7 +92,7 @@ def test_the_estimates_hold_for_blocks_as_well(make_memory: MakeMemory) -> None:
         make_memory("s", memory_blocks=[block], part_tokens={"image": tokens}).get() for tokens in (0, 900)
     ]
     assert contexts[1].tokens - contexts[0].tokens == 900
-    text, image = contexts[0][0].to_openai()["content"]
+    text, image = contexts[0][0].to_openai(also=["image_url"])["content"]
     assert "<chart>\nOur &lt;chart&gt;:\n</chart>" in text["text"]
     assert image == ImagePart("https://a/b.png")
 

@@ -163,7 +163,7 @@ def test_unknown_fields_of_a_message_are_kept_as_extra_and_a_misspelt_one_is_nam
     ]
     message, _ = memory.get_all()
     assert message.extra == {name: value for name, value in given.items() if name not in user("x")}
-    assert message.to_openai() == given
+    assert message.to_dict() == given
 
 
 def test_an_import_names_a_misspelt_field(database_url: str, tmp_path: Path) -> None:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import socket
+import ssl
 from collections.abc import Callable
 from itertools import islice
 from random import Random
@@ -332,3 +334,22 @@ def test_numbers_that_cannot_be_waited_for_are_refused() -> None:
             Retries(**wrong)
     with pytest.raises(ConfigurationError):
         Timeouts(read=0)
+
+
+def test_only_the_first_client_reads_the_list_of_authorities(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A client of a loop is made by a call in it: what it read would hold up all tasks."""
+
+    async def connect(service: RemoteService) -> None:
+        async with service.aclient():
+            pass
+
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("it was read again")
+
+    with RemoteService("http://x", "sl_a_b") as first:
+        first.client()
+    monkeypatch.setattr(ssl.SSLContext, "load_verify_locations", refuse)
+    with RemoteService("http://x", "sl_a_b") as service:
+        service.client()
+        for _ in range(2):
+            asyncio.run(connect(service))

@@ -204,9 +204,11 @@ def test_answers_that_are_cut_are_asked_for_again_and_nothing_is_doubled(
     with CuttingProxy(running.url, lambda number: number % 3 == 2) as proxy:
         told = run(LOSING, tmp_path, proxy.url, running.make_key().key, uuid4().hex, uuid4().hex)
         assert proxy.cut >= 5
-    assert [one["content"] for one in told["log"]] == [f"n{n}" for n in range(1, 10)]
-    sent = [{"role": "user", "content": f"n{n}", "refusal": "no"} for n in range(1, 10)]
-    assert told["context"] == sent
+    said = [f"n{n}" for n in range(1, 10)]
+    assert [(one["content"], one["extra"]) for one in told["log"]] == [
+        (one, {"refusal": "no"}) for one in said
+    ]
+    assert told["context"] == [{"role": "user", "content": one} for one in said], "users refuse nothing there"
     assert told["policy"]["deliver"] == "turn"
 
 

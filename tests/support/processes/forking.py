@@ -35,6 +35,8 @@ READ_AT_START = ("PYTHON", "LC_", "LANG", "TZ", "MALLOC", "LD_", "OPENBLAS", "OM
 # Where the suite runs encrypted, what a test starts has the keyring that the test has.
 GIVEN_TO_ALL = ("STRANDLINE_KEYRING_KEYS",) if os.environ.get("STRANDLINE_TEST_ENCRYPTION") else ()
 TAKEN_UP = ("PYTHONUNBUFFERED", "PYTHONPATH")
+# What it takes where it is given no locale.
+TAKEN_FOR_NONE = {"LANG": "C.UTF-8"}
 
 
 class Popen(subprocess.Popen[AnyStr]):
@@ -57,7 +59,7 @@ class Popen(subprocess.Popen[AnyStr]):
             return
         order = {
             "arguments": [os.fsdecode(argument) for argument in command[1:]],
-            "env": env,
+            "env": TAKEN_FOR_NONE | env,
             "cwd": str(options["cwd"] or Path.cwd()),
             "closed": closed,
             "new_session": options["start_new_session"],
@@ -118,7 +120,7 @@ class _Template:
 
     def __init__(self, control: socket.socket, wait: Callable[[], object]) -> None:
         self._lock = threading.Lock()
-        self._environment = _read_at_start(os.environ)
+        self._environment = read_at_start(os.environ)
         self._control = control
         self._wait = wait
         self._owner = os.getpid()
@@ -126,7 +128,7 @@ class _Template:
 
     def can_stand_for(self, env: Mapping[str, str]) -> bool:
         """Whether an interpreter that starts with ``env`` would be no other."""
-        return _read_at_start(env) == self._environment
+        return read_at_start(env) == self._environment
 
     def fork(self, order: dict[str, Any], streams: list[int]) -> int:
         data = json.dumps(order).encode()
@@ -190,8 +192,9 @@ def _is_forkable(options: dict[str, Any], command: Sequence[Any]) -> bool:
     )
 
 
-def _read_at_start(env: Mapping[str, str]) -> dict[str, str]:
-    return {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in TAKEN_UP}
+def read_at_start(env: Mapping[str, str]) -> dict[str, str]:
+    read = {name: env[name] for name in env if name.startswith(READ_AT_START) and name not in TAKEN_UP}
+    return TAKEN_FOR_NONE | read
 
 
 @contextmanager

@@ -9,15 +9,12 @@ from itertools import count
 from typing import Any
 
 import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
 
 from strandline import ConfigurationError, Memory
 from strandline.producers.reading.history import context_window, newest
 from strandline.producers.reading.history.context_window import (
     DEFAULT_CONTEXT_TOKENS,
     newest_that_fit,
-    with_calls,
 )
 from strandline.producers.reading.history.filters import HistoryFilter
 from strandline.producers.reading.history.newest import HistoryRequest, newest_history
@@ -142,28 +139,3 @@ def test_a_number_of_tokens_is_asked_for(make_memory: MakeMemory) -> None:
         with pytest.raises(ConfigurationError, match="max_tokens"):
             make_memory("s", memory_blocks=[]).context_window(wrong)  # type: ignore[arg-type]
     assert make_memory("s", memory_blocks=[]).context_window(100) == []
-
-
-def chat(steps: list[str]) -> list[Message]:
-    return [
-        Message("assistant", None, tool_calls=[{"id": step[4:]}])
-        if step.startswith("call")
-        else Message("tool", "x", tool_call_id=step[4:])
-        if step.startswith("back")
-        else Message("user", step)
-        for step in steps
-    ]
-
-
-@settings(max_examples=200)
-@given(st.lists(st.sampled_from(["calla", "callb", "backa", "backb", "hello"]), max_size=12))
-def test_what_is_left_out_are_results_without_a_call(steps: list[str]) -> None:
-    messages = chat(steps)
-    kept = list(with_calls(messages))
-    assert [one for one in messages if one.role != "tool"] == [one for one in kept if one.role != "tool"]
-    opened: list[str] = []
-    for one in kept:
-        opened += [str(each["id"]) for each in one.tool_calls or ()]
-        if one.tool_call_id is not None:
-            assert one.tool_call_id in opened
-    assert list(with_calls(kept)) == kept

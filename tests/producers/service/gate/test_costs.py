@@ -20,6 +20,7 @@ from strandline.schemas.settings import load_settings
 from tests.conftest import wait_until
 from tests.support.processes.service_process import ServiceProcess
 from tests.support.servers.databases import temporary_database
+from tests.support.servers.service_server import NO_AUTHORITIES
 
 CLIENTS = 16
 MEGABYTE = 2**20
@@ -76,7 +77,7 @@ def test_each_costs_a_permit_and_a_megabyte(key: tuple[str, str], tmp_path: Path
     headers = {"Authorization": f"Bearer {secret}", "Strandline-User": "ana"}
     with (
         ExitStack() as bad,
-        httpx2.Client(base_url=process.url, headers=headers, timeout=60) as good,
+        httpx2.Client(base_url=process.url, headers=headers, timeout=60, verify=NO_AUTHORITIES) as good,
     ):
         wait_until(process.is_ready, timeout=30, what="the service")
         said = {"messages": [{"role": "user", "content": "word " * 20_000}]}

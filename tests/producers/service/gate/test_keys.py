@@ -38,7 +38,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.application.service import FindServiceKeys, FindServiceKeysRow
 from strandline.schemas.wire.keys import SCOPES, KeyInfo, NewKey
 from tests.conftest import rows_of, wait_until
-from tests.support.servers.service_server import RunningService
+from tests.support.servers.service_server import NO_AUTHORITIES, RunningService
 
 KNOWN = "0" * 16
 
@@ -75,7 +75,7 @@ def test_a_key_says_whose_it_is(running: RunningService) -> None:
 )
 def test_what_is_no_key_opens_nothing(running: RunningService, spoilt: str | None) -> None:
     headers = {} if spoilt is None else {b"Authorization": f"Bearer {spoilt}".encode()}
-    answer = httpx2.get(f"{running.url}/v1/whoami", headers=headers)
+    answer = httpx2.get(f"{running.url}/v1/whoami", headers=headers, verify=NO_AUTHORITIES)
     assert (answer.status_code, answer.headers["www-authenticate"]) == (401, "Bearer")
     assert answer.json()["type"] == "urn:strandline:problem:unauthenticated"
 
@@ -84,7 +84,9 @@ def test_the_secret_counts_and_no_other_scheme_does(running: RunningService, key
     other = key.key[:-1] + ("0" if key.key[-1] != "0" else "1")
     assert (status(running, key), status(running, other)) == (200, 401)
     for value in (f"Basic {key.key}", key.key, f"Bearer  {key.key} x"):
-        answer = httpx2.get(f"{running.url}/v1/whoami", headers={"Authorization": value})
+        answer = httpx2.get(
+            f"{running.url}/v1/whoami", headers={"Authorization": value}, verify=NO_AUTHORITIES
+        )
         assert answer.status_code == 401
 
 

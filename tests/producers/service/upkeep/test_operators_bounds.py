@@ -154,6 +154,11 @@ def test_a_users_key_lowers_limits_of_a_policy_and_raises_none(space: Space) -> 
     assert space.ask(space.own, "PATCH", change, {"token_limit": 4_000}).status_code == 403
     for looser in raised:
         assert space.ask(space.backend, "PATCH", change, looser).status_code == 200, looser
+    facts: dict[str, Any] = {"blocks": ["facts"]}
+    assert space.ask(space.backend, "PATCH", change, facts | {"max_facts": 5}).status_code == 200
+    for looser in (facts | {"max_facts": 6}, facts):  # without a number: as many as there are
+        assert space.ask(space.own, "PATCH", change, looser).status_code == 403, looser
+    assert space.ask(space.own, "PATCH", change, facts | {"max_facts": 4}).status_code == 200
 
 
 CHOICES = st.builds(

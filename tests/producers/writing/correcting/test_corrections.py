@@ -262,6 +262,7 @@ def test_a_flush_that_was_planned_before_a_correction_is_lost(
         tokens=[8],
         messages=[2],
         version=1,
+        question_seq=None,
         lazily=False,
     )
     assert database.fetch(planned) == []

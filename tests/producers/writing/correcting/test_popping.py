@@ -97,7 +97,7 @@ def test_a_message_that_a_reset_took_meanwhile_is_not_popped(
     memory.flush(all=True)
     identity = identify_session(memory.namespace, memory.session_id, None)
     memory.reset()
-    assert not database.run(take_back(identity, 2, uuid4(), Act.here("pop")))
+    assert not database.run(take_back(identity, 2, uuid4(), Act.here("pop"), 2))
     assert memory.pop() is None
     assert_sound(database)
 
@@ -108,7 +108,10 @@ def test_the_only_message_is_taken_back_once(make_memory: MakeMemory, database: 
     memory.put(user("the only one"))
     memory.flush(all=True)
     identity = identify_session("default", "once", None)
-    assert [database.run(take_back(identity, 1, uuid4(), Act.here("pop"))) for _ in range(2)] == [True, False]
+    assert [database.run(take_back(identity, 1, uuid4(), Act.here("pop"), 1)) for _ in range(2)] == [
+        True,
+        False,
+    ]
     assert_sound(database)
 
 
@@ -203,6 +206,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         tokens=[seen.window_tokens],
         messages=[len(entries)],
         version=1,
+        question_seq=None,
         lazily=False,
     )
     assert database.fetch(flush) == []

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import sys
-from collections.abc import Mapping
 from importlib import import_module
 
 import pytest
@@ -74,24 +73,10 @@ class Talk:
         await self.driver.memory.aclose()
 
 
-def in_each_adapter(failing: Mapping[str, str]) -> pytest.MarkDecorator:
-    """A test of each adapter; ``failing``: those in which it fails as yet, with the reason."""
-    return pytest.mark.parametrize(
-        "adapter",
-        [
-            pytest.param(name, marks=pytest.mark.xfail(strict=True, reason=failing[name]))
-            if name in failing
-            else name
-            for name in ADAPTERS
-        ],
-    )
+in_each_adapter = pytest.mark.parametrize("adapter", ADAPTERS)
 
 
-UNORDERED = "reads hand on calls and results in the order of the log"
-LATE = "a result that Pydantic AI gives late comes behind the read, which has its call before later turns"
-
-
-@in_each_adapter({"langgraph": UNORDERED})
+@in_each_adapter
 @pytest.mark.parametrize("happen", [raise_error, cancel])
 def test_a_turn_that_fails_at_any_step(adapter: str, database_url: str, happen: Happen) -> None:
     """The tool or the model raises, or the task is cancelled: every second turn, at each step in turn."""
@@ -106,7 +91,7 @@ def test_a_turn_that_fails_at_any_step(adapter: str, database_url: str, happen: 
     asyncio.run(whole())
 
 
-@in_each_adapter({})
+@in_each_adapter
 def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -> None:
     async def whole() -> None:
         talk = Talk(adapter, database_url)
@@ -127,7 +112,7 @@ def test_a_process_that_is_killed_at_any_step(adapter: str, database_url: str) -
     asyncio.run(whole())
 
 
-@in_each_adapter({name: UNORDERED for name in ADAPTERS if name != "agno"} | {"pydantic_ai": LATE})
+@in_each_adapter
 def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: str) -> None:
     async def whole() -> None:
         talk = Talk(adapter, database_url)
@@ -143,12 +128,12 @@ def test_an_approval_that_comes_three_turns_later(adapter: str, database_url: st
     asyncio.run(whole())
 
 
-@in_each_adapter({})
+@in_each_adapter
 def test_an_output_with_a_character_that_cannot_be_stored(adapter: str, database_url: str) -> None:
     asyncio.run(talk_with_odd_outputs(adapter, database_url, "page\x00text \ud83d", "page"))
 
 
-@in_each_adapter({})
+@in_each_adapter
 def test_an_output_of_three_megabytes(adapter: str, database_url: str) -> None:
     asyncio.run(talk_with_odd_outputs(adapter, database_url, "boats " * 500_000, "boats"))
 

@@ -137,6 +137,21 @@ def test_a_change_is_found_by_every_way_of_looking(
             assert any(trail["findings"] for trail in trails)
 
 
+@pytest.mark.parametrize("case", CHANGES)
+def test_an_anchor_names_the_trail_that_it_is_of(url: str, anchors: Path, capfd: Capture, case: str) -> None:
+    """By the key of the chain: what its row says can be changed."""
+    change(url, CHANGES[case])
+    change(url, ["INSERT INTO strandline.audit_level (namespace, level) VALUES ('shop', 'changes')"])
+    run(["audit", "anchors", "--json"])
+    before = [json.loads(line) for line in anchors.read_text(encoding="utf-8").splitlines()]
+    after = [json.loads(line) for line in capfd.readouterr().out.splitlines()]
+    assert [anchor for anchor in after if anchor not in before] == []
+    if case in ("renamed", "renamed to one that exists", "names swapped"):
+        assert after == before
+        assert run(["audit", "anchors", "--json", "--namespace", "shop"]) == 0
+        assert json.loads(capfd.readouterr().out) in before
+
+
 def test_only_anchors_know_a_trail_that_is_wholly_gone(url: str, anchors: Path) -> None:
     change(url, [f"DELETE FROM strandline.{table} WHERE shard_key = '{SHOP}'" for table in TABLES])
     assert run(["audit", "verify"]) == 0

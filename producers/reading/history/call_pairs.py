@@ -1,0 +1,205 @@
+"""Tool calls and their results in the order that every provider takes, in what a read shows; the log stays.
+
+A provider refuses a call that is not answered before the next message, and a result without its call.  Logs
+have both: a process died, two runs went on at once, a result came late or twice.  So each result is moved
+directly behind the message with its call; a result without one, and a second result, are left out.  A call
+without a result is left out once the assistant has gone on, and so says itself what became of it; the newest
+one is answered by a note, as the assistant should know that it may have run.  Behind a call at the very end
+its result may still come, so it stays as it is, unless the messages are to be sent.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Literal
+
+from strandline.schemas.values.forms.tool_calls import is_thinking, tool_parts
+from strandline.schemas.values.message import HEAD_ROLES, Message
+
+NOTE = "[No result of this call is recorded; it may have run or not.]"
+USER_LINE = "[The conversation begins here.]"
+# What either takes, about, by any tokenizer.
+NOTE_TOKENS = 24
+
+ChangeKind = Literal["result_moved", "result_left_out", "result_added", "call_left_out"]
+REASONS: Mapping[ChangeKind, str] = {
+    "result_moved": "It is shown directly behind its call; in the log other messages stand between.",
+    "result_left_out": "Its call is not shown, or has a result already.",
+    "result_added": "The newest call has no result; a note stands in its place.",
+    "call_left_out": "It has no result here, and the conversation went on.",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """A call or result that is not shown as the log has it; ``seq`` is that of its message."""
+
+    kind: ChangeKind
+    call_id: str
+    seq: int | None
+
+
+class Settled:
+    """Messages with each result behind its call.
+
+    Args:
+        to_send: nothing is put behind the messages before a model gets them.
+        with_notes: answer the newest call by a note if it has no result; else it is left out.
+
+    Attributes:
+        groups: the messages that stand in the place of each.
+        changes: what is not as it was.
+    """
+
+    def __init__(
+        self, messages: Sequence[Message], *, to_send: bool = False, with_notes: bool = True
+    ) -> None:
+        self.changes: list[Change] = []
+        self._messages = messages
+        self._rests = [_rest(message) if message.answers else message for message in messages]
+        # By the place of a call's message, the places of its results, with their ids.
+        self._sources: list[dict[int, list[str]]] = [{} for _ in messages]
+        self._match()
+        speaking = [at for at, rest in enumerate(self._rests) if rest is not None]
+        self._open_end = speaking[-1] if speaking and not to_send else -1
+        self._noted = max(
+            (at for at in speaking if with_notes and messages[at].role == "assistant"), default=-1
+        )
+        self.groups = [() if rest is None else self._group(at, rest) for at, rest in enumerate(self._rests)]
+
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        return tuple([message for group in self.groups for message in group])
+
+    def _match(self) -> None:
+        """A result belongs to the newest call of its id that waits: providers use ids again."""
+        waiting: dict[str, list[int]] = {}
+        for at, message in enumerate(self._messages):
+            for call_id in message.answers:
+                if callers := waiting.get(call_id):
+                    self._sources[callers.pop()].setdefault(at, []).append(call_id)
+                else:
+                    self._note("result_left_out", [call_id], message)
+            for call_id in message.calls:
+                waiting.setdefault(call_id, []).append(at)
+
+    def _group(self, at: int, rest: Message) -> tuple[Message, ...]:
+        message, answered = self._messages[at], {one for ids in self._sources[at].values() for one in ids}
+        waiting = [] if at == self._open_end else [one for one in message.calls if one not in answered]
+        # A note is a message of its own, so it answers only a call that is none of the parts.
+        listed = {call.get("id") for call in message.tool_calls or ()} if at == self._noted else set()
+        noted = [one for one in waiting if one in listed]
+        left_out = [one for one in waiting if one not in listed]
+        self._note("result_added", noted, message)
+        self._note("call_left_out", left_out, message)
+        shown = _without_calls(rest, left_out) if left_out else rest
+        notes = [Message("tool", NOTE, tool_call_id=one, tokens=NOTE_TOKENS) for one in noted]
+        alone, in_parts = self._results(at)
+        return () if shown is None else (shown, *alone, *notes, *in_parts)
+
+    def _results(self, at: int) -> tuple[list[Message], list[Message]]:
+        """The results of a call's message: messages of their own, and a message with those in parts."""
+        alone: list[Message] = []
+        in_parts: list[Message] = []
+        for place, (source, call_ids) in enumerate(self._sources[at].items(), start=at + 1):
+            message = self._messages[source]
+            group = alone if message.role == "tool" else in_parts
+            if source != place or self._rests[source] is not None or (group is in_parts and in_parts):
+                self._note("result_moved", call_ids, message)
+            group.append(_results_alone(message, call_ids))
+        if len(in_parts) > 1:
+            together = [part for result in in_parts for part, _ in tool_parts(result.content)]
+            tokens = sum([result.tokens or 0 for result in in_parts])
+            in_parts = [replace(in_parts[0], content=together, tokens=tokens)]
+        return alone, in_parts
+
+    def _note(self, kind: ChangeKind, call_ids: Sequence[str], message: Message) -> None:
+        self.changes += [Change(kind, call_id, message.seq) for call_id in call_ids]
+
+
+def is_settled(messages: Sequence[Message], *, to_send: bool = False) -> bool:
+    """Whether calls and results are in order already, as nearly always."""
+    waiting: set[str] = set()
+    is_parted = False
+    for message in messages:
+        answers = message.answers
+        if answers and (is_parted or not waiting.issuperset(answers) or _is_mixed(message)):
+            return False
+        waiting.difference_update(answers)
+        if answers and _rest(message) is None:
+            # Results in parts are one message: Gemini wants as many as there are calls.
+            is_parted = bool(waiting) and message.role != "tool"
+            continue
+        if waiting:
+            return False
+        waiting.update(message.calls)
+    return not (waiting and to_send)
+
+
+def settled(
+    messages: Sequence[Message], *, to_send: bool = False, with_notes: bool = True
+) -> Sequence[Message]:
+    """The messages with each result behind its call, as ``Settled``."""
+    if is_settled(messages, to_send=to_send):
+        return messages
+    return Settled(messages, to_send=to_send, with_notes=with_notes).messages
+
+
+def begins_with_user(messages: Sequence[Message]) -> tuple[Message, ...]:
+    """The messages, with a marked user's line where the first that is no system message is another's."""
+    at = next((at for at, message in enumerate(messages) if message.role not in HEAD_ROLES), None)
+    if at is None or messages[at].role == "user":
+        return tuple(messages)
+    return (*messages[:at], Message("user", USER_LINE, tokens=NOTE_TOKENS), *messages[at:])
+
+
+def wants_user_first(messages: Sequence[Message]) -> bool:
+    """Whether they are written for a provider whose conversations begin with a user's message."""
+    return any(one and one.is_user_first for message in messages for _, one in tool_parts(message.content))
+
+
+def _is_mixed(message: Message) -> bool:
+    """Whether two parts are the result of one call, or a result stands behind something else."""
+    ids = [one.id if one and one.is_result else None for _, one in tool_parts(message.content)]
+    results = [call_id for call_id in ids if call_id is not None]
+    return len(results) > len(set(results)) or None in ids[: len(results)]
+
+
+def _rest(message: Message) -> Message | None:
+    """A message without the results in it; None if it is nothing else."""
+    if message.role == "tool":
+        return None
+    answers = message.answers
+    parts = [part for part, one in tool_parts(message.content) if one is None or one.id not in answers]
+    return replace(message, content=parts) if parts else None
+
+
+def _results_alone(message: Message, call_ids: Sequence[str]) -> Message:
+    """The results of these calls in a message."""
+    if _rest(message) is None and set(message.answers) == set(call_ids) and not _is_mixed(message):
+        return message
+    kept: dict[str, Mapping[str, object]] = {}
+    for part, one in tool_parts(message.content):
+        if one and one.is_result and one.id in call_ids:
+            kept.setdefault(one.id, part)
+    named = message.tool_call_id
+    if named is not None and named not in call_ids:
+        named = call_ids[0]
+    return replace(message, content=list(kept.values()) or message.content, tool_call_id=named)
+
+
+def _without_calls(message: Message, call_ids: Collection[str]) -> Message | None:
+    """A message without these calls, and what was thought just before them; None if nothing remains."""
+    kept: list[Mapping[str, object]] = []
+    for part, one in tool_parts(message.content):
+        if one is None or one.is_result or one.id not in call_ids:
+            kept.append(part)
+            continue
+        while kept and is_thinking(kept[-1]):
+            kept.pop()
+    content = message.content
+    if not isinstance(content, str):
+        content = None if all(map(is_thinking, kept)) else kept
+    calls = [call for call in message.tool_calls or () if call.get("id") not in call_ids]
+    return replace(message, content=content, tool_calls=calls or None) if content or calls else None

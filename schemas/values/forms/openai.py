@@ -1,0 +1,136 @@
+"""A message as OpenAI's chat API takes it: the fields, parts and characters of its reference, and no others.
+
+https://platform.openai.com/docs/api-reference/chat/create
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Collection, Mapping
+from hashlib import blake2b
+from typing import Any
+
+from strandline.schemas.values.forms.tool_calls import Content, is_thinking, tool_parts
+
+# By role, the parts of a content, and by part the fields of what it holds.
+_PARTS = {"user": {"text", "image_url", "input_audio", "file"}, "assistant": {"text", "refusal"}}
+_FIELDS = {
+    "image_url": ("url", "detail"),
+    "input_audio": ("data", "format"),
+    "file": ("file_id", "filename", "file_data"),
+}
+_NOT_IN_NAMES = re.compile(r"[\s<|\\/>]")
+_NOT_IN_FUNCTIONS = re.compile(r"[^a-zA-Z0-9_-]")
+MAX_NAME = 64
+MAX_CALL_ID = 40
+
+
+def openai_messages(message: Mapping[str, Any], also: Collection[str] = ()) -> list[dict[str, Any]]:
+    """A message (``Message.to_dict``) as one of the API, or several: there each result is a message.
+
+    A part that the API does not take is given as text: its own, or its type in brackets.
+
+    Args:
+        also: names of further fields and types of parts to give, for another server of the same protocol.
+    """
+    role, own = message["role"], message["content"]
+    parts = list(tool_parts(own))
+    if parts:
+        own = [part for part, of_tool in parts if of_tool is None]
+    results: dict[str, Any] = {one.id: _output(one.value) for _, one in parts if one and one.is_result}
+    if role == "tool":
+        results.setdefault(message.get("tool_call_id", ""), _content(role, own, also) or "")
+        own = None
+    shown = [
+        {"role": "tool", "tool_call_id": _call_id(one), "content": output} for one, output in results.items()
+    ]
+    calls = {str(call.get("id")): _call(call, also) for call in message.get("tool_calls", ())}
+    for _, one in parts:
+        if one and not one.is_result and one.id not in calls:
+            calls[one.id] = _function(one.id, one.name, one.value)
+    if results and not own and not calls:
+        return shown
+    main: dict[str, Any] = {"role": role, **_further(message, also)}
+    main["content"] = _content(role, own, also) or (None if calls else "")
+    if calls:
+        main["tool_calls"] = list(calls.values())
+    return [main, *shown] if role == "assistant" else [*shown, main]
+
+
+def _further(message: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
+    fields = {key: message[key] for key in also if key in message}
+    if name := message.get("name"):
+        fields["name"] = _NOT_IN_NAMES.sub("_", name)[:MAX_NAME]
+    if message["role"] == "assistant":
+        refusal, audio = message.get("refusal"), message.get("audio")
+        if isinstance(refusal, str):
+            fields["refusal"] = refusal
+        if isinstance(audio, Mapping) and isinstance(audio.get("id"), str):
+            fields["audio"] = {"id": audio["id"]}
+    return fields
+
+
+def _content(role: str, own: Content, also: Collection[str]) -> str | list[dict[str, Any]] | None:
+    if own is None or isinstance(own, str):
+        return own
+    allowed = {*_PARTS.get(role, ("text",)), *also}
+    return [_part(part, allowed, also) for part in own if part["type"] in allowed or not is_thinking(part)]
+
+
+def _part(part: Mapping[str, Any], allowed: Collection[str], also: Collection[str]) -> dict[str, Any]:
+    kind, text = part["type"], part.get("text")
+    if kind in also:
+        return dict(part)
+    value = part.get(kind)
+    if kind == "image_url" and isinstance(value, str):
+        value = {"url": value}
+    if kind in allowed and kind in _FIELDS and isinstance(value, Mapping):
+        return {"type": kind, kind: {key: value[key] for key in _FIELDS[kind] if value.get(key) is not None}}
+    if kind in allowed and kind == "refusal" and isinstance(value, str):
+        return {"type": kind, kind: value}
+    return {"type": "text", "text": text if isinstance(text, str) else f"[{kind}]"}
+
+
+def _call(call: Mapping[str, Any], also: Collection[str]) -> dict[str, Any]:
+    kind, call_id = str(call.get("type", "function")), str(call.get("id"))
+    body = call.get("function", call.get(kind))
+    body = body if isinstance(body, Mapping) else {}
+    name = str(body.get("name", kind))
+    if kind == "custom":
+        custom = {"name": _function_name(name), "input": _text(body.get("input"))}
+        form = {"id": _call_id(call_id), "type": kind, kind: custom}
+    else:
+        form = _function(call_id, name, body.get("arguments") if kind == "function" else body)
+    return form | {key: call[key] for key in also if key in call}
+
+
+def _function(call_id: str, name: str, arguments: object) -> dict[str, Any]:
+    function = {"name": _function_name(name), "arguments": _text(arguments) or "{}"}
+    return {"id": _call_id(call_id), "type": "function", "function": function}
+
+
+def _function_name(name: str) -> str:
+    return _NOT_IN_FUNCTIONS.sub("_", name)[:MAX_NAME] or "_"
+
+
+def _call_id(call_id: str) -> str:
+    """An id within the length that the API takes; the same for a call and its result."""
+    if len(call_id) <= MAX_CALL_ID:
+        return call_id
+    return blake2b(call_id.encode(), digest_size=MAX_CALL_ID // 2).hexdigest()
+
+
+def _output(value: object) -> Any:
+    """The text of a result: of its parts, if it has texts, else its JSON."""
+    if isinstance(value, Mapping) and isinstance(value.get("value"), str):  # the AI SDK's
+        return value["value"]
+    if isinstance(value, list) and all(isinstance(part, Mapping) and "type" in part for part in value):
+        return "\n".join(_part(part, (), ())["text"] for part in value)
+    return _text(value)
+
+
+def _text(value: object) -> str:
+    if value is None or isinstance(value, str):
+        return value or ""
+    return json.dumps(value, ensure_ascii=False, default=str)

@@ -1,0 +1,94 @@
+"""Tool calls and their results in content parts, in whichever provider's form they are written.
+
+Anthropic and Bedrock (``tool_use``, ``tool_result``), Gemini (``functionCall``, ``functionResponse``),
+OpenAI's Responses API (``function_call``, ``function_call_output`` and the like), the AI SDK (``tool-call``,
+``tool-result``).  What a provider runs by itself (``server_tool_use``, ``web_search_call``) is no call: it
+waits for nobody.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+# Types of parts, in lower case and without hyphens and underscores.
+_CALLS = frozenset(
+    "tooluse toolcall functioncall customtoolcall computercall localshellcall shellcall"
+    " applypatchcall".split()
+)
+_RESULTS = frozenset(
+    "toolresult functionresponse functioncalloutput customtoolcalloutput computercalloutput"
+    " localshellcalloutput shellcalloutput applypatchcalloutput".split()
+)
+# Gemini and Bedrock put the call into a field of this name.
+_WRAPPERS = (
+    "functionCall", "function_call", "functionResponse", "function_response", "toolUse", "toolResult",
+)  # fmt: skip
+# Anthropic, Bedrock and Gemini want a user's message first; the others do not have these.
+_USER_FIRST = frozenset({"tooluse", "toolresult", "functionresponse"})
+# Items of the Responses API have an ``id`` as well, which is not the call's.
+_IDS = ("tool_use_id", "toolUseId", "toolCallId", "tool_call_id", "call_id", "id")
+_NAMES = ("name", "toolName")
+_INPUTS = ("input", "args", "arguments", "action", "operation")
+_OUTPUTS = ("output", "result", "content", "response")
+_THINKING = frozenset({"thinking", "redacted_thinking", "reasoning"})
+
+Parts = Sequence[Mapping[str, Any]]
+Content = str | Parts | None
+
+
+@dataclass(frozen=True, slots=True)
+class ToolPart:
+    """A call or a result; ``value`` is the call's input or the result's output, as it is written."""
+
+    id: str
+    is_result: bool
+    name: str
+    value: Any
+    is_user_first: bool
+
+
+def tool_parts(content: Content) -> Iterator[tuple[Mapping[str, Any], ToolPart | None]]:
+    """Each part of a content, and the call or result that it is; a text has none.
+
+    Gemini may give a call no id: then its name counts, with a number from the second in a message on.
+    """
+    if content is None or isinstance(content, str):
+        return
+    unnamed: Counter[tuple[str, bool]] = Counter()
+    for part in content:
+        wrapper = next((key for key in _WRAPPERS if isinstance(part.get(key), Mapping)), None)
+        body: Mapping[str, Any] = part if wrapper is None else part[wrapper]
+        kind = str(wrapper or part.get("type")).replace("_", "").replace("-", "").lower()
+        is_result = kind in _RESULTS
+        if not is_result and kind not in _CALLS:
+            yield part, None
+            continue
+        name = str(_first(body, _NAMES) or "")
+        call_id = _first(body, _IDS)
+        if not isinstance(call_id, str) or not call_id:
+            unnamed[name, is_result] += 1
+            number = unnamed[name, is_result]
+            call_id = name if number == 1 else f"{name}#{number}"
+        value = _first(body, _OUTPUTS if is_result else _INPUTS)
+        is_user_first = kind in _USER_FIRST or wrapper is not None
+        yield part, ToolPart(call_id, is_result, name, value, is_user_first)
+
+
+def is_thinking(part: Mapping[str, Any]) -> bool:
+    """Whether a part is what a model thought, which belongs to what follows it."""
+    return part.get("type") in _THINKING
+
+
+def ids_in(content: Content, *, results: bool) -> list[str]:
+    """The ids of the calls, or of the results, each once, without calls that the same parts answer."""
+    if content is None or isinstance(content, str):
+        return []  # as most are
+    ids = dict.fromkeys((part.id, part.is_result) for _, part in tool_parts(content) if part is not None)
+    return [one for one, is_result in ids if is_result is results and (one, not results) not in ids]
+
+
+def _first(body: Mapping[str, Any], keys: Sequence[str]) -> Any:
+    return next((body[key] for key in keys if body.get(key) is not None), None)

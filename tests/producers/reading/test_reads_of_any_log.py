@@ -1,0 +1,222 @@
+"""Reads of logs as frameworks make them, drawn, in a database: every provider takes them."""
+
+from __future__ import annotations
+
+from contextlib import suppress
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from strandline import Memory
+from strandline.producers.reading.context import MemoryContext
+from strandline.producers.reading.history.call_pairs import settled
+from strandline.schemas.errors import ConflictError, DeliveredError, NotFoundError
+from tests.conftest import MakeMemory
+from tests.producers.reading.history.test_call_pairs import native_problems, sent_problems
+from tests.support.providers.drawn_logs import FORMS, LOGS, STEPS, Step, messages_of, openai
+from tests.support.providers.rules import chat_problems
+
+ACTS = st.tuples(
+    st.sampled_from(("flush", "flush all", "pop", "rewind", "fork", "edit", "idle", "read")),
+    st.just(()),
+)
+LIMITS = st.fixed_dictionaries(
+    {
+        "token_limit": st.sampled_from((120, 400, 4_000)),
+        "max_window_messages": st.sampled_from((4, 9, 2_000)),
+        "deliver": st.sampled_from(("window", "turn")),
+    }
+)
+
+
+@dataclass
+class Log:
+    """A session under whatever is drawn."""
+
+    make: MakeMemory
+    form: str
+    limits: dict[str, Any]
+    number: int = 0
+    memory: Memory = field(init=False)
+
+    def __post_init__(self) -> None:
+        self.memory = self.open(None)
+
+    def open(self, session: str | None) -> Memory:
+        limits = {**self.limits, "token_flush_size": self.limits["token_limit"] // 8}
+        return self.make(session, user_id="ana", memory_blocks=[], **limits)
+
+    def do(self, step: Step) -> None:
+        self.number += 1
+        seqs = [message.seq or 0 for message in self.memory.get_all()]
+        at = seqs[self.number * 7 % len(seqs)] if seqs else 1
+        match step[0]:
+            case "flush":
+                self.memory.flush()
+            case "flush all":
+                self.memory.flush(all=True)
+            case "idle":
+                self.memory.deliver()
+            case "pop":
+                self.memory.pop()
+            case "rewind":
+                self.rewind(at)
+            case "fork" if seqs:
+                self.memory = self.open(self.memory.fork(through_seq=at).session_id)
+            case "edit" if seqs:
+                self.edit(at)
+            case "read" | "fork" | "edit":
+                pass
+            case _:
+                self.memory.put_messages(messages_of(step, FORMS[self.form], self.number))
+
+    def rewind(self, at: int) -> None:
+        with suppress(ConflictError, DeliveredError, NotFoundError):
+            self.memory.rewind(at)
+
+    def edit(self, at: int) -> None:
+        (message,) = [one for one in self.memory.get_all() if one.seq == at]
+        if isinstance(message.content, str):
+            self.memory.replace(at, f"{message.content} edited")
+
+    def check(self) -> None:
+        context = self.memory.get()
+        assert native_problems(self.form, context.messages) == []
+        assert sent_problems(context) == []
+        self.check_pairs(context)
+        window = self.memory.context_window(60)
+        assert settled(window) == window
+        assert sent_problems(replace(context, messages=tuple(window))) == []
+        small = self.memory.get(initial_token_count=self.limits["token_limit"] - 40)
+        assert sent_problems(small) == []
+
+    def check_pairs(self, context: MemoryContext) -> None:
+        """What is not shown of the window is named, and the question of an open turn is there."""
+        log = self.memory.get_all()
+        shown = {one.seq for one in context}
+        named = {one.from_seq for one in context.omitted}
+        window = [one.seq for one in log if one.seq is not None and one.seq >= context.window_from]
+        assert {seq for seq in window if seq not in shown} <= named
+        people = [at for at, one in enumerate(log) if one.is_new_turn]
+        behind = log[people[-1] :] if people else []
+        if behind and not any(one.role == "assistant" and not one.calls for one in behind):
+            assert behind[0].text in [one.text for one in context] or "question_cut" in kinds(context)
+
+
+def kinds(context: MemoryContext) -> set[str]:
+    return {one.kind for one in context.omitted}
+
+
+@settings(
+    max_examples=max(20, LOGS // 6),
+    deadline=None,
+    suppress_health_check=[HealthCheck.function_scoped_fixture],
+)
+@given(
+    steps=st.lists(st.one_of(STEPS, STEPS, STEPS, ACTS), max_size=16),
+    form=st.sampled_from([*FORMS, "openai", "openai"]),
+    limits=LIMITS,
+)
+def test_every_read_is_taken_by_every_provider(
+    make_memory: MakeMemory, steps: list[Step], form: str, limits: dict[str, Any]
+) -> None:
+    log = Log(make_memory, form, limits)
+    for step in steps:
+        log.do(step)
+        if step[0] == "read":
+            log.check()
+    log.check()
+
+
+def put_turn(memory: Memory, question: str, steps: int) -> None:
+    memory.put({"role": "user", "content": question})
+    for number in range(steps):
+        memory.put_messages(messages_of(("answered", (f"k{number}",)), openai, number))
+
+
+@pytest.mark.parametrize("limits", [{"token_limit": 300, "token_flush_size": 40}, {"max_window_messages": 5}])
+def test_the_question_of_a_turn_stays_while_its_tools_run(
+    make_memory: MakeMemory, limits: dict[str, Any]
+) -> None:
+    memory = make_memory(memory_blocks=[], **limits)
+    put_turn(memory, "earlier?", 1)
+    memory.put({"role": "assistant", "content": "done"})
+    put_turn(memory, "Which berth is cheaper?", 30)
+    context = memory.get()
+    assert context.window_from > 4
+    assert (context[0].role, context[0].text) == ("user", "Which berth is cheaper?")
+    assert context[0] in context.tail, "it has left the window"
+    assert context.tokens == sum(one.tokens or 0 for one in context) <= context.token_limit
+    assert memory.get().messages == context.messages
+    memory.put({"role": "assistant", "content": "Bergen."})
+    memory.put({"role": "user", "content": "Thanks!"})
+    memory.flush()
+    assert [one.text for one in memory.get()] == ["Thanks!"]
+
+
+def test_a_question_without_room_is_shown_by_its_beginning_and_its_end(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[], token_limit=400, token_flush_size=40)
+    put_turn(memory, f"BEGIN {'words and words ' * 200} END", 12)
+    context = memory.get()
+    assert "BEGIN" in context[0].text and "END" in context[0].text and "[…]" in context[0].text
+    assert [one.kind for one in context.omitted] == ["question_cut"]
+    assert context.tokens <= 400
+
+
+def test_an_agent_by_itself_stays_within_its_limits_at_each_step(
+    make_memory: MakeMemory,
+) -> None:
+    memory = make_memory(
+        memory_blocks=[], token_limit=600, token_flush_size=80, max_window_messages=20, deliver="turn"
+    )
+    memory.put({"role": "user", "content": "Watch the harbour and report every hour."})
+    for number in range(1_000):
+        kind = ("call", "answered", "answer", "result", "system")[number * 7 % 11 % 5]
+        memory.put_messages(messages_of((kind, (f"k{number - number % 3}",)), openai, number))
+        context = memory.get()
+        assert context.tokens <= 600
+        assert len(context.window) <= 20
+        assert "Watch the harbour" in context[0].text
+        assert chat_problems(context.to_openai()) == []
+
+
+def test_a_late_result_whose_call_has_left_is_left_out_by_name(make_memory: MakeMemory) -> None:
+    memory = make_memory(memory_blocks=[], max_window_messages=4)
+    memory.put_messages(messages_of(("call", ("c1",)), openai, 0))
+    for number in range(8):
+        memory.put({"role": "user", "content": f"m{number}"})
+    seq = memory.put_messages(messages_of(("result", ("c1",)), openai, 9))[-1]
+    context = memory.get()
+    assert "tool" not in [one.role for one in context]
+    assert [(one.kind, one.name, one.from_seq) for one in context.omitted] == [("result_left_out", "c1", seq)]
+    assert memory.get_all()[-1].role == "tool", "the log has it"
+
+
+def test_pop_takes_a_call_with_its_results_and_rewind_refuses_to_part_them(make_memory: MakeMemory) -> None:
+    memory = make_memory(user_id="ana", memory_blocks=[])
+    memory.put({"role": "user", "content": "q"})
+    memory.put_messages(messages_of(("answered", ("a", "b")), openai, 1))
+    with pytest.raises(ConflictError, match=r"message 2 would lose its result; .* Rewind to 2, or to what"):
+        memory.rewind(4)
+    assert len(memory.get_all()) == 4
+    fork = memory.fork(through_seq=2)
+    assert (fork.through_seq, fork.messages) == (4, 4)
+    popped = memory.pop()
+    assert popped is not None and popped.answers == ("b",)
+    assert [one.text for one in memory.get_all()] == ["q"]
+    memory.put_messages(messages_of(("answered", ("c",)), openai, 2))
+    memory.deliver()
+    assert memory.pop() is not None
+    assert [one.text for one in memory.get_all()] == ["q"]
+
+
+def test_a_rewind_is_known_again_whatever_follows_it(make_memory: MakeMemory) -> None:
+    memory = make_memory(user_id="ana", memory_blocks=[])
+    memory.put_messages(messages_of(("answered", ("a",)), openai, 1))
+    seq = memory.put({"role": "assistant", "content": "done"})
+    first = memory.rewind(seq, idempotency_key="once")
+    memory.put_messages(messages_of(("result", ("a",)), openai, 1))
+    assert memory.rewind(seq, idempotency_key="once") == first
