@@ -356,8 +356,8 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
 def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     """Give the lane back for a while.
 
-    An outage of the provider, or a missing key, is not the lane's fault, however long it lasts: only a call
-    that fails while others succeed, or for another reason, counts towards the limit.
+    An outage of the provider, or a missing key, is not the lane's fault: only a call that fails while others
+    succeed, or for another reason, counts towards the limit.
     """
     counts = (
         error.counts if isinstance(error, TransientModelError) else not isinstance(error, KeyUnavailableError)
@@ -367,8 +367,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
         max(1, postponements),
         retry_after_seconds=error.retry_after_seconds if isinstance(error, TransientModelError) else None,
     )
-    reason = _reason(error)
-    failures = lease.failures + counts
+    reason, failures = _reason(error), lease.failures + counts
     tries = f"Failed {failures} of {engine.retry.max_failures} times. " if counts else ""
     engine.troubles.note(lease.lane, tries + reason, wait)
     logger.warning(

@@ -63,7 +63,7 @@ def _numbers(value: object) -> list[int]:
     """The whole numbers of a list, of a text, or one by itself; what is none is left out."""
     if isinstance(value, str):
         if not (texts := _NUMBER.findall(value)):
-            raise ValueError("is no number")
+            raise ValueError("it holds no number")
         return [bounded_int(digits) for digits in texts[:MAX_LIST_ITEMS]]
     items = value[:MAX_LIST_ITEMS] if isinstance(value, list) else [value]
     numbers = (_number(item) for item in items)

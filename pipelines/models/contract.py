@@ -156,7 +156,7 @@ class ModelAnswer:
 class EmbeddingAnswer:
     """One vector per text, in order, each of the embedder's ``dimensions``, L2-normalised.
 
-    A vector is empty for a text that its provider refuses by itself; of several texts at least one has one.
+    A vector is empty for a text that its provider refuses by itself.
     """
 
     vectors: tuple[tuple[float, ...], ...]

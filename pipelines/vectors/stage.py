@@ -126,7 +126,9 @@ def unpack_texts(body: bytes) -> list[str | None]:
     """The vectors that ``pack_vectors`` packed, as ``vector_text`` gives them; None for an empty one."""
     count, dimensions = struct.unpack_from("<II", body)
     texts = list(map(_HALVES.__getitem__, struct.unpack_from(f"<{count * dimensions}H", body, 8)))
-    starts = range(0, count * dimensions, dimensions) if dimensions else range(count)
+    if not dimensions:
+        return [None] * count
+    starts = range(0, count * dimensions, dimensions)
     return [
         None if texts[start] == "nan" else f"[{','.join(texts[start : start + dimensions])}]"
         for start in starts

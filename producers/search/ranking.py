@@ -44,6 +44,9 @@ ALL_VISIBLE = 0
 
 ALL_FACTS = FactFilter()
 
+# The generation of an index of no pieces, beside which facts alone are ranked.
+NO_VECTORS = 0
+
 RankedRow = SearchChunksRow | SearchSharedChunksRow
 
 # What makes a hit: the rows of one agree in it.
@@ -189,7 +192,7 @@ def rank_hits(
         return read_hits((yield from fetch(shared)))
     part_of = None
     making: AbstractContextManager[Beginning | None] = nullcontext()
-    if indexes and standing and vectors and target.kinds == MESSAGES_ALONE:
+    if indexes and standing and target.kinds == MESSAGES_ALONE:
         keys = yield from find_owner_keys(target.shard_key)
         asked = _indexed_search(query, keys, target, vectors, limit, cutoff, facts)
         part_of = missing_scope(indexes, standing, asked)
@@ -236,7 +239,7 @@ def _indexed_search(
     query: SearchQuery,
     keys: OwnerKeys | None,
     target: Target,
-    vectors: Vectors,
+    vectors: Vectors | None,
     limit: int,
     similarity_cutoff: float,
     facts: FactsAlone | None,
@@ -256,7 +259,7 @@ def _indexed_search(
         scope_key=scope_key,
     )
     return IndexedSearch(
-        scope=ScopeKey(target.shard_key, vectors.generation_id, scope_key),
+        scope=ScopeKey(target.shard_key, NO_VECTORS if vectors is None else vectors.generation_id, scope_key),
         query=compared,
         beside=target.beside,
         facts_generation_id=None if facts is None else facts.generation_id,

@@ -137,7 +137,7 @@ class ProcessResources:
         # Of the stored vectors, whatever this process's own settings say.
         asked = Prefixes.of_config(config).query + text
         answer = embedder.embed([asked], timeout_seconds=self.settings.query_embedding_timeout_seconds)
-        return vector_text(answer.vectors[0])
+        return vector_text(answer.vectors[0]) if answer.vectors[0] else None
 
     def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
         return self._text_model(model).answer(task)

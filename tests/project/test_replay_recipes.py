@@ -34,7 +34,7 @@ FIRST = {
 
 def refuse_pier(request: RecordedRequest) -> Raw | None:
     refused = b'{"error": {"message": "refused", "code": "content_filter"}}'
-    return Raw(400, refused) if "pier" in str(request.body) else None
+    return Raw(400, refused) if "pier" in str(request.body.get("messages")) else None
 
 
 def run(recipe: str, tmp_path: Path, database_url: str, **environment: str) -> str:

@@ -7,6 +7,7 @@ import weakref
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
+from urllib.parse import parse_qsl
 
 import httpx2
 import openai
@@ -28,6 +29,8 @@ from strandline.schemas.settings import Settings
 OPENAI_URL = "https://api.openai.com/v1"
 # Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
+# How long a probe may take, at most as long as a call: a slow server is asked for little.
+PROBE_SECONDS = 60.0
 # Four times the longest answer that a model gives (some 128,000 tokens, as JSON).
 MAX_COMPLETION_BYTES = 4_000_000
 
@@ -50,6 +53,8 @@ class ModelClient:
             )
         url = settings.openai_base_url or OPENAI_URL
         hide_secrets_of(url)
+        # The paths of requests are behind the address, and its query behind them.
+        address, _, query = url.partition("?")
         total = settings.model_timeout_seconds
         timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
         http = openai.DefaultHttpxClient(
@@ -65,7 +70,8 @@ class ModelClient:
         self._client = openai.OpenAI(
             api_key=_key(settings),
             # Given even where it is the default: otherwise the SDK would read the environment itself.
-            base_url=url,
+            base_url=address,
+            default_query=dict(parse_qsl(query, keep_blank_values=True)),
             max_retries=0,
             timeout=timeout,
             http_client=http,

@@ -15,7 +15,7 @@ from typing import Any
 
 from strandline.pipelines.models.contract import EmbeddingAnswer
 from strandline.pipelines.models.embedding_batches import batches, ready_to_embed, unit_length
-from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import after_answers, is_too_long, judge, refuses_everything
 from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
 from strandline.pipelines.models.openai.replies import Embeddings, read_embeddings
@@ -32,7 +32,6 @@ MAX_TEXTS_PER_REQUEST = 256
 MAX_CHARACTERS_PER_REQUEST = 250_000
 # As many vectors as one request asks for, of the most dimensions there can be, at 32 bytes for a number.
 MAX_EMBEDDINGS_BYTES = MAX_TEXTS_PER_REQUEST * 3_900 * 32
-PROBE_SECONDS = 60.0
 PROBE_TEXT = "word"
 # A text that is refused at this length is refused for what it says.
 _SHORTEST = 64
@@ -99,7 +98,6 @@ class OpenAIEmbedder:
 
         Raises:
             TransientModelError: as for a text model; also fewer vectors than texts.
-            PermanentModelError: every text is refused.
         """
         call = _EmbeddingCall(self, timeout_seconds)
         vectors: list[tuple[float, ...]] = []
@@ -109,8 +107,6 @@ class OpenAIEmbedder:
             max_characters=self._form.max_characters,
         ):
             vectors += call.embed(batch)
-        if texts and not any(vectors):
-            raise PermanentModelError("The model server has no embedding for any of the texts.")
         return EmbeddingAnswer(tuple(vectors), self._model, call.tokens)
 
     def probe(self) -> None:

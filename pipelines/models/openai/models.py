@@ -13,7 +13,7 @@ from typing import assert_never
 
 from strandline.pipelines.models.answers import CheckedAnswer, check_answer
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName, TextPurpose
-from strandline.pipelines.models.openai.client import ModelClient
+from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     after_answers,
     is_moderated,
@@ -42,8 +42,6 @@ from strandline.schemas.settings import Settings
 
 COMPLETIONS = "/chat/completions"
 MAX_ECHO_CHARACTERS = 20_000
-# How long a probe may take, at most as long as a call: a slow server is asked for little.
-PROBE_SECONDS = 60.0
 PROBE_TOKENS = 32
 # A form that is weaker than it need be is given up after so long.
 FORM_SECONDS = 3_600.0
@@ -80,6 +78,7 @@ class OpenAITextModel:
         # How often in a row the plainest form helped, and nothing said why.
         self._helped = 0
         self._has_answered = False
+        self._is_broken_in_any_form = False
 
     @property
     def model(self) -> str:
@@ -97,10 +96,7 @@ class OpenAITextModel:
             PermanentModelError: refused, or unusable after the repair.
         """
         prompt = render(task, self._prompts)
-        messages: Messages = [
-            {"role": "system", "content": prompt.instructions},
-            {"role": "user", "content": prompt.data},
-        ]
+        messages = _messages(prompt)
         room, spent, best, problem = most_tokens(task), Usage(), CheckedAnswer(""), ""
         for is_repair in (False, True):
             with after_answers(some=is_repair):
@@ -131,11 +127,7 @@ class OpenAITextModel:
         Raises: as ``answer``; what refuses it is no input's fault.
         """
         task = ChooseTask("What is OK?", (), 1)
-        prompt = render(task)
-        messages = [
-            {"role": "system", "content": prompt.instructions},
-            {"role": "user", "content": prompt.data},
-        ]
+        messages = _messages(render(task))
         seconds = min(PROBE_SECONDS, self._timeout_seconds)
         try:
             self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
@@ -174,6 +166,7 @@ class OpenAITextModel:
             if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
                 weaker, is_explained = PLAINEST, False
             if weaker is None:
+                self._is_broken_in_any_form = rejection.status >= 500
                 if isinstance(problem, PermanentModelError):
                     self._check_others_are_answered(rejection, is_probe=is_probe)
                 raise problem
@@ -181,7 +174,8 @@ class OpenAITextModel:
 
     def _may_be_about_form(self, form: RequestForm, rejection: Rejection, error: ModelError) -> bool:
         is_explained = isinstance(error, ProviderSetupError) and rejection.status not in (405, 415)
-        return not is_explained and may_be_about_form(rejection, is_proven=form in self._worked)
+        is_proven = form in self._worked or self._is_broken_in_any_form
+        return not is_explained and may_be_about_form(rejection, is_proven=is_proven)
 
     def _check_others_are_answered(self, rejection: Rejection, *, is_probe: bool) -> None:
         """Raise if the server refuses everything alike: then a refusal for no known reason is its own.
@@ -204,7 +198,7 @@ class OpenAITextModel:
 
     def _remember(self, form: RequestForm, is_explained: bool) -> None:
         """Ask in this form from now on; if nothing explains why it helps, only once it has helped twice."""
-        self._has_answered = True
+        self._has_answered, self._is_broken_in_any_form = True, False
         self._worked |= {form}
         self._helped = 0 if is_explained else self._helped + 1
         if form == self._form or self._helped == 1:
@@ -241,6 +235,10 @@ def _model_for(purpose: TextPurpose, settings: Settings) -> str:
             return settings.summary_model
         case _:
             assert_never(purpose)
+
+
+def _messages(prompt: Prompt) -> Messages:
+    return [{"role": "system", "content": prompt.instructions}, {"role": "user", "content": prompt.data}]
 
 
 def _estimate_usage(messages: Messages, completion: Completion) -> Usage:

@@ -104,7 +104,7 @@ def _rejection(status: int, value: Any, headers: Mapping[str, str]) -> Rejection
     return Rejection(
         status,
         _without_quotations(sentences),
-        _first_text(value, "code") or _first_text(value, "type"),
+        _first_text(value, "code"),
         _first_text(value, "param"),
         headers,
     )

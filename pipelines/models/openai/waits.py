@@ -13,7 +13,7 @@ from strandline.pipelines.models.openai.refusals import Rejection
 MAX_RETRY_AFTER_SECONDS = 86_400.0
 
 _DURATION = re.compile(
-    r"(?:(?P<h>\d+)\s*h\w*)?\s*(?:(?P<m>\d+)\s*m(?:in\w*)?(?!s))?\s*(?:(?P<s>\d+(?:\.\d+)?)\s*s\w*)?\s*(?:(?P<ms>\d+(?:\.\d+)?)\s*ms)?"
+    r"(?:(?P<h>\d{1,9})\s?h\w{0,9})?\s?(?:(?P<m>\d{1,9})\s?m(?:in\w{0,9})?(?!s))?\s?(?:(?P<s>\d{1,9}(?:\.\d{1,9})?)\s?s\w{0,9})?\s?(?:(?P<ms>\d{1,9}(?:\.\d{1,9})?)\s?ms)?"
 )
 _SECONDS = {"h": 3600.0, "m": 60.0, "s": 1.0, "ms": 0.001}
 _IN_WORDS = re.compile(r"(?:try again|retry)\s+(?:in|after)\s+([\d][\w. ]{0,30})", re.IGNORECASE)

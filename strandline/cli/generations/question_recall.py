@@ -132,7 +132,9 @@ def _find(
     identity = _identity_of(database, asked)
     prefix = Prefixes.of_config(of_vectors.recipe.config).query
     (vector,) = embedder.embed([prefix + asked.question]).vectors
-    query = SearchQuery(asked.question, query_lexemes(asked.question), vector_text(vector), None)
+    query = SearchQuery(
+        asked.question, query_lexemes(asked.question), vector_text(vector) if vector else None, None
+    )
     facts: dict[str, Any] = {"kinds": ("message",)}
     if generation.pipeline == FACTS:
         facts = {"kinds": ("fact",), "facts_generation_id": generation.generation_id}

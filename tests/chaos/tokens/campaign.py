@@ -27,6 +27,7 @@ from strandline.erasure import make_receipt_key
 from strandline.producers.service.gate.keys import KeySpec, create_key
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.sealing.tokens import is_bytes_token
 from strandline.schemas.settings import load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.corrections.judge import stuck
@@ -295,7 +296,9 @@ def tokens_in_tables(url: str) -> Iterator[tuple[str, set[str]]]:
     for (table,) in rows_of(url, TABLES):
         yield table, {name for (name,) in rows_of(url, HELD.format(table))}
     bodies = rows_of(url, "SELECT body FROM strandline.answer")
-    yield "answer", {found.decode() for (body,) in bodies for found in FOUND.findall(bytes(body))}
+    # What is sealed is not looked through: among so many random bytes are some that look like a token.
+    plain = [bytes(body) for (body,) in bodies if not is_bytes_token(bytes(body))]
+    yield "answer", {name.decode() for body in plain for name in FOUND.findall(body)}
 
 
 def tokens_in_dump(url: str) -> set[str]:

@@ -83,7 +83,7 @@ def outage(server: ModelServer, kind: str) -> None:
     elif kind == "refused connection":
         server.close()
     else:
-        server.behave(status=int(kind), message=SECRET)
+        server.behave(status=int(kind), message=SECRET, retry_after="0" if kind == "429" else None)
 
 
 @pytest.mark.parametrize("kind", ["500", "429", "401", "hang", "refused connection"])
@@ -137,7 +137,7 @@ def test_a_model_that_is_down_is_asked_by_probes_alone(
     lanes = due_lanes(database_url, [SUMMARY_STAGE])
     assert [worker.drain(lane) for lane in lanes] == ["postponed"] * 10
     sent = [prompt_of(request) for request in model_server.requests]
-    assert len(sent) == 2, "one call, and the probe that showed whose fault it was"
+    assert len(sent) == 3, "one call, also in the plainest form, and the probe that showed whose fault it was"
     assert rows_of(database_url, "SELECT count(*) FROM strandline.lane") == [(1,)]
     model_server.behave()
     wait_until(partial(may_ask, worker), timeout=5, what="the next probe to be due")
@@ -240,7 +240,9 @@ def test_refused_input_is_a_dead_letter_without_content(
     model_server: ModelServer,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    refusal = Raw(400, json.dumps({"error": {"message": f"cannot read {SECRET}"}}).encode())
+    refusal = Raw(
+        400, json.dumps({"error": {"message": f"cannot read {SECRET}", "code": "content_filter"}}).encode()
+    )
     model_server.behave(responder=lambda _request: refusal)
     say(make_memory("s", memory_blocks=["facts"]), f"my word is {SECRET}")
     with caplog.at_level(logging.DEBUG, logger="strandline"):

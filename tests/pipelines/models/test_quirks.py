@@ -443,6 +443,16 @@ def test_a_wait_is_read_in_words(server: ModelServer, model: OpenAITextModel, bo
     assert caught.value.retry_after_seconds == 20.0
 
 
+@pytest.mark.parametrize("path", ["/v1?api-version=2024-10-21&x=", "/v1/?api-version=2024-10-21&x="])
+def test_the_query_of_an_address_stays_behind_the_path(server: ModelServer, path: str) -> None:
+    address = server.base_url.removesuffix("/v1") + path
+    made = text_model_from(load_settings(openai_base_url=address, openai_api_key="k"), purpose="facts")
+    server.behave(responder=saying(GOOD))
+    made.answer(EXTRACT)
+    made.close()
+    assert server.requests[0].path == "/v1/chat/completions?api-version=2024-10-21&x="
+
+
 def vectors(texts: list[str], **beside: Any) -> dict[str, Any]:
     rows = [{"index": n, "embedding": hashed_vector(text, 8)} for n, text in enumerate(texts)]
     return {"data": rows, **beside}

@@ -129,6 +129,11 @@ def working(database: Database, settings: Settings) -> Iterator[BackgroundRunner
         runner.stop()
 
 
+def is_new_extract(request: RecordedRequest) -> bool:
+    """Whether a request is for facts by the changed prompt."""
+    return PROMPT in str(request.body.get("messages"))
+
+
 def replay_new(
     database: Database, settings: Settings, pipeline: str, **options: Any
 ) -> tuple[Replay, Progress]:
@@ -356,19 +361,19 @@ def test_a_dead_letter_stands_in_the_way_until_it_is_replayed(
     memories: list[Memory], database: Database, after: Settings, model_server: ModelServer
 ) -> None:
     def refuse(request: RecordedRequest) -> Raw | None:
-        poisoned = "pier 4" in str(request.body) and request.body.get("dimensions") == 384
+        poisoned = "pier 4" in str(request.body) and is_new_extract(request)
         return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}') if poisoned else None
 
     model_server.behave(responder=refuse)
     with working(database, after):
-        replay = begin_generation(database, VECTORS, after)
+        replay = begin_generation(database, FACTS, after)
         with pytest.raises(ReplayError, match=r"1 event of 1 owner is a dead letter"):
             derive_generation(database, replay)
         assert replays(database, replay_id=replay.replay_id)[0].state == "stopped"
         with pytest.raises(ReplayError, match=f"--resume {replay.replay_id}"):
-            begin_generation(database, VECTORS, after)
+            begin_generation(database, FACTS, after)
         model_server.behave()
-        for letter in list_dead_letters(database, pipeline=VECTORS):
+        for letter in list_dead_letters(database, pipeline=FACTS):
             retry_dead_letter(database, letter)
         assert derive_generation(database, claim_replay(database, replay.replay_id)).phase == "done"
     assert not verify(database).violations
@@ -380,7 +385,7 @@ def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
     """Something is always due for such an owner: that is not what the replay waits for."""
 
     def refuse(request: RecordedRequest) -> Raw | None:
-        if request.body.get("dimensions") != 384:
+        if not is_new_extract(request):
             return None
         if "pier 4" in str(request.body):
             return Raw(400, b'{"error": {"message": "refused", "code": "content_filter"}}')
@@ -390,7 +395,7 @@ def test_dead_letters_of_an_owner_who_talks_all_the_time_are_told(
     # However often what is always due was tried meanwhile, it is no dead letter.
     after = after.model_copy(update={"max_failures": 10_000})
     with working(database, after):
-        replay = begin_generation(database, VECTORS, after)
+        replay = begin_generation(database, FACTS, after)
         say(memories[4], "no, I moor it at pier 99")
         wait_until(
             lambda: not due_where_it_serves(database_url), timeout=30, what="what serves to be derived"

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from strandline import Memory, MemoryContext, Retention
+from strandline import FactExtractionMemoryBlock, Memory, MemoryContext, Retention
 from strandline.producers.reading.budget.recent_counts import RecentCounts
 from strandline.producers.tokens import count_default
 from strandline.schemas.postgres.async_database import AsyncDatabase
@@ -116,6 +116,25 @@ def test_a_read_by_words_alone_takes_one_statement(
             context = memory.get(QUESTIONS[0])
         assert {omission.kind for omission in context.omitted} == {"search_text_only"}
         assert sent(asked, lambda: memory.get(QUESTIONS[0])) == ["read"]
+
+
+def test_facts_are_ranked_in_memory_without_vectors(
+    make_memory: MakeMemory, database_url: str, asked: list[str]
+) -> None:
+    told_of = make_memory("s", user_id="ann", **LIMITS)
+    told_of.put({"role": "user", "content": SAID[7]})
+    for number in range(25):
+        told_of.facts.add(f"Ann's boat {number} lies at pier {number % 5}.")
+    blocks = [FactExtractionMemoryBlock()]
+    with another_process(database_url, memory_blocks=blocks) as knowing:
+        for question in (*QUESTIONS, "Which pier has boat 3?", None):
+            for _ in range(4):
+                context = knowing.get(question)
+            with another_process(database_url, memory_blocks=blocks) as afresh:
+                assert told(context) == told(afresh.get(question))
+        assert sent(asked, lambda: knowing.get("Where is boat 24?")) == ["read"]
+        knowing.put({"role": "user", "content": "One more."})
+        assert sent(asked, knowing.get) == ["read"]
 
 
 def test_async_reads_take_as_many(talked: Memory, database_url: str, asked: list[str]) -> None:

@@ -343,8 +343,9 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     said = ("My neighbour is called Ada Lindgren.", "I live in Bern, close to the bear park.")
     for name, text in zip(("a", "b"), said, strict=True):
         memory.put({"role": "user", "content": text, "id": name})
+    memory.put({"role": "assistant", "content": "Noted.", "id": "c"})
     memory.flush(all=True)
-    assert memory.get(wait_for=2, timeout=300).caught_up
+    assert memory.get(wait_for=3, timeout=300).caught_up
     question = Question("What is the name of my neighbour?", "Ada", ("a", "elsewhere"))
     answer = ask(memory, question, history=memory.get_all(), samples=Samples())
     assert "a" in [message.id for message in answer.retrieved]

@@ -139,7 +139,9 @@ def test_a_page_is_read_in_the_order_of_the_log_whatever_a_page_costs(
     assert not {"Bitmap Heap Scan", "Seq Scan"} & {
         node["Node Type"] for node in nodes(plan) if node.get("Relation Name") == "message"
     }
-    assert plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= pages
+    assert (
+        plan["Shared Hit Blocks"] + plan["Shared Read Blocks"] <= 3 * pages
+    )  # of thousands; a row may be looked up in the table as well
 
 
 def test_the_statements_are_all_there() -> None:

@@ -17,7 +17,7 @@ from strandline.schemas.values.lanes import STAGES
 from strandline.wiring.assembly import prepare_stages
 from tests.conftest import MakeMemory, nothing_due, rows_of
 from tests.support.fresh_session import derived_of, fresh_copy
-from tests.support.servers.model_server import ModelServer
+from tests.support.servers.model_server import ModelServer, Raw
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import HandWorker
 
@@ -341,7 +341,8 @@ def test_a_dead_letter_is_tried_again_with_other_words(
     memory = make_memory(user_id="ana", memory_blocks=["facts", "summary"])
     memory.put(user("something refused"))
     memory.flush(all=True)
-    model_server.behave(status=400)
+    refusal = Raw(400, b'{"error": {"code": "content_filter"}}')
+    model_server.behave(responder=lambda request: refusal if "refused" in str(request.body) else None)
     drain_everything(database, database_url, settings)
     assert rows_of(database_url, "SELECT count(*) FROM strandline.dead_letter") == [(2,)]
     model_server.behave()

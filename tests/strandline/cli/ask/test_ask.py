@@ -178,8 +178,9 @@ def test_what_was_said_is_data_on_a_terminal_as_well(make_memory: MakeMemory, as
     memory = make_memory("s", user_id=f"u{HOSTILE_NAME}", token_limit=LIMIT, consume="background")
     hostile = f"harbour [bold]loud[/bold] {HOSTILE}"
     memory.put({"role": "user", "name": "[red]x", "content": hostile, "id": f"m{HOSTILE}"})
+    memory.put({"role": "assistant", "content": "Noted."})
     memory.flush(all=True)
-    assert memory.get(wait_for=1, timeout=300).caught_up
+    assert memory.get(wait_for=2, timeout=300).caught_up
     report = answer_of(ask, "s", f"harbour {HOSTILE}")
     assert report.hits or report.facts
     shown = show(report, width=300, force_terminal=True, no_color=True, color_system=None)
