@@ -160,7 +160,7 @@ class Memory(SessionMemory):
             render=_template(memory_template),
             shared_key=_shared_key(namespace, shared_scope, blocks),
             redaction=None if redact is None else storing_redaction(settings, redact),
-            token_limit=token_limit,
+            token_limit=None if token_limit is None else policy.token_limit,
         )
 
     @sync_method

@@ -16,15 +16,12 @@ from strandline.producers.search.search import FoundMessage, SearchRequest, Sear
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_scalar
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.policy import Policy
 
 T = TypeVar("T")
 
 
 class MemorySearch:
     """The search methods of ``SessionMemory``."""
-
-    _policy: Policy
 
     def __init__(
         self,
@@ -169,7 +166,6 @@ class MemorySearch:
                 shared_key=self._shared_key,
                 include_window=include_window,
                 indexes=self._resources.indexes,
-                time_zone=self._policy.time_zone,
             )
         )
         return self._record_read("search", hits)

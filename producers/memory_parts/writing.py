@@ -18,7 +18,7 @@ from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
 from strandline.schemas.values.message import HEAD_ROLES
-from strandline.schemas.values.policy import PolicyChange
+from strandline.schemas.values.policy import Policy, PolicyChange
 
 T = TypeVar("T")
 
@@ -26,6 +26,7 @@ T = TypeVar("T")
 class MemoryWriting(MemorySearch):
     """What the writing methods of ``SessionMemory`` run."""
 
+    _policy: Policy
     _put_limits: PutLimits
     _blocks: tuple[BaseMemoryBlock, ...]
     _count_text: Callable[[str], int]
@@ -128,7 +129,7 @@ class MemoryWriting(MemorySearch):
 
 def _replacing_prompt(request: PutRequest) -> PutRequest:
     """The put, whose first message takes the place of the prompt; raises InvalidMessageError if it cannot."""
-    if not request.messages or request.messages[0].role not in HEAD_ROLES:
+    if request.places[0] != 0 or request.messages[0].role not in HEAD_ROLES:
         where = "message" if len(request.places) == 1 else "messages[0]"
         raise InvalidMessageError(
             f"{where}.role", "must be system or developer: with replace_prompt it becomes the prompt"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 
 from strandline.producers.blocks.base import (
@@ -53,6 +53,7 @@ from strandline.producers.reading.window_cache import (
     WindowCache,
 )
 from strandline.producers.sessions import check_unowned, tell_stored_policy
+from strandline.schemas.display.local_time import today_in
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch, note_unsealed
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
@@ -189,7 +190,7 @@ class Answer:
             and snapshot.known.window is before.known.window
             and snapshot.pinned == before.pinned
             and request == self.request
-            and self.day == datetime.now(UTC).date()
+            and self.day == today_in(snapshot.time_zone)
         )
 
 
@@ -200,7 +201,7 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
         return
     answer, size = None, latest.window.size + FACT_BYTES * len(latest.facts.facts)
     if _may_be_given_again(request, snapshot, context):
-        answer = Answer(request, snapshot, datetime.now(UTC).date(), context)
+        answer = Answer(request, snapshot, today_in(snapshot.time_zone), context)
         size += sum(len(section.text) for section in context.memory.sections)
         size += FACT_BYTES * (len(context.facts) + len(context.hits))
     elif latest.window is known.window and latest.facts is known.facts:

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, date, datetime
 from functools import partial
 from typing import Any
 
 from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.search.ranking import SearchQuery, Vectors
-from strandline.schemas.display.local_time import in_zone
+from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 
@@ -23,41 +22,37 @@ MAX_QUERY_WORDS = 128
 
 
 def prepare_query(
-    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None, time_zone: str | None = None
+    text: str, vectors: Vectors | None, embed_query: EmbedQuery | None
 ) -> Operation[SearchQuery]:
     """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
-    query = partial(_query, text, in_zone(datetime.now(UTC), time_zone).date())
     if vectors is None:
-        return query(None, "There are no vectors: the search compared only words.")
-    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors.config, embed_query, query))
+        return _query(text, None, "There are no vectors: the search compared only words.", None)
+    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query))
     return prepared
 
 
-def _prepare(
-    text: str,
-    config: Mapping[str, Any],
-    embed_query: EmbedQuery | None,
-    query: Callable[[str | None, str | None], SearchQuery],
-) -> SearchQuery:
+def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> SearchQuery:
+    zone, config = vectors.time_zone, vectors.config
     if embed_query is None:
-        return query(None, "No embedding model is set for queries: the search compared only words.")
+        problem = "No embedding model is set for queries: the search compared only words."
+        return _query(text, None, problem, zone)
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
         problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
-        return query(None, problem)
+        return _query(text, None, problem, zone)
     if vector is None:
         problem = (
             f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
             " compared only words."
         )
-        return query(None, problem)
-    return query(vector, None)
+        return _query(text, None, problem, zone)
+    return _query(text, vector, None, zone)
 
 
-def _query(text: str, today: date, vector: str | None, problem: str | None) -> SearchQuery:
+def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
     lexemes = query_lexemes(text)[-MAX_QUERY_WORDS:]
-    return SearchQuery(text, lexemes, vector, problem, aim_of(text, today))
+    return SearchQuery(text, lexemes, vector, problem, aim_of(text, today_in(time_zone)))
 
 
 def _reason(error: StrandlineError) -> str:

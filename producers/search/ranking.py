@@ -84,11 +84,13 @@ class Vectors:
 
     Attributes:
         standing: what the statement that found it says of the owner.
+        time_zone: in which a query asks for days; None: UTC.
     """
 
     generation_id: int
     config: Mapping[str, Any]
     standing: Standing | None = None
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -178,7 +180,8 @@ def rank_hits(
         StrandlineError: the statement failed.
     """
     compared = _comparison_params(query, vectors)
-    cutoff = _cutoff(query, similarity_cutoff)
+    # Without a vector no hit has a similarity, so a cut-off would drop all hits.
+    cutoff = 0.0 if query.vector is None else similarity_cutoff
     if target.scope == "shared":
         shared = SearchSharedChunks(
             **compared,
@@ -267,11 +270,6 @@ def _indexed_search(
     )
 
 
-def _cutoff(query: SearchQuery, similarity_cutoff: float) -> float:
-    """The cut-off to apply: without a vector no hit has a similarity, so a cut-off would drop all hits."""
-    return 0.0 if query.vector is None else similarity_cutoff
-
-
 def ranked_facts(
     query: SearchQuery,
     vectors: Vectors | None,
@@ -325,7 +323,8 @@ def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=VECTORS))
     if not rows:
         return None
-    return Vectors(rows[0].generation_id, json.loads(rows[0].config), Standing(rows[0].pieces_version))
+    row = rows[0]
+    return Vectors(row.generation_id, json.loads(row.config), Standing(row.pieces_version), row.time_zone)
 
 
 def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:

@@ -83,7 +83,6 @@ class SearchRequest:
     shared_key: UUID | None = None
     include_window: bool = True
     indexes: IndexCache | None = None
-    time_zone: str | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -126,7 +125,7 @@ def search_history(asked: SearchRequest) -> Operation[list[SearchResult]]:
     if not text or not asked.limit:
         return []
     vectors = yield from serving_vectors(shard_key)
-    query = yield from prepare_query(text, vectors, asked.embed_query, asked.time_zone)
+    query = yield from prepare_query(text, vectors, asked.embed_query)
     if query.is_empty:
         return []
     target = asked.target((yield from facts_generation(asked.kinds, shard_key)))

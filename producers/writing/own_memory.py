@@ -8,6 +8,7 @@ from typing import Any
 
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.render import without_memory
+from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.message import HEAD_ROLES, Message
 
 
@@ -16,20 +17,25 @@ def without_own_memory(message: Message, blocks: Sequence[BaseMemoryBlock] = ())
 
     A memory that a template of the application's own lays out is not recognised.
     """
+    # What an application gave, of any kind: it is checked behind this.
+    role: object = message.role
     content: Any = message.content
-    if message.role not in HEAD_ROLES or type(content) not in (str, list):
+    is_instruction = isinstance(role, str) and plain_text(role) in HEAD_ROLES
+    if not is_instruction or type(content) not in (str, list):
         return message
     names = [block.name for block in blocks]
     if type(content) is str:
         kept: Any = without_memory(content, names)
     else:
         stripped = [(part, _without_memory(part, names)) for part in content]
-        kept = [new for part, new in stripped if new == part or new["text"]]
+        kept = [new for part, new in stripped if new is part or new["text"]]
     if kept == content:
         return message
     return replace(message, content=kept) if kept else None
 
 
 def _without_memory(part: Any, names: Sequence[str]) -> Any:
-    is_text = type(part) is dict and type(part.get("text")) is str
-    return {**part, "text": without_memory(part["text"], names)} if is_text else part
+    if type(part) is not dict or type(part.get("text")) is not str:
+        return part
+    text = without_memory(part["text"], names)
+    return part if text == part["text"] else {**part, "text": text}

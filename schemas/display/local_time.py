@@ -7,7 +7,7 @@ time zone of the session counts, and without one UTC.
 from __future__ import annotations
 
 import logging
-from datetime import UTC, datetime, timedelta, timezone, tzinfo
+from datetime import UTC, date, datetime, timedelta, timezone, tzinfo
 from functools import cache
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError, available_timezones
 
@@ -32,6 +32,11 @@ def in_zone(moment: datetime, time_zone: str | None) -> datetime:
     if type(moment.tzinfo) is timezone and moment.tzinfo is not UTC:
         return moment
     return at_offset(moment, offset_of(moment.astimezone(_zone(time_zone))) or 0)
+
+
+def today_in(time_zone: str | None) -> date:
+    """The day that it is there; None: in UTC."""
+    return datetime.now(_zone(time_zone)).date()
 
 
 @cache

@@ -12,7 +12,7 @@
 --     facts.*.text=text:fact;states.*=json:state
 -- repeatable
 WITH s AS (
-    -- The last column: of the newest system message; an index on these alone has it.
+    -- newest_note: of the newest system message; an index on these alone has it.
     SELECT t.*, @bounds_of(t, %(shard_key)s, %(session_key)s), (
             SELECT max(n.seq) FROM strandline.message n
             WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s
@@ -157,11 +157,12 @@ LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
--- The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's pieces.
+-- The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces, and its time zone.
 -- params: shard_key uuid, pipeline text
--- row: generation_id integer, config text, pieces_version text
+-- row: generation_id integer, config text, pieces_version text, time_zone text?
 -- repeatable
-SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version
+SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version,
+    @owners_zone(%(shard_key)s) AS time_zone
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 
 -- name: fact_sources

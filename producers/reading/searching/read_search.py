@@ -128,7 +128,8 @@ def _prepare(
     """The query in the form of the search; each text is embedded once per generation."""
     asked = text, None if vectors is None else vectors.generation_id
     if asked not in prepared:
-        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query, request.time_zone)
+        vectors = None if vectors is None else replace(vectors, time_zone=request.time_zone)
+        prepared[asked] = yield from prepare_query(text, vectors, request.embed_query)
     return prepared[asked]
 
 

@@ -1102,6 +1102,14 @@ def upgrade() -> None:
         comment="One conversation: its marks, its token count and its policy",
         postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
     )
+    op.create_index(
+        "session_by_zone",
+        "session",
+        ["shard_key", "created_at"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("time_zone IS NOT NULL"),
+    )
     op.create_table(
         "session_owner",
         sa.Column("shard_key", sa.Uuid(), nullable=False),

@@ -91,11 +91,12 @@ class ServingGenerationRow(NamedTuple):
     generation_id: int
     config: str
     pieces_version: str
+    time_zone: str | None
 
 
 class ServingGeneration(Query[ServingGenerationRow]):
-    """The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's
-    pieces.
+    """The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces,
+    and its time zone.
     """
 
     __slots__ = ()

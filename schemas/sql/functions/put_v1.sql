@@ -101,7 +101,8 @@ BEGIN
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
             n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
-            n.shared_key, n.deliver, n.time_zone, first_data_key, first_seq, first_seq, first_seq - 1, first_seq, first_seq - 1
+            n.shared_key, n.deliver, coalesce(n.time_zone, @owners_zone(p_shard_key)), first_data_key, first_seq, first_seq,
+            first_seq - 1, first_seq, first_seq - 1
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,

@@ -17,6 +17,7 @@ from strandline.erasure import Erasures
 from strandline.pipelines.replay.in_place import begin_in_place, replay_in_place
 from strandline.pipelines.replay.records import Selection
 from strandline.producers.search.query import prepare_query
+from strandline.producers.search.ranking import Vectors, serving_vectors
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.display.local_time import at_offset, in_zone, offset_of
 from strandline.schemas.postgres.database import Database
@@ -84,13 +85,14 @@ def test_a_heading_has_the_speakers_day(make_memory: MakeMemory, drain: Callable
     say(memory, "I moved to Bergen today.", MOMENT.astimezone(ZoneInfo(TOKYO)))
     drain()
     memory.set_policy(memory_blocks=["vectors"], time_zone="America/Los_Angeles")
-    say(memory, "I like to sail.", "2026-03-12T03:30:00Z")
+    memory.put({"role": "user", "content": "I like to sail near Bergen.", "created_at": "2026-03-12T03:30:00Z"})
+    say(memory, "So do I.", "2026-03-12T04:30:00Z")
     drain()
-    context = memory.get("When did I move to Bergen, and what do I like?")
+    context = memory.get("When did I move to Bergen, and what do I like near Bergen?")
     assert context.time_zone == "America/Los_Angeles"
     head = context[0].text
     assert "<conversation date='2026-03-11'>\nuser: I moved to Bergen today." in head
-    assert "user: I like to sail." in head and "2026-03-12" not in head
+    assert "user: I like to sail near Bergen." in head and "2026-03-12" not in head
 
 
 def test_the_offset_stays_with_the_message_wherever_it_goes(
@@ -190,11 +192,26 @@ def test_an_envelope_without_its_offset_is_that_of_the_message_in_utc(
 
 def test_a_question_is_asked_on_the_day_of_its_zone(database: Database) -> None:
     # So far apart that their days are never the same.
-    days = [
-        database.run(prepare_query("What did I say yesterday?", None, None, zone)).aim.days
-        for zone in ("Pacific/Kiritimati", "Pacific/Niue")
-    ]
-    assert days[0] != days[1]
+    vectors = [Vectors(1, {}, time_zone=zone) for zone in ("Pacific/Kiritimati", "Pacific/Niue")]
+    asked = [database.run(prepare_query("What did I say yesterday?", one, None)) for one in vectors]
+    assert asked[0].aim.days != asked[1].aim.days
+
+
+def test_a_session_begins_in_the_zone_of_its_user(make_memory: MakeMemory, database: Database) -> None:
+    def zone_of(session_id: str, user_id: str | None, **named: Any) -> str | None:
+        memory = make_memory(session_id, user_id=user_id, **named)
+        memory.put({"role": "user", "content": "Hello."})
+        return memory.set_policy().time_zone
+
+    assert zone_of("a", "ida") is None
+    assert zone_of("b", "ida", time_zone=TOKYO) == TOKYO
+    assert zone_of("c", "ida") == TOKYO
+    assert zone_of("a", "ida") is None, "one that has begun stays as it is"
+    assert zone_of("d", "ole") is zone_of("e", None) is None
+    assert zone_of("f", "ida", time_zone="UTC") == zone_of("g", "ida") == "UTC"
+    make_memory("g", user_id="ida").set_policy(time_zone="Europe/Oslo")
+    found = database.run(serving_vectors(make_memory("c", user_id="ida")._identity.shard_key))
+    assert found is not None and found.time_zone == "Europe/Oslo", "searches ask in it"
 
 
 @given(minutes=OFFSETS)
