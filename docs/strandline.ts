@@ -824,7 +824,7 @@ export class Strandline {
     return this.#json({ method: "DELETE", path: `/v1/users/${encode(user)}/facts/${encode(factId)}`, headers: { "If-Match": options.version === undefined ? undefined : `"${options.version}"` }, isSafe: false, namesUser: false, options });
   }
 
-  /** The live facts that match best, best first. */
+  /** The live facts that match best, best first; they end with the one that fills 4 MB. */
   searchFacts(user: string, body: FactSearch, options: CallOptions = {}): Promise<FoundFacts> {
     return this.#json({ method: "POST", path: `/v1/users/${encode(user)}/facts/search`, body, isSafe: true, namesUser: false, options });
   }

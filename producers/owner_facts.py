@@ -89,6 +89,9 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
     ) -> Operation[FactPage]:
         """A page of the live facts; ``.total`` is the number of all of them.
 
+        A page has fewer than ``limit`` if it ends with the fact that fills 4 MB (``.is_cut``); the next one
+        begins at ``offset`` and the length of this one.
+
         Args:
             limit: maximum number of facts, up to 1,000; 0 returns only the total.
             offset: number of facts to skip.
@@ -130,7 +133,7 @@ class OwnerFacts(CaptureSettings, FactOptimizing, FactSources, FactLookups):
 
         Args:
             query: words or a question; of a long text, only the end is used.
-            limit: maximum number of facts, up to 1,000.
+            limit: maximum number of facts, up to 1,000; they end with the one that fills 4 MB.
             topics, agent_id, team_id: as for ``list``.
             first_n, last_n: instead of ``limit``, of the facts that match, up to 1,000, those said first or
                 last, so many of them, in the order in which they were said; 0 gives none.

@@ -33,6 +33,9 @@ from strandline.schemas.wire.explanations import (
     Source,
 )
 
+# Of the messages that a fact comes from, which are shown by how they begin, the newest are read.
+SOURCES_PAGE_BYTES = 4_000_000
+
 
 class Where(TypedDict):
     """Where to look for a fact; ``owner_key`` is of an owner who may have no session."""
@@ -74,8 +77,9 @@ def _revisions(
 ) -> tuple[RevisionTrace, ...]:
     key = DerivationKeys(shard_key=shard_key, generation_id=generation_id)
     rows = fetcher.fetch(ExplainRevisions(**key, fact_id=fact_id))
-    sources = _by_revision(fetcher.fetch(ExplainSources(**key, fact_id=fact_id)))
-    contexts = _by_revision(fetcher.fetch(ExplainContextSources(**key, fact_id=fact_id)))
+    page = SOURCES_PAGE_BYTES
+    sources = _by_revision(fetcher.fetch(ExplainSources(**key, fact_id=fact_id, page_bytes=page)))
+    contexts = _by_revision(fetcher.fetch(ExplainContextSources(**key, fact_id=fact_id, page_bytes=page)))
     calls = model_calls(fetcher, shard_key, [batch_id for row in rows for batch_id in _batches(row)])
     removed = fetcher.fetch(ExplainRemovedSources(**key, fact_id=fact_id))
     return tuple(

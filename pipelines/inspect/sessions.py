@@ -304,6 +304,8 @@ def _read_cursor(after: str) -> tuple[str, str]:
     try:
         namespace, session_id = loads(urlsafe_b64decode(after + "=" * (-len(after) % 4)))
         identify_session(namespace, session_id, None)
+        if _cursor(namespace, session_id) != after:
+            raise ValueError("another spelling")
     except (ValueError, TypeError, RecursionError):
         raise ConfigurationError(
             "--after is not a value that a page of this list printed; leave it out.",

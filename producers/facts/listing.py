@@ -24,7 +24,9 @@ from strandline.schemas.values.stored_text import check_text
 Sort = Literal["newest", "oldest", "updated"]
 
 MAX_LIMIT = 1_000
-# A substring is looked for in this many facts of an owner at most.
+# A page ends with the fact that fills it, however few it has.
+FACTS_PAGE_BYTES = 4_000_000
+# A substring is looked for in this many facts of an owner at most, a page at a time.
 MAX_SCANNED_FACTS = 10_000
 
 
@@ -64,6 +66,7 @@ class Fact:
         input, agent_id, team_id: as given by the person who added it.
         feedback: people's opinion of it.
         created_at: when it was first written; an edit changes only ``updated_at``.
+        revisions: its history, of which the newest are shown, as many as 4 MB hold.
     """
 
     fact_id: UUID
@@ -103,11 +106,15 @@ class Fact:
 
 
 class FactPage(list[Fact]):
-    """A page of facts in order; ``total`` counts all of them."""
+    """A page of facts in order; ``total`` counts all of them.
 
-    def __init__(self, facts: Sequence[Fact], total: int) -> None:
+    A page ends with the fact that fills 4 MB, which ``is_cut`` says if more were asked for.
+    """
+
+    def __init__(self, facts: Sequence[Fact], total: int, *, is_cut: bool = False) -> None:
         super().__init__(facts)
         self.total = total
+        self.is_cut = is_cut
 
 
 class FilterParams(TypedDict):
@@ -180,12 +187,12 @@ class PageRequest:
     """The page of facts to return: limit and offset, order, and a substring.
 
     ``is_turned``: the page in the opposite order, so that the newest few end with the newest.  ``after``: the
-    page begins behind this place, wherever that is by now.
+    page begins behind this place, wherever that is by now.  ``given``: in the order of the ids asked for.
     """
 
     limit: int
     offset: int = 0
-    sort: Sort = "newest"
+    sort: Sort | Literal["given"] = "newest"
     contains: str | None = None
     is_turned: bool = False
     after: FactPlace | None = None
@@ -240,13 +247,14 @@ def list_facts(
             limit=page.limit,
             offset=page.offset,
             sort=page.sort,
+            page_bytes=FACTS_PAGE_BYTES,
             after_at=None if page.after is None else page.after.at,
             after_made=None if page.after is None else page.after.created_at,
             after_id=None if page.after is None else page.after.fact_id,
         )
     )
     facts = list(_facts(rows, owner))
-    return FactPage(facts[::-1] if page.is_turned else facts, rows[0].total)
+    return FactPage(facts[::-1] if page.is_turned else facts, rows[0].total, is_cut=rows[0].is_cut)
 
 
 def get_fact(owner: Owner, fact_id: UUID | str) -> Operation[Fact | None]:
@@ -281,15 +289,21 @@ def checked_limit(limit: int) -> int:
 
 def _ids_containing(owner: Owner, contains: str, filters: FactFilter) -> Operation[list[UUID]]:
     """The ids of facts that contain a substring; filtered here, because SQL does not read content."""
-    rows = yield from fetch(
-        FactTexts(
-            shard_key=owner.shard_key,
-            with_invalidated=filters.with_invalidated,
-            limit=MAX_SCANNED_FACTS,
+    needle, after, ids = folded(contains), UUID(int=0), list[UUID]()
+    for _ in range(0, MAX_SCANNED_FACTS, MAX_LIMIT):
+        rows = yield from fetch(
+            FactTexts(
+                shard_key=owner.shard_key,
+                with_invalidated=filters.with_invalidated,
+                after=after,
+                limit=MAX_LIMIT,
+            )
         )
-    )
-    needle = folded(contains)
-    return [row.fact_id for row in rows if needle in folded(row.text)]
+        ids += [row.fact_id for row in rows if needle in folded(row.text)]
+        if len(rows) < MAX_LIMIT:
+            break
+        after = rows[-1].fact_id
+    return ids
 
 
 def _facts(rows: Iterable[ListFactsRow], owner: Owner) -> Iterator[Fact]:

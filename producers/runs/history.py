@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from typing import Any
 
 from strandline.pipelines.flush.plan import UNBOUNDED
 from strandline.producers.reading.history.newest import check_bytes
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
-from strandline.schemas.queries.conversation.runs import MessagesOfRuns
+from strandline.schemas.queries.conversation.runs import MessagesOfRuns, SeqsOfRuns
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message, Role, RunStatus, read_rows
 from strandline.schemas.values.policy import MAX_INTEGER
@@ -33,6 +34,17 @@ class RunHistoryRequest:
     team_id: str | None = None
     max_bytes: int = UNBOUNDED
 
+    @property
+    def params(self) -> dict[str, Any]:
+        """Which runs, as parameters of statements."""
+        return {
+            **self.identity.keys,
+            "last_n": MAX_INTEGER if self.last_n is None else self.last_n,
+            "skip_statuses": list(self.skip_statuses),
+            "agent_id": self.agent_id,
+            "team_id": self.team_id,
+        }
+
 
 def run_history(request: RunHistoryRequest) -> Operation[list[Message]]:
     """The messages of the last runs, in the order of the runs: each once, and one system message.
@@ -43,21 +55,20 @@ def run_history(request: RunHistoryRequest) -> Operation[list[Message]]:
     """
     if request.last_n == 0:
         return []
-    rows = yield from fetch(
-        MessagesOfRuns(
-            **request.identity.keys,
-            last_n=MAX_INTEGER if request.last_n is None else request.last_n,
-            skip_statuses=list(request.skip_statuses),
-            agent_id=request.agent_id,
-            team_id=request.team_id,
-            page_bytes=request.max_bytes,
-        )
-    )
+    rows = yield from fetch(MessagesOfRuns(**request.params, page_bytes=request.max_bytes))
     if not rows:
         yield from check_unowned(request.identity)
     else:
         check_bytes(rows[-1].bytes_taken, request.max_bytes)
     return list(_once(message for message in read_rows(rows) if message.role not in request.skip_roles))
+
+
+def run_seqs(request: RunHistoryRequest) -> Operation[list[int]]:
+    """The numbers of these messages, each once; raises OwnerError as ``run_history`` does."""
+    rows = yield from fetch(SeqsOfRuns(**request.params, skip_roles=list(request.skip_roles)))
+    if not rows:
+        yield from check_unowned(request.identity)
+    return list(dict.fromkeys(row.seq for row in rows))
 
 
 def _once(messages: Iterable[Message]) -> Iterator[Message]:

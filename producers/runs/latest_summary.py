@@ -6,8 +6,8 @@ one, since a read waits for no text model; an application asks for it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import partial
 
 from strandline.pipelines.models.answers import parse_summary
@@ -16,17 +16,21 @@ from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, ful
 from strandline.producers.facts.capturing import CaptureLevel, read_capture
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.producers.reading.history.filters import HistoryFilter
-from strandline.producers.reading.history.newest import HistoryRequest, newest_history
-from strandline.producers.runs.history import RunHistoryRequest, run_history
+from strandline.producers.reading.history.newest import HistoryRequest, newest_seqs
+from strandline.producers.runs.history import RunHistoryRequest, run_seqs
 from strandline.producers.runs.run import UNFINISHED
 from strandline.schemas.postgres.operations import Operation, fetch
+from strandline.schemas.queries.conversation.messages import MessagesInOrder
 from strandline.schemas.queries.conversation.sessions import SessionPolicy
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import Message, by_local_clock
+from strandline.schemas.values.message import by_local_clock, read_rows
 
 MAX_SUMMARIZED_MESSAGES = 1_000
 # A model is shown no more text than this: some 30,000 tokens, the newest.
 MAX_SUMMARIZED_CHARACTERS = 120_000
+# The newest messages are read, so much at once, until that is found; and no more of what holds little text.
+PAGE_BYTES = 500_000
+MAX_READ_BYTES = 16_000_000
 # Room for the characters of a token in any script, so that a summary is cut only if it ignored its limit.
 _CHARACTERS_PER_TOKEN = 8
 _SPOKEN = HistoryFilter(roles=("user", "assistant", "tool"))
@@ -85,17 +89,16 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
         BudgetError: the namespace has used up its budget.
         ModelError: the model failed, or its answer cannot be used.
     """
-    spoken = list(_newest_within(MAX_SUMMARIZED_CHARACTERS, (yield from _last_messages(request))))[::-1]
+    spoken = (yield from _newest_within(request, (yield from _last_seqs(request))[::-1]))[::-1]
     if not spoken:
         return None
-    policy = yield from fetch(SessionPolicy(**request.identity.keys))
-    zone = policy[0].time_zone if policy else None
-    lines = _lines(by_local_clock(message, zone) for message in spoken)
-    task = SummaryTask("", lines, request.max_tokens, (yield from _instructions(request)))
+    task = SummaryTask(
+        "", _lines(line for _seq, line in spoken), request.max_tokens, (yield from _instructions(request))
+    )
     make, characters = partial(request.ask_model, task), sum(len(line.text) for line in task.lines)
     answer = yield from ask_model(request.payer, PaidCall("summarize_last", "summary", make, characters))
     summary = parse_summary(answer.text, max_characters=request.max_tokens * _CHARACTERS_PER_TOKEN)
-    seqs = [message.seq or 0 for message in spoken]
+    seqs = [seq for seq, _line in spoken]
     return LatestSummary(
         text=summary.summary,
         topics=tuple(summary.topics),
@@ -109,14 +112,12 @@ def summarize_last(request: LatestSummaryRequest) -> Operation[LatestSummary | N
     )
 
 
-def _last_messages(request: LatestSummaryRequest) -> Operation[list[Message]]:
+def _last_seqs(request: LatestSummaryRequest) -> Operation[list[int]]:
     limit = MAX_SUMMARIZED_MESSAGES if request.messages is None else request.messages
     if request.runs is None:
-        return (yield from newest_history(HistoryRequest(request.identity, _SPOKEN, limit, 0)))
-    messages = yield from run_history(
-        RunHistoryRequest(request.identity, request.runs, ("system", "developer"), UNFINISHED)
-    )
-    return messages[-limit:] if limit else []
+        return (yield from newest_seqs(HistoryRequest(request.identity, _SPOKEN, limit, 0)))
+    runs = RunHistoryRequest(request.identity, request.runs, ("system", "developer"), UNFINISHED)
+    return (yield from run_seqs(runs))[-limit:] if limit else []
 
 
 def _instructions(request: LatestSummaryRequest) -> Operation[str | None]:
@@ -126,27 +127,31 @@ def _instructions(request: LatestSummaryRequest) -> Operation[str | None]:
     return (yield from read_capture(CaptureLevel(identity.namespace, identity.owner))).summary_instructions
 
 
-def _newest_within(characters: int, messages: Sequence[Message]) -> Iterator[Message]:
-    """The newest messages with something to read, the newest first, at least one."""
-    is_first = True
-    for message in reversed(messages):
-        if not (text := full_text(message)):
-            continue
-        characters -= len(text)
-        if characters < 0 and not is_first:
-            return
-        is_first = False
-        yield message
+def _newest_within(
+    request: LatestSummaryRequest, seqs: list[int]
+) -> Operation[list[tuple[int, TranscriptLine]]]:
+    """Messages with something to read, as many as a model is shown, at least one; none is kept whole."""
+    spoken: list[tuple[int, TranscriptLine]] = []
+    characters, left = MAX_SUMMARIZED_CHARACTERS, MAX_READ_BYTES
+    policy = yield from fetch(SessionPolicy(**request.identity.keys))
+    zone = policy[0].time_zone if policy else None
+    while seqs and left > 0:
+        page = min(PAGE_BYTES, left)
+        rows = yield from fetch(MessagesInOrder(**request.identity.keys, seqs=seqs, page_bytes=page))
+        for message in (by_local_clock(one, zone) for one in read_rows(rows)):
+            text = full_text(message)
+            characters -= len(text)
+            if characters < 0 and spoken:
+                return spoken
+            if text and message.seq is not None and message.created_at is not None:
+                said, at = text[-MAX_SUMMARIZED_CHARACTERS:], message.created_at
+                line = TranscriptLine(0, message.role, shown_name(message), said, at)
+                spoken.append((message.seq, line))
+        seqs = seqs[rows[-1].place :] if rows else []
+        left -= rows[-1].bytes_taken if rows else 0
+    return spoken
 
 
-def _newest_part(message: Message) -> str:
-    return full_text(message)[-MAX_SUMMARIZED_CHARACTERS:]
-
-
-def _lines(messages: Iterable[Message]) -> tuple[TranscriptLine, ...]:
-    pieces = ((one, text) for one in messages for text in cut_pieces(_newest_part(one), MAX_LINE_CHARACTERS))
-    return tuple(
-        TranscriptLine(number, message.role, shown_name(message), text, message.created_at)
-        for number, (message, text) in enumerate(pieces, 1)
-        if message.created_at is not None
-    )
+def _lines(lines: Iterable[TranscriptLine]) -> tuple[TranscriptLine, ...]:
+    pieces = ((one, text) for one in lines for text in cut_pieces(one.text, MAX_LINE_CHARACTERS))
+    return tuple(replace(one, number=number, text=text) for number, (one, text) in enumerate(pieces, 1))

@@ -102,7 +102,7 @@ def choose_facts(request: ChoiceRequest) -> Operation[ChosenFacts]:
 def _candidates(request: ChoiceRequest, question: str) -> Operation[list[Fact]]:
     """All facts; of too many, those that a search finds, for up to half of the number, and the newest."""
     newest = yield from list_facts(request.owner, PageRequest(request.among), request.filters)
-    if newest.total <= request.among:
+    if len(newest) == newest.total:
         return list(newest)
     half = (request.among + 1) // 2
     matches = yield from search_facts(request.owner, question, half, request.filters, request.embed_query)
@@ -122,6 +122,5 @@ def _as_they_are(request: ChoiceRequest, fact_ids: Sequence[UUID]) -> Operation[
     """The facts as they are by now, in this order."""
     if not fact_ids:
         return []
-    page = yield from list_facts(request.owner, PageRequest(len(fact_ids)), request.filters, fact_ids)
-    facts = {fact.fact_id: fact for fact in page}
-    return [facts[fact_id] for fact_id in fact_ids if fact_id in facts]
+    page = PageRequest(len(fact_ids), sort="given")
+    return (yield from list_facts(request.owner, page, request.filters, fact_ids))

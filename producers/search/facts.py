@@ -76,11 +76,11 @@ def search_end(
 
 
 def facts_of(owner: Owner, hits: Sequence[Hit]) -> Operation[dict[UUID, Fact]]:
-    """The facts among the hits, by id, with their provenance."""
+    """The facts among the hits, by id, with their provenance: the best, as far as they fill a page."""
     ids = [hit.fact.fact_id for hit in hits if hit.fact is not None]
     if not ids:
         return {}
-    page = yield from list_facts(owner, PageRequest(len(ids)), FactFilter(), ids)
+    page = yield from list_facts(owner, PageRequest(len(ids), sort="given"), FactFilter(), ids)
     return {fact.fact_id: fact for fact in page}
 
 

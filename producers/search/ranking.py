@@ -180,7 +180,7 @@ def rank_hits(
         StrandlineError: the statement failed.
     """
     compared = _comparison_params(query, vectors)
-    # Without a vector no hit has a similarity, so a cut-off would drop all hits.
+    # Without a vector no hit has a similarity.
     cutoff = 0.0 if query.vector is None else similarity_cutoff
     if target.scope == "shared":
         shared = SearchSharedChunks(

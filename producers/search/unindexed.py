@@ -20,7 +20,7 @@ from strandline.pipelines.vectors.voice import Voice, voice_of
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
-from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.operations import Compute, Operation, fetch
 from strandline.schemas.queries.conversation.search import UnsearchedMessages
 from strandline.schemas.values.message import Message, read_rows
 
@@ -75,7 +75,7 @@ def with_unsearched(
     if not waiting:
         return list(hits)
     of_several = target.scope == "owner"
-    merged: list[Hit] = yield Run(partial(_merge_hits, hits, list(waiting.values()), query, of_several))
+    merged: list[Hit] = yield Compute(partial(_merge_hits, hits, list(waiting.values()), query, of_several))
     return merged[:limit]
 
 

@@ -249,7 +249,7 @@ class ServiceRoute(APIRoute):
                 async with Deadline(settings.service_request_seconds, detail):
                     work = self._work(scope, body, receive, aside)
                     if access_rule.queue == "reads" and not access_rule.own_turns:
-                        work = service.turns.take(work)
+                        work = service.turns.take(asker, work)
                     respond = await work
                     if access_rule.scope == "read":
                         await call.check_key()  # what it waited for may have been said since

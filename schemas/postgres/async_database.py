@@ -327,8 +327,8 @@ async def _drive_beside(operation: Operation[T], runner: AsyncRunner, aside: Ste
         try:
             if isinstance(step, KnownKeys):
                 result = runner.content.known_keys(step.namespace, step.shard_key)
-            elif isinstance(step, Compute) and aside.takes(None):
-                result = await aside.run(step.call)
+            elif isinstance(step, Compute):
+                result = await aside.compute(step.call)
             else:
                 result = await _carry_out(step, runner)
         except StrandlineError as error:

@@ -30,7 +30,7 @@ class Run:
 
 
 class Compute(Run):
-    """The same for what only computes: a service has it done where it does what is large."""
+    """The same for long computations: a service does these one at a time, beside the event loop."""
 
 
 class StepsAside(Protocol):
@@ -41,6 +41,10 @@ class StepsAside(Protocol):
         ...
 
     async def run(self, work: Callable[[], Any]) -> Any: ...
+
+    async def compute(self, work: Callable[[], Any]) -> Any:
+        """The result of long work, whether the request is large or not."""
+        ...
 
 
 ASIDE: ContextVar[StepsAside | None] = ContextVar("aside", default=None)

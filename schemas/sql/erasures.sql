@@ -264,13 +264,13 @@ ORDER BY f.scope_key = %(shard_key)s LIMIT 1
 SELECT f.shard_key, f.scope_key, f.number FROM strandline.erasure_fence f WHERE f.number > %(number)s
 
 -- name: find_erased
--- The fence, that stands, of an owner or a session of which only the scope is known.
+-- The fence, that stands, of an owner or a session of which only the scope is known; one of an unfinished erasure first.
 -- params: scope_keys uuid[]
 -- row: number integer, fenced_at timestamptz, shard_key uuid, scope_key uuid, is_unfinished boolean
 -- repeatable
 SELECT f.number, f.fenced_at, f.shard_key, f.scope_key, @is_unfinished(f.number) AS is_unfinished FROM strandline.erasure_fence f
 WHERE f.scope_key = ANY (%(scope_keys)s::uuid[]) AND @stands(f)
-ORDER BY f.number DESC LIMIT 1
+ORDER BY @is_unfinished(f.number) DESC, f.number DESC LIMIT 1
 
 -- name: vacuum_erased
 -- Make the space of what an erasure deleted free to be used again, in tables and indexes, one table after the other;

@@ -208,37 +208,38 @@ WHERE f.shard_key = %(shard_key)s AND f.generation_id = %(generation_id)s AND f.
 SELECT r.revision, r.operation, r.text, r.created_at, r.model, r.prompt_hash, r.extract_batch_id,
     r.merge_batch_id, r.condense_batch_id, r.event_id, e.cause, e.created_at AS flushed_at, s.namespace,
     s.session_id, r.fact_event, p.actor, b.carried_from
-FROM strandline.fact_revision r
+FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
 LEFT JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = r.extract_batch_id
 LEFT JOIN strandline.fact_event p ON p.shard_key = %(shard_key)s AND p.number = r.fact_event
 LEFT JOIN strandline.flush_event e ON e.shard_key = %(shard_key)s AND e.event_id = r.event_id
 LEFT JOIN strandline.session s ON s.shard_key = %(shard_key)s AND s.session_key = r.session_key
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 ORDER BY r.revision
 
 -- name: explain_fact_events
 -- People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings too.
 -- params: shard_key uuid, fact_id uuid, generation_id integer?
 -- row: number bigint, kind text, created_at timestamptz, actor text?
-SELECT e.number, e.kind, e.created_at, e.actor FROM strandline.fact_event e
-WHERE e.shard_key = %(shard_key)s AND (e.fact_id = %(fact_id)s OR e.number IN (
-    SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
-        AND r.generation_id = %(generation_id)s::integer AND r.fact_id = %(fact_id)s)
-    OR (e.kind = 'clear' AND %(generation_id)s::integer IS NULL))
+SELECT e.number, e.kind, e.created_at, e.actor
+FROM @newest((SELECT o.* FROM strandline.fact_event o
+    WHERE o.shard_key = %(shard_key)s AND (o.fact_id = %(fact_id)s OR o.number IN (
+        SELECT r.fact_event FROM strandline.fact_revision r WHERE r.shard_key = %(shard_key)s
+            AND r.generation_id = %(generation_id)s::integer AND r.fact_id = %(fact_id)s)
+        OR (o.kind = 'clear' AND %(generation_id)s::integer IS NULL))), number) AS e
 ORDER BY e.number
 
 -- name: explain_sources
--- The messages that a fact's history cites.
--- params: shard_key uuid, generation_id integer, fact_id uuid
+-- The messages that a fact's history cites, the newest first, up to the one that fills a page.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
-JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
-    AND m.seq = cited.seq AND @is_visible(m, %(shard_key)s)
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
-ORDER BY r.revision, m.seq
+SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+    FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
+    CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+    JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
+        AND m.seq = cited.seq AND @is_visible(m, %(shard_key)s)), (page.revision, page.seq) DESC) AS m
+ORDER BY m.revision, m.seq
 
 -- name: explain_removed_sources
 -- The messages that a fact's history cites and that retention has removed: by range, and where they are archived.
@@ -247,23 +248,24 @@ ORDER BY r.revision, m.seq
 --     object_name text?
 SELECT r.revision, min(cited.seq) AS from_seq, max(cited.seq) AS through_seq, g.cause, g.removed_at, g.archive,
     g.object_name
-FROM strandline.fact_revision r CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
+FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
+CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
 JOIN strandline.retention_step g ON g.shard_key = %(shard_key)s AND g.session_key = r.session_key
     AND cited.seq BETWEEN g.from_seq AND g.through_seq AND g.state = 'removed' AND cited.seq <> ALL (g.kept_seqs)
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
 GROUP BY r.revision, g.from_seq, g.cause, g.removed_at, g.archive, g.object_name ORDER BY r.revision, 2
 
 -- name: explain_context_sources
--- The messages that extract saw as context when it found what each step of a fact's history says.
--- params: shard_key uuid, generation_id integer, fact_id uuid
+-- The messages that extract saw as context when it found what each step of a fact's history says, as far as they fill
+-- a page.
+-- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
 -- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
 --     metadata text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.fact_revision r
-JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id
-CROSS JOIN LATERAL unnest(b.context_seqs) AS shown (seq)
-JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = shown.seq
-    AND @is_visible(m, %(shard_key)s)
-WHERE r.shard_key = %(shard_key)s AND r.generation_id = %(generation_id)s AND r.fact_id = %(fact_id)s
-ORDER BY r.revision, m.seq
+SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
+    FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
+    JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id
+    CROSS JOIN LATERAL unnest(b.context_seqs) AS shown (seq)
+    JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = shown.seq
+        AND @is_visible(m, %(shard_key)s)), (page.revision, page.seq) DESC) AS m
+ORDER BY m.revision, m.seq

@@ -12,6 +12,7 @@ SELECT erasure, first_data_key FROM strandline.open_fact_lanes_v1(%(shard_key)s,
 -- name: lock_fact_lanes
 -- Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of the
 -- derivations, and so only where all of them have their row.  What this transaction does to them is noted.
+-- No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did where it did it.
 -- params: shard_key uuid, stage text
 -- row: generation_id integer
 -- repeatable
@@ -26,7 +27,7 @@ WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = 
                 SELECT FROM strandline.lane m WHERE m.shard_key = %(shard_key)s
                     AND m.scope_key = %(shard_key)s AND m.generation_id = o.generation_id
                     AND m.stage = %(stage)s))
-ORDER BY l.generation_id FOR UPDATE OF l
+ORDER BY l.generation_id FOR UPDATE OF l FOR SHARE OF g
 
 -- name: fact_derivations
 -- The derivations of facts that are kept, and which of them serves the owner.
@@ -357,11 +358,13 @@ WHERE f.shard_key = %(shard_key)s AND f.live
 GROUP BY listed.topic ORDER BY count(DISTINCT f.fact_id) DESC, listed.topic LIMIT %(limit)s
 
 -- name: list_facts
--- A page of an owner's facts with where each came from, and how many there are in all; always one row.
+-- A page of an owner's facts with where each came from, up to the one that fills it, and how many there are in all;
+-- always one row.
 -- params: shard_key uuid, with_invalidated boolean, fact_ids uuid[]?, topics text[]?, agent_id text?, team_id text?,
---     sort text, limit bigint, offset bigint, after_at timestamptz?, after_made timestamptz?, after_id uuid?
--- row: total bigint, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at timestamptz!,
---     valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
+--     sort text, limit bigint, offset bigint, after_at timestamptz?, after_made timestamptz?, after_id uuid?, page_bytes
+--     bigint
+-- row: total bigint, is_cut boolean, fact_id uuid?, text text!, topics text[]!, said_by text?, about_date date?, said_at
+--     timestamptz!, valid_from timestamptz!, valid_until timestamptz?, invalidated_at timestamptz?, invalidated_by uuid?,
 --     condensed_into uuid?, input text?, agent_id text?, team_id text?, feedback text?, created_at timestamptz!,
 --     updated_at timestamptz!, revisions text?
 -- seals: topics name topic
@@ -377,9 +380,11 @@ WITH found AS MATERIALIZED (
         AND (%(agent_id)s::text IS NULL OR f.agent_id = %(agent_id)s::text)
         AND (%(team_id)s::text IS NULL OR f.team_id = %(team_id)s::text)
 ), page AS (
-    -- Facts of one moment in the order in which they were made; 'oldest' is the reverse of 'newest'.
-    SELECT f.*, row_number() OVER (ORDER BY CASE %(sort)s WHEN 'newest' THEN f.said_at
-            WHEN 'updated' THEN f.updated_at END DESC,
+    -- Facts of one moment in the order in which they were made; 'oldest' is the reverse of 'newest'; 'given': as asked
+    -- for.
+    SELECT f.*, row_number() OVER (ORDER BY CASE %(sort)s
+            WHEN 'given' THEN array_position(%(fact_ids)s::uuid[], f.fact_id) END,
+        CASE %(sort)s WHEN 'newest' THEN f.said_at WHEN 'updated' THEN f.updated_at END DESC,
         CASE %(sort)s WHEN 'oldest' THEN f.said_at END,
         CASE WHEN %(sort)s <> 'oldest' THEN f.created_at END DESC, f.created_at, f.fact_id) AS place
     FROM found f
@@ -394,34 +399,38 @@ WITH found AS MATERIALIZED (
         END
     ORDER BY place LIMIT %(limit)s OFFSET %(offset)s
 )
-SELECT t.total, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at, f.valid_from, f.valid_until,
-    f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id, f.feedback,
-    f.created_at, f.updated_at,
-    (SELECT json_agg(json_build_object(
-        'operation', r.operation, 'text', r.text, 'event_id', r.event_id,
-        'message_ids', (SELECT json_agg(m.id ORDER BY m.seq) FROM strandline.message m
-            WHERE m.shard_key = %(shard_key)s AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
-        'seqs', r.seqs, 'model', r.model, 'prompt_hash', r.prompt_hash, 'fact_event', r.fact_event,
-        'actor', e.actor, 'created_at', r.created_at) ORDER BY r.revision)
-     FROM strandline.fact_revision r
-     LEFT JOIN strandline.fact_event e ON e.shard_key = %(shard_key)s AND e.number = r.fact_event
-     WHERE r.shard_key = %(shard_key)s AND r.generation_id = f.generation_id AND r.fact_id = f.fact_id
-    )::text AS revisions
-FROM (SELECT count(*) AS total FROM found) AS t
-LEFT JOIN page p ON true
-LEFT JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = p.generation_id
-    AND f.fact_id = p.fact_id
-ORDER BY p.place
+SELECT t.total, t.asked > count(f.place) OVER () AS is_cut, f.fact_id, f.text, f.topics, f.said_by, f.about_date, f.said_at,
+    f.valid_from, f.valid_until, f.invalidated_at, f.invalidated_by, f.condensed_into, f.input, f.agent_id, f.team_id,
+    f.feedback, f.created_at, f.updated_at, f.revisions
+FROM (SELECT (SELECT count(*) FROM found) AS total, (SELECT count(*) FROM page) AS asked) AS t
+LEFT JOIN @filled((
+    SELECT f.*, p.place, h.revisions,
+        octet_length(concat(f.text, f.topics, f.input, f.feedback, h.revisions)) AS bytes
+    FROM page p
+    JOIN strandline.fact f ON f.shard_key = %(shard_key)s AND f.generation_id = p.generation_id
+        AND f.fact_id = p.fact_id
+    CROSS JOIN LATERAL (
+        SELECT json_agg(json_build_object(
+            'operation', r.operation, 'text', r.text, 'event_id', r.event_id,
+            'message_ids', (SELECT json_agg(m.id ORDER BY m.seq) FROM strandline.message m
+                WHERE m.shard_key = %(shard_key)s AND m.session_key = r.session_key AND m.seq = ANY (r.seqs)),
+            'seqs', r.seqs, 'model', r.model, 'prompt_hash', r.prompt_hash, 'fact_event', r.fact_event,
+            'actor', e.actor, 'created_at', r.created_at) ORDER BY r.revision)::text AS revisions
+        FROM @newest_revisions(%(shard_key)s, p.generation_id, p.fact_id) AS r
+        LEFT JOIN strandline.fact_event e ON e.shard_key = %(shard_key)s AND e.number = r.fact_event) AS h
+    ), page.place) AS f ON true
+ORDER BY f.place
 
 -- name: fact_texts
--- The texts of an owner's facts, for a search by substring.
--- params: shard_key uuid, with_invalidated boolean, limit bigint
+-- A page of the texts of an owner's facts, for a search by substring.
+-- params: shard_key uuid, with_invalidated boolean, after uuid, limit bigint
 -- row: fact_id uuid, text text
 -- opens: text text fact
 -- repeatable
 SELECT f.fact_id, f.text FROM strandline.fact f
 JOIN @serving(%(shard_key)s, '{facts}') g ON g.generation_id = f.generation_id
-WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) LIMIT %(limit)s
+WHERE f.shard_key = %(shard_key)s AND (f.live OR %(with_invalidated)s) AND f.fact_id > %(after)s
+ORDER BY f.fact_id LIMIT %(limit)s
 
 -- name: facts_as_they_are
 -- The words of facts that a merge was planned with, as they are now.

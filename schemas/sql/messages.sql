@@ -174,6 +174,21 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
     AND @is_shown(m)
 ORDER BY m.seq
 
+-- name: messages_in_order
+-- Some messages of a session, in the order of the numbers given, up to the one that fills a page.
+-- params: shard_key uuid, session_key uuid, seqs bigint[], page_bytes bigint
+-- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
+--     text?, bytes_taken bigint
+-- opens: envelope json message id, metadata json metadata id
+-- repeatable
+WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
+SELECT m.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
+    m.bytes_before + m.bytes AS bytes_taken
+FROM @filled((SELECT o.place, m.* FROM unnest(%(seqs)s::bigint[]) WITH ORDINALITY AS o (seq, place)
+    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+        AND @is_shown(m)), page.place) AS m
+ORDER BY m.place
+
 -- name: bytes_of_messages
 -- How much some messages of a session have together.
 -- params: shard_key uuid, session_key uuid, seqs bigint[]

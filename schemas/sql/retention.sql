@@ -487,11 +487,17 @@ RETURNING e.number
 
 -- name: forget_ended_facts
 -- Facts that ended so long ago because of another, with their revisions, and the candidates that only these were made of.
+-- Lanes and facts are locked first, as an edit locks them: one that a correction or an edit revives meanwhile stays.
 -- params: shard_key uuid, age_seconds float8, limit bigint
 -- row: fact_id uuid
-WITH ended AS MATERIALIZED (
+WITH locked AS MATERIALIZED (
+    SELECT l.generation_id FROM strandline.lane l
+    WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(shard_key)s AND l.stage = 'merge'
+    ORDER BY l.generation_id FOR UPDATE
+), ended AS MATERIALIZED (
     SELECT f.generation_id, f.fact_id FROM strandline.fact f
-    WHERE f.shard_key = %(shard_key)s AND NOT f.live AND f.condensed_into IS NULL
+    WHERE (SELECT count(*) FROM locked) >= 0
+        AND f.shard_key = %(shard_key)s AND NOT f.live AND f.condensed_into IS NULL
         AND f.invalidated_at < statement_timestamp() - make_interval(secs => %(age_seconds)s)
         -- Not one that still says why another ended.
         AND NOT EXISTS (
@@ -499,7 +505,7 @@ WITH ended AS MATERIALIZED (
                 AND f.fact_id IN (o.invalidated_by, o.condensed_into) AND o.fact_id <> f.fact_id
                 AND (o.invalidated_at >= statement_timestamp() - make_interval(secs => %(age_seconds)s)
                     OR o.invalidated_at IS NULL))
-    ORDER BY f.invalidated_at LIMIT %(limit)s
+    ORDER BY f.invalidated_at LIMIT %(limit)s FOR UPDATE OF f
 ), revisions AS (
     DELETE FROM strandline.fact_revision v USING ended e
     WHERE v.shard_key = %(shard_key)s AND v.generation_id = e.generation_id AND v.fact_id = e.fact_id

@@ -129,18 +129,7 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- repeatable
 WITH retained AS MATERIALIZED (
     @retained(%(shard_key)s, %(session_key)s)
-), chosen AS MATERIALIZED (
-    SELECT r.number, r.seqs FROM strandline.session_run r
-    WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
-        AND r.status <> ALL (%(skip_statuses)s::text[])
-        AND (%(agent_id)s::text IS NULL OR r.agent_id = %(agent_id)s)
-        AND (%(team_id)s::text IS NULL OR r.team_id = %(team_id)s)
-        AND EXISTS (
-            SELECT FROM strandline.message m
-            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs)
-                AND @is_shown(m))
-    ORDER BY r.number DESC LIMIT %(last_n)s
-)
+), chosen AS MATERIALIZED @chosen_runs()
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text, m.bytes_before + m.bytes AS
     bytes_taken
 FROM @filled((SELECT c.number, o.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata,
@@ -149,3 +138,18 @@ FROM @filled((SELECT c.number, o.place, m.seq, m.id, m.role, m.tokens, m.created
     JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
         AND @is_shown(m)), (page.number, page.place)) AS m
 ORDER BY m.number, m.place
+
+-- name: seqs_of_runs
+-- The numbers of the messages of these runs, in their order, without some roles.
+-- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], skip_roles text[], agent_id text?,
+--     team_id text?
+-- row: seq bigint
+-- repeatable
+WITH retained AS MATERIALIZED (
+    @retained(%(shard_key)s, %(session_key)s)
+), chosen AS MATERIALIZED @chosen_runs()
+SELECT o.seq
+FROM chosen c CROSS JOIN LATERAL unnest(c.seqs) WITH ORDINALITY AS o (seq, place)
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = o.seq
+    AND m.role <> ALL (%(skip_roles)s::text[]) AND @is_shown(m)
+ORDER BY c.number, o.place

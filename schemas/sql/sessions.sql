@@ -211,14 +211,14 @@ WHERE e.shard_key = %(shard_key)s AND e.session_key = %(session_key)s
 ORDER BY e.from_seq DESC LIMIT %(limit)s
 
 -- name: session_dead_letters
--- The holes of a session, oldest first.
+-- The first thousand holes of a session, oldest first.
 -- params: shard_key uuid, session_key uuid
 -- row: event_id uuid, stage text, generation_id integer, from_seq bigint, through_seq bigint, created_at timestamptz,
 --     reason text
 SELECT d.event_id, d.stage, d.generation_id, d.from_seq, d.through_seq, d.created_at, d.reason
 FROM strandline.dead_letter d
 WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.dropped_at IS NULL
-ORDER BY d.from_seq, d.generation_id, d.stage
+ORDER BY d.from_seq, d.generation_id, d.stage LIMIT 1000
 
 -- name: session_policy
 -- The policy of a session, to make a change from.
@@ -241,12 +241,13 @@ SELECT status, detail, over FROM strandline.set_policy_v1(
     %(shard_key)s, %(session_key)s, %(before)s::jsonb, %(after)s::jsonb, %(actor)s::text, %(act)s::jsonb)
 
 -- name: policy_changes
--- How a session's policy was changed, oldest first.
+-- How a session's policy was changed, oldest first: the newest changes.
 -- params: shard_key uuid, session_key uuid
 -- row: number integer, before text, after text, flushed_through bigint, actor text?, created_at timestamptz
 SELECT c.number, c.before::text, c.after::text, c.flushed_through, c.actor, c.created_at
-FROM strandline.policy_change c
-WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s ORDER BY c.number
+FROM @newest((SELECT o.* FROM strandline.policy_change o
+    WHERE o.shard_key = %(shard_key)s AND o.session_key = %(session_key)s), number) AS c
+ORDER BY c.number
 
 -- name: fork_session
 -- Begin another session of the same owner with the messages of one, up to a number (fork_v1).
@@ -256,16 +257,16 @@ SELECT status, through_seq, messages FROM strandline.fork_v1(
     %(shard_key)s, %(session_key)s, %(new_key)s, %(session_id)s, %(through_seq)s, %(act)s::jsonb)
 
 -- name: session_corrections
--- The corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
+-- The newest corrections of a session that concern a range of its messages, oldest first; all: from 0, through NULL.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint?
 -- row: number integer, kind text, from_seq bigint, through_seq bigint, messages bigint, actor text?, created_at
 --     timestamptz
 SELECT c.number, c.kind, c.from_seq, c.through_seq, (
         SELECT count(*) FROM strandline.superseded u WHERE u.shard_key = %(shard_key)s
             AND u.session_key = %(session_key)s AND u.number = c.number) AS messages, c.actor, c.created_at
-FROM strandline.correction c
-WHERE c.shard_key = %(shard_key)s AND c.session_key = %(session_key)s AND c.through_seq >= %(from_seq)s
-    AND (%(through_seq)s::bigint IS NULL OR c.from_seq <= %(through_seq)s)
+FROM @newest((SELECT o.* FROM strandline.correction o
+    WHERE o.shard_key = %(shard_key)s AND o.session_key = %(session_key)s AND o.through_seq >= %(from_seq)s
+        AND (%(through_seq)s::bigint IS NULL OR o.from_seq <= %(through_seq)s)), number) AS c
 ORDER BY c.number
 
 -- name: find_sessions

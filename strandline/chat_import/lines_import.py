@@ -30,11 +30,14 @@ from strandline.schemas.errors import (
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.values.message import Message
 
-# Messages that one transaction takes in, and those that are in memory at once; and the bytes of their lines.
+# Messages that one transaction takes in, and those in memory at once; and about how many bytes they take.
 MAX_MESSAGES_PER_CHUNK = 2_000
 MAX_MESSAGES_IN_MEMORY = 20_000
 MAX_BYTES_PER_CHUNK = 16_000_000
 MAX_BYTES_IN_MEMORY = 64_000_000
+# What a value takes when it is read, however short its text is; the first few of a line are in its own bytes.
+BYTES_PER_VALUE = 100
+USUAL_VALUES = 16
 
 _PLACE = re.compile(r"messages\[(\d+)\]")
 
@@ -184,13 +187,15 @@ class ChatImport:
         self._put_all()
 
     def _lines(self) -> Iterator[tuple[int, int, dict[str, Any]]]:
-        """The number, the size and the object of each line that is not blank."""
+        """The number, the size in memory and the object of each line that is not blank."""
         lines = read_lines(self._path, self._max_line_bytes, self._check)
         for number, line in enumerate(lines, start=1):
             bytes_read = self._progress.bytes_read + len(line)
             self._progress = replace(self._progress, bytes_read=bytes_read)
             if line.strip():
-                yield number, len(line), _read(line, self._where(number))
+                values = sum(map(line.count, (b",", b"[", b"{"))) - USUAL_VALUES
+                size = len(line) + BYTES_PER_VALUE * max(0, values)
+                yield number, size, _read(line, self._where(number))
 
     def _take(self, number: int, line: dict[str, Any]) -> _Chunk:
         session = self._whose.session_of(line, self._where(number))

@@ -57,15 +57,20 @@ def user_target(namespace: str, user_id: str) -> ErasureTarget:
 def session_target(namespace: str, session_id: str) -> Operation[ErasureTarget]:
     """A session by its name: its owner is as the directory says, or the fence, if it was erased.
 
+    An erasure that is not finished goes first: once its directory entry is gone, another may use the name.
+
     Raises:
         InvalidMessageError: a name is not valid.
         NotFoundError: neither knows it.
     """
     identity = identify_session(namespace, session_id, None)
-    for row in (yield from fetch(FindOwner(directory_key=identity.directory_key))):
-        return _session_target(identify_session(namespace, session_id, row.user_id))
     scopes = [identity.session_key, identity.shard_key]
-    for fence in (yield from fetch(FindErased(scope_keys=scopes))):
+    fences = yield from fetch(FindErased(scope_keys=scopes))
+    for row in (yield from fetch(FindOwner(directory_key=identity.directory_key))):
+        target = _session_target(identify_session(namespace, session_id, row.user_id))
+        if all(fence.shard_key == target.owner_key or not fence.is_unfinished for fence in fences):
+            return target
+    for fence in fences:
         return ErasureTarget(
             "session",
             namespace,

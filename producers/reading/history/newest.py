@@ -55,9 +55,7 @@ def newest_history(request: HistoryRequest) -> Operation[list[Message]]:
         ConfigurationError: they have more than ``max_bytes``.
         OwnerError: the session belongs to another owner.
     """
-    seqs = yield from _seqs(request)
-    if not seqs:
-        yield from check_unowned(request.identity)
+    seqs = yield from newest_seqs(request)
     if request.max_bytes is not None:
         (row,) = yield from fetch(BytesOfMessages(**request.identity.keys, seqs=seqs))
         check_bytes(row.bytes, request.max_bytes)
@@ -74,7 +72,7 @@ def check_bytes(size: int, max_bytes: int) -> None:
 
 
 def _read_all(request: HistoryRequest) -> Operation[list[Message]]:
-    return (yield from _read_pages(request, (yield from _seqs(request))))
+    return (yield from _read_pages(request, (yield from newest_seqs(request))))
 
 
 def _read_pages(request: HistoryRequest, seqs: list[int]) -> Operation[list[Message]]:
@@ -86,18 +84,23 @@ def _read_pages(request: HistoryRequest, seqs: list[int]) -> Operation[list[Mess
     return messages
 
 
-def _seqs(request: HistoryRequest) -> Operation[list[int]]:
-    """The numbers of the messages, the smallest first."""
+def newest_seqs(request: HistoryRequest) -> Operation[list[int]]:
+    """The numbers of the messages, the smallest first; raises OwnerError as ``newest_history`` does."""
+    seqs = yield from _newest_first(request)
+    if not seqs:
+        yield from check_unowned(request.identity)
+    return seqs[::-1]
+
+
+def _newest_first(request: HistoryRequest) -> Operation[list[int]]:
     limit = MAX_INTEGER if request.limit is None else request.limit
     if limit == 0:
         return []
     if request.filters.is_open:
         rows = yield from fetch(NewestSeqs(**request.identity.keys, limit=limit, offset=request.offset))
-        return [row.seq for row in reversed(rows)]
+        return [row.seq for row in rows]
     recent = yield from _recent_seqs(request, limit)
-    if recent is None:
-        recent = yield from _matching_seqs(request, limit)
-    return recent[::-1]
+    return (yield from _matching_seqs(request, limit)) if recent is None else recent
 
 
 def _recent_seqs(request: HistoryRequest, limit: int) -> Operation[list[int] | None]:

@@ -29,7 +29,7 @@ from strandline.producers.search.index.scope_index import (
     Word,
 )
 from strandline.schemas.errors import StrandlineError
-from strandline.schemas.postgres.operations import Operation, Run, fetch
+from strandline.schemas.postgres.operations import Compute, Operation, fetch
 from strandline.schemas.queries.conversation.search import IndexedHits
 from strandline.schemas.values.message import is_unchangeable, read_rows
 from strandline.schemas.values.policy import DEFAULT_WINDOW_BYTES
@@ -123,7 +123,7 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
         return None
     # Off the event loop: of a large scope this takes some hundredths of a second.
     rank = partial(index.rank, asked.query)
-    ranks: Ranks = rank() if index.is_quick else (yield Run(rank))
+    ranks: Ranks = rank() if index.is_quick else (yield Compute(rank))
     messages = {} if standing.is_bounded or asked.beside else dict(_at_hand(index, ranks))
     missing = [place for place in range(len(ranks.from_seqs)) if place not in messages]
     if missing or (facts is None and facts_scope is not None):
@@ -144,7 +144,7 @@ def search_index(indexes: IndexCache, standing: Standing, asked: IndexedSearch) 
     if not facts.is_whole:
         return None
     rank_facts = partial(owner.rank_facts, facts, asked.query, asked.top_facts)
-    ranked: list[RankedFact] = rank_facts() if owner.is_quick else (yield Run(rank_facts))
+    ranked: list[RankedFact] = rank_facts() if owner.is_quick else (yield Compute(rank_facts))
     return Recalled(ranks, messages, ranked)
 
 
@@ -202,7 +202,7 @@ def _fact_index(version: str, facts: Sequence[Mapping[str, Any]]) -> FactIndex:
 def add_part(indexes: IndexCache, scope: ScopeKey, begun: Beginning, part: str) -> Operation[None]:
     """Add the next part, as ``index_part_v1`` gives it; where that fails, there is no index for a while."""
     try:
-        yield Run(partial(_add, indexes, scope, begun, part))
+        yield Compute(partial(_add, indexes, scope, begun, part))
     except StrandlineError as error:
         logger.warning("no index was made", extra={"action": "index_failed", "reason": str(error)})
         indexes.refuse(scope)

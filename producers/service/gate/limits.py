@@ -15,6 +15,10 @@ from typing import Any, NamedTuple
 
 from strandline.producers.service.gate.problems import BUSY, TOO_MANY, ProblemError
 
+# A key that has its share waiting is refused so late: a hundred connections that ask again at once, whatever
+# they are answered, would keep the loop busy with refusals alone.
+REFUSAL_SECONDS = 0.25
+
 
 @dataclass(frozen=True, slots=True)
 class ClassLimits:
@@ -144,6 +148,7 @@ class Admission:
     async def _wait(self, asker: Asker, size: int) -> None:
         limits = self._limits
         if not self._waiting.has_room(asker, limits.waiting_per_key, limits.waiting_per_namespace):
+            await asyncio.sleep(REFUSAL_SECONDS)
             raise ProblemError(TOO_MANY)
         if self.queue_length >= limits.waiting:
             raise ProblemError(TOO_MANY if self._is_over_share(asker) else BUSY)

@@ -10,8 +10,8 @@ the more there are: one put is soon over, and where there are many there are alw
 
 A read that is within the pool goes on without a turn: it is in the way of all that come after it, also puts.
 
-What is large is worked on beside the loop, in one thread: the loop then waits for the interpreter at most for
-as long as two threads take turns (``SWITCH_SECONDS``), or one step in C takes, and not for all of the work.
+What is large is worked on beside the loop, in a few threads: the loop then waits for the interpreter for as
+long as each takes its turn (``SWITCH_SECONDS``), or one step in C takes, and not for all of the work.
 """
 
 from __future__ import annotations
@@ -32,14 +32,30 @@ T = TypeVar("T")
 
 # How long a thread that computes keeps the interpreter from the event loop; 5 ms are Python's default.
 SWITCH_SECONDS = 0.001
+# Tenants whose large work is done at the same time.
+MAX_ASIDE = 4
 # Rows of a statement are large with more bytes of messages, or of more messages.
 LARGE_ROWS_BYTES = 262_144
 LARGE_ROWS = 1_000
+# Of rows of messages, and of facts to list.
+LARGE_COLUMNS = (("envelope", "metadata"), ("revisions", "text"))
 
 # A millisecond is the shortest that epoll waits.
 PAUSE_SECONDS = 0.001
 # How many pauses the next step of a read waits for one write; for two half as many, for many writes one.
 PAUSES = 4
+
+
+def _endless_queue(at_once: int, *, per_namespace: int) -> Admission:
+    """Permits for what has one already, so that it may wait for as long as its request lasts."""
+    limits = ClassLimits(
+        at_once=at_once,
+        waiting=sys.maxsize,
+        wait_seconds=float(sys.maxsize),
+        at_once_per_key=max(1, at_once // 2),
+        at_once_per_namespace=per_namespace,
+    )
+    return Admission(limits)
 
 
 class Turns:
@@ -56,24 +72,26 @@ class Turns:
     ) -> None:
         self._count_writes = count_writes
         self._pauses = pauses
-        self._places = asyncio.Semaphore(at_once)
+        self._places = _endless_queue(at_once, per_namespace=max(1, at_once - 1))
         self._in_hand = 0
         self._waiting: deque[asyncio.Future[None]] = deque()
         self._is_giving = False
 
-    async def take(self, work: Coroutine[Any, Any, T]) -> T:
+    async def take(self, asker: Asker, work: Coroutine[Any, Any, T]) -> T:
         """Await ``work``, each step of which is taken when it is its turn.
 
-        It has a place until it ends.  What waits for memory that is being made, or for a client, does that
-        without a place: it takes one for each look at the database.
+        It has a place until it ends; a key has half of the places at most, so another's read finds one.
+        What waits for memory that is being made, or for a client, does that without a place: it takes one for
+        each look at the database.
         """
         try:
-            async with self._places:
-                self._in_hand += 1
-                try:
-                    return await _StepByStep(self, work)
-                finally:
-                    self._in_hand -= 1
+            await self._places.take(asker)
+            self._in_hand += 1
+            try:
+                return await _StepByStep(self, work)
+            finally:
+                self._in_hand -= 1
+                self._places.give_back(asker)
         finally:
             work.close()
 
@@ -105,25 +123,26 @@ class Turns:
 
 
 class Aside:
-    """The thread for what is large: a piece of work at a time, in the turns of namespaces and of keys.
+    """Threads for what is large: one for each namespace at a time, in the turns of its keys.
 
-    More threads would take as many turns with the loop.  Who waits here has a permit already.
+    A tenant's work then takes turns of ``SWITCH_SECONDS`` with another's, and does not wait for its end; more
+    threads would take as many turns with the loop.  Who waits here has a permit already.
     """
 
     def __init__(self) -> None:
-        self._turns = Admission(ClassLimits(at_once=1, waiting=sys.maxsize, wait_seconds=float(sys.maxsize)))
-        self._thread = ThreadPoolExecutor(1, thread_name_prefix="strandline-large")
+        self._turns = _endless_queue(MAX_ASIDE, per_namespace=1)
+        self._threads = ThreadPoolExecutor(MAX_ASIDE, thread_name_prefix="strandline-large")
 
     async def run(self, asker: Asker, work: Callable[[], T]) -> T:
         """The result of work that computes; it waits for its turn."""
         await self._turns.take(asker)
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._thread, copy_context().run, work)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, copy_context().run, work)
         finally:
             self._turns.give_back(asker)
 
     def close(self) -> None:
-        self._thread.shutdown(wait=False)
+        self._threads.shutdown(wait=False)
 
 
 @dataclass(slots=True)
@@ -141,15 +160,19 @@ class RequestAside:
     def takes(self, result: object) -> bool:
         """Whether the step of an operation that gets this result is taken beside the loop."""
         if not self.is_large and isinstance(result, list) and result:
-            has_messages = hasattr(result[0], "envelope")  # None of a hit that is a fact
-            texts = [one for row in result for one in (row.envelope, row.metadata)] if has_messages else []
-            size = sum(map(len, filter(None, texts)))
+            columns = next((one for one in LARGE_COLUMNS if hasattr(result[0], one[0])), ())
+            # None of a message's columns in a hit that is a fact.
+            size = sum(len(getattr(row, column) or "") for row in result for column in columns)
             self.is_large = size > LARGE_ROWS_BYTES or len(result) > LARGE_ROWS
         return self.is_large
 
     async def run(self, work: Callable[[], T]) -> T:
         """The result of work that computes: beside the loop if what it works on is large."""
-        return await self.aside.run(self.asker, work) if self.is_large else work()
+        return await self.compute(work) if self.is_large else work()
+
+    async def compute(self, work: Callable[[], T]) -> T:
+        """The result of work that takes long: always beside the event loop."""
+        return await self.aside.run(self.asker, work)
 
 
 class _StepByStep(Generic[T]):

@@ -57,7 +57,7 @@ async def read_context(
     call = call_of(request)
     if body.wait_for is not None:
         await _wait(call, session_id, body.wait_for, begun_only=body.begun_only)
-    return await call.service.turns.take(_read(call, session_id, body))
+    return await call.service.turns.take(call.asker, _read(call, session_id, body))
 
 
 @router.get("/v1/sessions/{session_id}/context", tags=["contexts"], response_model=ContextOut)
@@ -148,7 +148,7 @@ async def _wait(call: Call, session_id: str, seq: int, *, begun_only: bool) -> N
     """
     turns, identity = call.service.turns, call.caller.session(session_id)
     pauses = pauses_within(call.seconds_to_wait(DEFAULT_WAIT_SECONDS))
-    while not await turns.take(_covers(call, identity, seq, begun_only=begun_only)):
+    while not await turns.take(call.asker, _covers(call, identity, seq, begun_only=begun_only)):
         seconds = next(pauses, None)
         if seconds is None:
             return

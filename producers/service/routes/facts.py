@@ -74,6 +74,7 @@ async def list_facts(
 
     A page goes on behind the last fact of the one before: what is added or deleted meanwhile moves no other
     fact, so none is left out and none comes twice.  Sorted by `updated`, a fact that changes moves.
+    A page ends with the fact that fills 4 MB, if that comes before `limit`.
     """
     call = call_of(request)
     owner = call.caller.owner(user)
@@ -88,11 +89,10 @@ async def list_facts(
     )
     fact_page = await call.service.runner.arun(listing)
     page = fact_page[:limit]
-    more = len(fact_page) > limit
+    more = fact_page.is_cut or len(fact_page) > limit
     following = cursor_of(f"{_LIST}/{sort}", str(FactPlace.of(page[-1], sort))) if more else None
-    return json_response(
-        {"items": [*map(fact_form, page)], "next_cursor": following, "total": fact_page.total}
-    )
+    body = {"items": [*map(fact_form, page)], "next_cursor": following, "total": fact_page.total}
+    return await call.aside.run(lambda: json_response(body))
 
 
 @router.post("/v1/users/{user}/facts", status_code=201, tags=["facts"], response_model=FactOut)
@@ -165,10 +165,10 @@ async def fact_history(request: Request, user: UserId, fact_id: FactId) -> Respo
 @router.post("/v1/users/{user}/facts/search", tags=["facts"], response_model=FoundFacts)
 @Access("read", "reads", ("facts", "names"))
 async def search_facts(request: Request, user: UserId, body: FactSearch) -> Response:
-    """The live facts that match best, best first."""
+    """The live facts that match best, best first; they end with the one that fills 4 MB."""
     matches = await owner_facts(request, user).asearch(**body.model_dump())
     items = [{"fact": fact_form(m.fact), "score": m.score, "similarity": m.similarity} for m in matches]
-    return json_response({"items": items})
+    return await call_of(request).aside.run(lambda: json_response({"items": items}))
 
 
 @router.post("/v1/users/{user}/facts/choose", tags=["facts"], response_model=ChosenFactsOut)

@@ -101,7 +101,7 @@ def _broken_off(reason: str) -> ClientGone:
 async def _parts(call: Call, lines: AsyncGenerator[str, None]) -> AsyncGenerator[bytes, None]:
     # Each reads a page after the other, and takes its turn for that among the reads.
     async with call.service.exports.permit(call.asker), aclosing(lines):
-        while part := await call.service.turns.take(_read(lines)):
+        while part := await call.service.turns.take(call.asker, _read(lines)):
             yield part
 
 

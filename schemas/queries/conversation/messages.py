@@ -344,6 +344,37 @@ class MessagesBySeq(Query[MessagesBySeqRow]):
         self.values = (shard_key, session_key, seqs)
 
 
+class MessagesInOrderRow(NamedTuple):
+    place: int
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+    bytes_taken: int
+
+
+class MessagesInOrder(Query[MessagesInOrderRow]):
+    """Some messages of a session, in the order of the numbers given, up to the one that fills a page."""
+
+    __slots__ = ()
+    name = "messages_in_order"
+    repeatable = True
+    row = MessagesInOrderRow
+    marks = Marks(
+        owner=0,
+        opens=(
+            Mark(6, "json", "message", 2),
+            Mark(7, "json", "metadata", 2),
+        ),
+    )
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int], page_bytes: int) -> None:
+        self.values = (shard_key, session_key, seqs, page_bytes)
+
+
 class BytesOfMessagesRow(NamedTuple):
     bytes: int
 

@@ -884,7 +884,8 @@ class ForgetEndedFactsRow(NamedTuple):
 
 class ForgetEndedFacts(Query[ForgetEndedFactsRow]):
     """Facts that ended so long ago because of another, with their revisions, and the candidates that only
-    these were made of.
+    these were made of. Lanes and facts are locked first, as an edit locks them: one that a correction or
+    an edit revives meanwhile stays.
     """
 
     __slots__ = ()

@@ -277,3 +277,29 @@ class MessagesOfRuns(Query[MessagesOfRunsRow]):
         page_bytes: int,
     ) -> None:
         self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n, page_bytes)
+
+
+class SeqsOfRunsRow(NamedTuple):
+    seq: int
+
+
+class SeqsOfRuns(Query[SeqsOfRunsRow]):
+    """The numbers of the messages of these runs, in their order, without some roles."""
+
+    __slots__ = ()
+    name = "seqs_of_runs"
+    repeatable = True
+    row = SeqsOfRunsRow
+
+    def __init__(
+        self,
+        *,
+        shard_key: UUID,
+        session_key: UUID,
+        skip_statuses: list[str],
+        agent_id: str | None,
+        team_id: str | None,
+        last_n: int,
+        skip_roles: list[str],
+    ) -> None:
+        self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n, skip_roles)

@@ -333,7 +333,7 @@ class SessionDeadLettersRow(NamedTuple):
 
 
 class SessionDeadLetters(Query[SessionDeadLettersRow]):
-    """The holes of a session, oldest first."""
+    """The first thousand holes of a session, oldest first."""
 
     __slots__ = ()
     name = "session_dead_letters"
@@ -408,7 +408,7 @@ class PolicyChangesRow(NamedTuple):
 
 
 class PolicyChanges(Query[PolicyChangesRow]):
-    """How a session's policy was changed, oldest first."""
+    """How a session's policy was changed, oldest first: the newest changes."""
 
     __slots__ = ()
     name = "policy_changes"
@@ -455,8 +455,8 @@ class SessionCorrectionsRow(NamedTuple):
 
 
 class SessionCorrections(Query[SessionCorrectionsRow]):
-    """The corrections of a session that concern a range of its messages, oldest first; all: from 0, through
-    NULL.
+    """The newest corrections of a session that concern a range of its messages, oldest first; all: from 0,
+    through NULL.
     """
 
     __slots__ = ()

@@ -37,7 +37,8 @@ class LockFactLanesRow(NamedTuple):
 class LockFactLanes(Query[LockFactLanesRow]):
     """Keep merges of this owner, and other edits, from writing until this transaction ends: in the order of
     the derivations, and so only where all of them have their row.  What this transaction does to them is
-    noted.
+    noted. No other derivation begins to serve meanwhile (lock_pipeline): an edit gives back what it did
+    where it did it.
     """
 
     __slots__ = ()
@@ -608,6 +609,7 @@ class OwnerTopics(Query[OwnerTopicsRow]):
 
 class ListFactsRow(NamedTuple):
     total: int
+    is_cut: bool
     fact_id: UUID | None
     text: str
     topics: list[str]
@@ -629,7 +631,9 @@ class ListFactsRow(NamedTuple):
 
 
 class ListFacts(Query[ListFactsRow]):
-    """A page of an owner's facts with where each came from, and how many there are in all; always one row."""
+    """A page of an owner's facts with where each came from, up to the one that fills it, and how many there
+    are in all; always one row.
+    """
 
     __slots__ = ()
     name = "list_facts"
@@ -639,12 +643,12 @@ class ListFacts(Query[ListFactsRow]):
         owner=0,
         seals=(Mark(3, "name", "topic"),),
         opens=(
-            Mark(2, "text", "fact"),
-            Mark(3, "name", "topic"),
-            Mark(4, "name", "said_by"),
-            Mark(12, "text", "input"),
-            Mark(15, "text", "feedback"),
-            Mark(18, "within", "*.text=text:fact"),
+            Mark(3, "text", "fact"),
+            Mark(4, "name", "topic"),
+            Mark(5, "name", "said_by"),
+            Mark(13, "text", "input"),
+            Mark(16, "text", "feedback"),
+            Mark(19, "within", "*.text=text:fact"),
         ),
     )
 
@@ -663,6 +667,7 @@ class ListFacts(Query[ListFactsRow]):
         after_made: datetime | None,
         limit: int,
         offset: int,
+        page_bytes: int,
     ) -> None:
         self.values = (
             shard_key,
@@ -677,6 +682,7 @@ class ListFacts(Query[ListFactsRow]):
             after_made,
             limit,
             offset,
+            page_bytes,
         )
 
 
@@ -686,7 +692,7 @@ class FactTextsRow(NamedTuple):
 
 
 class FactTexts(Query[FactTextsRow]):
-    """The texts of an owner's facts, for a search by substring."""
+    """A page of the texts of an owner's facts, for a search by substring."""
 
     __slots__ = ()
     name = "fact_texts"
@@ -694,8 +700,8 @@ class FactTexts(Query[FactTextsRow]):
     row = FactTextsRow
     marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
 
-    def __init__(self, *, shard_key: UUID, with_invalidated: bool, limit: int) -> None:
-        self.values = (shard_key, with_invalidated, limit)
+    def __init__(self, *, shard_key: UUID, with_invalidated: bool, after: UUID, limit: int) -> None:
+        self.values = (shard_key, with_invalidated, after, limit)
 
 
 class FactsAsTheyAreRow(NamedTuple):

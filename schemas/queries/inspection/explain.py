@@ -404,7 +404,7 @@ class ExplainSourcesRow(NamedTuple):
 
 
 class ExplainSources(Query[ExplainSourcesRow]):
-    """The messages that a fact's history cites."""
+    """The messages that a fact's history cites, the newest first, up to the one that fills a page."""
 
     __slots__ = ()
     name = "explain_sources"
@@ -417,8 +417,8 @@ class ExplainSources(Query[ExplainSourcesRow]):
         ),
     )
 
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
-        self.values = (shard_key, generation_id, fact_id)
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID, page_bytes: int) -> None:
+        self.values = (shard_key, generation_id, fact_id, page_bytes)
 
 
 class ExplainRemovedSourcesRow(NamedTuple):
@@ -456,7 +456,9 @@ class ExplainContextSourcesRow(NamedTuple):
 
 
 class ExplainContextSources(Query[ExplainContextSourcesRow]):
-    """The messages that extract saw as context when it found what each step of a fact's history says."""
+    """The messages that extract saw as context when it found what each step of a fact's history says, as far
+    as they fill a page.
+    """
 
     __slots__ = ()
     name = "explain_context_sources"
@@ -469,5 +471,5 @@ class ExplainContextSources(Query[ExplainContextSourcesRow]):
         ),
     )
 
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
-        self.values = (shard_key, generation_id, fact_id)
+    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID, page_bytes: int) -> None:
+        self.values = (shard_key, generation_id, fact_id, page_bytes)

@@ -598,7 +598,9 @@ class FindErasedRow(NamedTuple):
 
 
 class FindErased(Query[FindErasedRow]):
-    """The fence, that stands, of an owner or a session of which only the scope is known."""
+    """The fence, that stands, of an owner or a session of which only the scope is known; one of an unfinished
+    erasure first.
+    """
 
     __slots__ = ()
     name = "find_erased"

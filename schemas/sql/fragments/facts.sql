@@ -36,12 +36,15 @@ EXISTS (
         ELSE false END)
 
 -- fragment: is_by_assistants(shard_key, session_key, seqs)
--- Whether all lines cited are assistants'; one that was removed may have been a user's.
+-- Whether all lines cited are assistants', as the log or what a derivation has from an archive says; one that is in
+-- neither may have been a user's.
 (NOT EXISTS (
     SELECT FROM unnest({seqs}) AS cited (seq)
     LEFT JOIN strandline.message line ON line.shard_key = {shard_key} AND line.session_key = {session_key}
         AND line.seq = cited.seq
-    WHERE line.role IS DISTINCT FROM 'assistant'))
+    WHERE coalesce(line.role, (
+        SELECT given.role FROM strandline.archived_input given WHERE given.shard_key = {shard_key}
+            AND given.session_key = {session_key} AND given.seq = cited.seq LIMIT 1)) IS DISTINCT FROM 'assistant'))
 
 -- fragment: is_assistants_fact(fact, shard_key)
 -- Whether a fact rests on assistants' lines alone: neither a person nor a user's line worded or confirmed it.
@@ -50,6 +53,11 @@ EXISTS (
     WHERE said.shard_key = {shard_key} AND said.generation_id = {fact}.generation_id
         AND said.fact_id = {fact}.fact_id AND (said.fact_event IS NOT NULL OR said.operation <> 'invalidate'
             AND NOT @is_by_assistants({shard_key}, said.session_key, said.seqs))))
+
+-- fragment: newest_revisions(shard_key, generation_id, fact_id)
+-- What is shown of a fact's history.
+@newest((SELECT revised.* FROM strandline.fact_revision revised WHERE revised.shard_key = {shard_key}
+    AND revised.generation_id = {generation_id} AND revised.fact_id = {fact_id}), revision)
 
 -- fragment: trace_of(line)
 -- What the traces of a person's event hold if the fact came from this line, among others.

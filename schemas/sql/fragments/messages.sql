@@ -25,6 +25,23 @@
         SELECT page.*, sum(page.bytes) OVER (ORDER BY {keys}) - page.bytes AS bytes_before FROM {rows} AS page) AS counted
     WHERE counted.bytes_before < %(page_bytes)s)
 
+-- fragment: newest(rows, key)
+-- The newest thousand of some rows, of which a caller may have made any number.
+(SELECT made.* FROM {rows} AS made ORDER BY made.{key} DESC LIMIT 1000)
+
+-- fragment: chosen_runs()
+-- The last runs that have any messages to show and are none of some statuses, in a statement with the CTE ``retained``.
+(SELECT r.number, r.seqs FROM strandline.session_run r
+    WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s
+        AND r.status <> ALL (%(skip_statuses)s::text[])
+        AND (%(agent_id)s::text IS NULL OR r.agent_id = %(agent_id)s)
+        AND (%(team_id)s::text IS NULL OR r.team_id = %(team_id)s)
+        AND EXISTS (
+            SELECT FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (r.seqs)
+                AND @is_shown(m))
+    ORDER BY r.number DESC LIMIT %(last_n)s)
+
 -- fragment: question_before(shard_key, session_key, window_from)
 -- The user's message of the turn that goes on where a window begins, as a flush notes it (question_of); NULL if an
 -- answer ended it.

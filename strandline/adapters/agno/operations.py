@@ -111,7 +111,7 @@ class MemoryOperations:
         """
         owner, filters = identify_user(self.namespace, user_id), FactFilter()
         newest = yield from self._read(owner, list_facts(owner, PageRequest(limit), filters))
-        if newest.total <= limit or not limit:
+        if len(newest) == newest.total or not limit:
             return memories_of(reversed(newest))
         search = search_facts(owner, question, limit, filters, self._resources.embed_query)
         hits = yield from self._read(owner, search, "facts.search")

@@ -68,7 +68,7 @@ class Questions:
 def relevant_facts(facts: OwnerFacts, question: str, limit: int) -> Sequence[Fact]:
     """At most ``limit`` facts, oldest first: all, if there are no more; else those that fit, and new ones."""
     newest = facts.list(limit=limit)
-    if not limit or newest.total <= limit or not question.strip():
+    if not limit or len(newest) == newest.total or not question.strip():
         return newest[::-1]
     return pick_facts(newest, (hit.fact for hit in facts.search(question, limit=limit)), limit)
 

@@ -47,7 +47,7 @@ class UserMemories:
                 limit=size, offset=len(facts), sort="oldest" if is_oldest_first else "newest"
             )
             facts += listed
-            if len(listed) < size:
+            if not listed or len(facts) >= listed.total:
                 break
         return self.of_facts(user_id, facts)
 

@@ -100,6 +100,7 @@ class Operator:
         self._pause, self._progress, self._unfinished = pause_seconds, progress, unfinished
         self._keys = ["into", "from"]
         self._is_enabled = self.is_sealed = False
+        self._half_pruned: list[str] = []
         self.thread = threading.Thread(target=self._run, name="operator")
 
     def _run(self) -> None:
@@ -159,7 +160,10 @@ class Operator:
         if what == "rollback":
             self.run("generations", "rollback", "--pipeline", self._chance.choice(PIPELINES))
         elif others:
-            self.run("generations", what, self._chance.choice(others), may_die=what == "prune")
+            number = self._chance.choice(others)
+            done = self.run("generations", what, number, may_die=what == "prune")
+            if what == "prune" and done is None:
+                self._half_pruned.append(number)
 
     def encrypt(self) -> None:
         if self._progress() < 0.15:
@@ -186,6 +190,8 @@ class Operator:
         for _attempt in range(10):
             if unfinished := self.listed()["replays"]:
                 self.resume(unfinished, may_die=False)
+        for number in self._half_pruned:
+            self.run("generations", "prune", number)
 
     def retain(self) -> None:
         self.run("retention", "run", "--namespace", AGED, "--at-once", may_die=True)

@@ -18,6 +18,7 @@ from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.upkeep import handler_archive
+from strandline.pipelines.upkeep.ages import forget_aged
 from strandline.pipelines.upkeep.archive import LeavingRange
 from strandline.pipelines.upkeep.handler_archive import HandlerArchive, LeavingMessages
 from strandline.pipelines.upkeep.object_archive import ObjectArchive
@@ -25,10 +26,11 @@ from strandline.pipelines.upkeep.passes import Which, run_once, tick
 from strandline.pipelines.upkeep.removal import Removal, Remover, StepPoint
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.queries.derived.facts_merge import PendingCandidates
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.wiring.archives import open_archive
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, rows_of, wait_until
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.opened_rows import clear_only, stored_rows_of
 from tests.support.servers.databases import temporary_database
@@ -609,3 +611,68 @@ def test_the_folder_is_made_and_an_object_is_never_written_again(tmp_path: Path)
     (tmp_path / "file").write_text("")
     with pytest.raises(ArchiveError):
         ObjectArchive(f"file://{tmp_path}/file/below").store(leaving("a"), list)
+
+
+@clear_only("changes facts by SQL")
+def test_a_fact_that_is_revived_meanwhile_is_not_taken_for_an_ended_one(
+    database_url: str, database: Database
+) -> None:
+    """What is past its age is looked for under the locks of edits, so what these bring back stays."""
+    retention.set_retention(database, Retention(ended_facts_seconds=DAY), namespace="default")
+    ((shard_key, ended, by_fact),) = rows_of(
+        database_url,
+        "UPDATE strandline.fact f SET live = false, invalidated_at = now() - interval '9 days',"
+        " invalidated_by = o.fact_id FROM (SELECT * FROM strandline.fact ORDER BY fact_id LIMIT 1) AS o"
+        " WHERE f.fact_id = (SELECT max(fact_id::text)::uuid FROM strandline.fact)"
+        " RETURNING f.shard_key, f.fact_id, o.fact_id",
+    )
+    with psycopg.connect(database_url) as edit:
+        edit.execute(
+            "SELECT FROM strandline.lane WHERE scope_key = %s AND stage = 'merge' FOR UPDATE", [shard_key]
+        )
+        edit.execute("DELETE FROM strandline.fact WHERE fact_id = %s", [by_fact])
+        (revived,) = edit.execute("SELECT strandline.revive_facts_v1(%s)", [shard_key]).fetchone() or ()
+        assert revived == [ended]
+        passing = threading.Thread(target=forget_aged, args=[database])
+        passing.start()
+        waits = "SELECT 1 FROM pg_locks WHERE NOT granted AND pid <> pg_backend_pid()"
+        wait_until(lambda: rows_of(database_url, waits), timeout=30, what="the pass to wait")
+        edit.commit()
+    passing.join()
+    kept = "SELECT f.live, count(r.*) > 0 FROM strandline.fact f LEFT JOIN strandline.fact_revision r"
+    kept += " USING (shard_key, generation_id, fact_id) WHERE f.fact_id = %s GROUP BY f.live"
+    assert rows_of(database_url, kept, ended) == [(True, True)]
+
+
+@clear_only("moves a message by SQL")
+def test_what_an_assistant_said_stays_an_assistants_when_it_comes_from_an_archive(
+    database_url: str, database: Database
+) -> None:
+    """A derivation from the archive ends and rewords what people wrote no more than any other."""
+    ((shard_key, generation_id, event_id, session_key),) = rows_of(
+        database_url,
+        "UPDATE strandline.fact_candidate c SET seqs = '{3}' FROM (SELECT event_id, min(ordinal) AS ordinal"
+        " FROM strandline.fact_candidate GROUP BY event_id ORDER BY event_id LIMIT 1) AS one"
+        " WHERE c.event_id = one.event_id AND c.ordinal = one.ordinal"
+        " RETURNING c.shard_key, c.generation_id, c.event_id, c.session_key",
+    )
+
+    def said_by_assistants() -> set[bool]:
+        keys = {"shard_key": shard_key, "generation_id": generation_id}
+        rows = database.fetch(PendingCandidates(**keys, event_ids=[event_id]))
+        return {row.is_by_assistants for row in rows if row.seqs == [3]}
+
+    assert said_by_assistants() == {True}
+    rows_of(
+        database_url,
+        "WITH gone AS (DELETE FROM strandline.message WHERE session_key = %s AND seq = 3 RETURNING *)"
+        " INSERT INTO strandline.archived_input (shard_key, session_key, seq, generation_id, id, role,"
+        " tokens, envelope, metadata, created_at)"
+        " SELECT shard_key, session_key, seq, %s, id, role, tokens, envelope,"
+        " metadata, created_at FROM gone RETURNING 1",
+        session_key,
+        generation_id,
+    )
+    assert said_by_assistants() == {True}
+    rows_of(database_url, "DELETE FROM strandline.archived_input RETURNING 1")
+    assert said_by_assistants() == {False}, "what is known of nobody may be a user's"

@@ -332,3 +332,24 @@ def test_the_name_of_an_unfinished_session_may_be_anothers_meanwhile(make_copy: 
     target = copy.database.run(own_session_target(identify_session("default", name(ONE), "ann")))
     check_receipt(copy, copy.database.run(erasing.erase(ErasureOrder(target), None)), ONE)
     assert [message.text for message in others.get_all()] == ["mine"]
+
+
+@pytest.mark.parametrize("user", ["eve", None])
+def test_the_same_call_ends_an_erasure_whose_name_is_anothers_meanwhile(
+    make_copy: MakeCopy, user: str | None
+) -> None:
+    """By the name alone, which is the other's now: that one stays, and is erased by another call."""
+    at = ends(make_copy(), ONE)[-1]
+    copy = make_copy()
+    copy.stop(ONE, at)
+    others = Memory.from_defaults(name(ONE), user_id=user, database_url=copy.url, **LIMITS)
+    others.put({"role": "user", "content": "mine"})
+    with pytest.raises(ConflictError):
+        export(copy.erasures, ONE)
+    with pytest.raises(ConflictError):
+        readmit(copy.erasures, ONE)
+    check_receipt(copy, erase(copy.erasures, ONE), ONE)
+    assert [message.text for message in others.get_all()] == ["mine"]
+    assert export(copy.erasures, ONE) > 2
+    receipt = erase(copy.erasures, ONE)
+    assert receipt.owner_key != keys(ONE)[0] and others.get_all() == []

@@ -26,6 +26,8 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.producers.fact_parts import editing
+from strandline.producers.facts import listing
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -36,7 +38,7 @@ from strandline.schemas.values.acts.retention import Retention
 from strandline.schemas.values.identity import identify_user
 from strandline.schemas.values.lanes import FACTS
 from strandline.wiring.assembly import prepare_stages
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.support.aging import DAY, age_messages
 from tests.support.opened_rows import clear_only
 from tests.support.servers.databases import temporary_database
@@ -298,4 +300,26 @@ def test_a_fact_is_deleted_by_the_id_that_it_had_when_it_was_read(world: World, 
     world.gone |= {*TOKEN.findall(seen.text)}
     world.check()
     roll_back(world.database, FACTS)
+    world.check()
+
+
+def test_an_edit_gives_back_its_fact_though_another_derivation_is_about_to_serve(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rollback waits for the edit: else what was reworded would be looked for where it is not."""
+    promote(world)
+    reworded, switching = world.facts.list(contains="boat", limit=1)[0], threading.Thread()
+
+    def get_fact(*arguments: Any) -> Any:
+        nonlocal switching
+        switching = threading.Thread(target=roll_back, args=[world.database, FACTS])
+        switching.start()
+        wait_until(lambda: lock_is_awaited(world.url), timeout=30, what="the rollback to wait for the edit")
+        return listing.get_fact(*arguments)
+
+    monkeypatch.setattr(editing, "get_fact", get_fact)
+    fact = world.facts.replace(reworded.fact_id, "my boat is sold k99")
+    assert fact is not None and fact.text == "my boat is sold k99"
+    switching.join()
+    world.gone |= {*TOKEN.findall(reworded.text)}
     world.check()

@@ -14,6 +14,7 @@ from strandline import Capture, ConfigurationError, InvalidMessageError, Memory,
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.producers.runs import latest_summary
 from strandline.schemas.errors import ModelError
+from strandline.schemas.values.message import read_rows
 from tests.conftest import rows_of
 from tests.support.servers.databases import temporary_database
 from tests.support.servers.model_server import ModelServer
@@ -148,3 +149,31 @@ def test_a_model_that_fails_and_wrong_arguments_are_told(
     with pytest.raises(OwnerError):
         stranger.summarize_last(runs=5)
     stranger.close()
+
+
+def test_only_as_much_is_read_as_is_shown(
+    memory: Memory, server: ModelServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The newest first, and a page at a time where there is little to read in what is large."""
+    pages: list[int] = []
+
+    def count_rows(rows: Any) -> Any:
+        pages.append(len(rows))
+        return read_rows(rows)
+
+    monkeypatch.setattr(latest_summary, "read_rows", count_rows)
+    monkeypatch.setattr(latest_summary, "PAGE_BYTES", 5_000)
+    monkeypatch.setattr(latest_summary, "MAX_READ_BYTES", 20_000)
+    photo = {"type": "image_url", "image_url": {"url": f"data:image/png;base64,{'A' * 4_000}"}}
+    memory.add_run("old", [{"role": "user", "content": f"Old {n}. {'x' * 3_000}"} for n in range(50)])
+    memory.add_run("new", [{"role": "user", "content": [photo]} for _ in range(3)] + say("Ana has a boat."))
+    for asked in ({"messages": 100}, {"runs": 2}):
+        pages.clear()
+        summary = memory.summarize_last(**asked)  # type: ignore[arg-type]
+        assert summary is not None and summary.through_seq == 56
+        assert summary.text.endswith("Ana has a boat. Noted.")
+        assert sum(pages) <= 11 and len(pages) > 2, pages
+    monkeypatch.setattr(latest_summary, "MAX_SUMMARIZED_CHARACTERS", 30)
+    pages.clear()
+    assert memory.summarize_last(100) is not None
+    assert len(pages) == 1

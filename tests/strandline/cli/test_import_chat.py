@@ -143,3 +143,24 @@ def test_long_messages_wait_in_memory_by_their_bytes(
     )
     assert chats.run().added == 5
     assert added == [1, 2, 4, 5]
+
+
+def test_short_values_wait_in_memory_by_what_they_take_there(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A line of one megabyte that holds half a million empty lists takes forty when it is read."""
+    file = tmp_path / "chats.jsonl"
+    lines = [{"role": "user", "content": "a", "session_id": f"s{n}", "more": [[]] * 50} for n in (1, 2, 1, 1)]
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_IN_MEMORY", 12_000)
+    monkeypatch.setattr("strandline.chat_import.lines_import.MAX_BYTES_PER_CHUNK", 10_000)
+    added: list[int] = []
+    chats = ChatImport(
+        file,
+        Whose(),
+        max_line_bytes=1_000,
+        options={"database_url": database_url},
+        report=lambda progress: added.append(progress.added),
+    )
+    assert chats.run().added == 4
+    assert added == [1, 2, 4]

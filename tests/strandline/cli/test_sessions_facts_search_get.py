@@ -127,7 +127,8 @@ def test_pages_of_sessions_join_without_gap_or_repetition(
     assert [state.session_id for state in whole.sessions] == seen and whole.after is None
 
 
-@pytest.mark.parametrize("after", ["nonsense", "MQ", "W10", "é", "eyJhIjoxfQ"])
+# The last one is a place in another spelling.
+@pytest.mark.parametrize("after", ["nonsense", "MQ", "W10", "é", "eyJhIjoxfQ", "WyJuNCIsInM1Il0"])
 def test_a_place_that_no_page_gave_is_refused(after: str, database: Database) -> None:
     with pytest.raises(ConfigurationError, match="--after"):
         list_sessions(database, after=after)

@@ -4,20 +4,24 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from itertools import pairwise
+from itertools import count, pairwise
 
 import pytest
 
+from strandline.producers.service.gate.limits import Asker
 from strandline.producers.service.gate.turns import PAUSES, Turns
 from strandline.schemas.postgres.pools.thin_pool import IS_IN_POOL
 
+# Each of another tenant.
+ASKERS = (Asker(f"tenant {number}", "key") for number in count(1))
 
-async def steps(count: int, note: Callable[[], None]) -> int:
+
+async def steps(times: int, note: Callable[[], None]) -> int:
     """Work of so many steps, each of which ends where it waits for something that is there already."""
-    for _ in range(count):
+    for _ in range(times):
         note()
         await asyncio.sleep(0)
-    return count
+    return times
 
 
 def test_the_loop_comes_round_between_two_steps() -> None:
@@ -31,7 +35,9 @@ def test_the_loop_comes_round_between_two_steps() -> None:
     async def run() -> list[int]:
         turns = Turns(at_once=8)
         looking = asyncio.create_task(look_on())
-        done = await asyncio.gather(*(turns.take(steps(20, lambda: seen.append("step"))) for _ in range(8)))
+        done = await asyncio.gather(
+            *(turns.take(next(ASKERS), steps(20, lambda: seen.append("step"))) for _ in range(8))
+        )
         looking.cancel()
         return done
 
@@ -45,7 +51,7 @@ def test_one_that_is_alone_waits_for_nobody() -> None:
 
     async def run() -> None:
         looking = asyncio.create_task(steps(100, lambda: seen.append("round")))
-        await Turns(at_once=8).take(steps(20, lambda: seen.append("step")))
+        await Turns(at_once=8).take(next(ASKERS), steps(20, lambda: seen.append("step")))
         looking.cancel()
 
     asyncio.run(run())
@@ -68,11 +74,37 @@ def test_so_many_are_begun_at_once_in_the_order_in_which_they_came() -> None:
             await asyncio.sleep(0)
             at_work -= 1
 
-        await asyncio.gather(*(turns.take(work(number)) for number in range(10)))
+        await asyncio.gather(*(turns.take(next(ASKERS), work(number)) for number in range(10)))
 
     asyncio.run(run())
     assert most == 3
     assert begun == list(range(10))
+
+
+def test_a_place_is_left_for_another_key_however_many_reads_of_one_wait() -> None:
+    begun: list[str] = []
+
+    async def run() -> None:
+        turns, go_on = Turns(at_once=8), asyncio.Event()
+
+        async def work(whose: str) -> None:
+            begun.append(whose)
+            await go_on.wait()
+
+        def reads(asker: Asker, times: int) -> list[asyncio.Task[None]]:
+            return [asyncio.create_task(turns.take(asker, work(asker.key_id))) for _ in range(times)]
+
+        tasks = reads(Asker("loud", "loud"), 16) + reads(Asker("loud", "another"), 16)
+        await steps(20, lambda: None)
+        assert begun.count("loud") == 4 and begun.count("another") == 3
+        tasks += reads(Asker("calm", "calm"), 1)
+        await steps(20, lambda: None)
+        assert begun[-1] == "calm"
+        go_on.set()
+        await asyncio.gather(*tasks)
+
+    asyncio.run(run())
+    assert len(begun) == 33
 
 
 def test_an_error_is_the_readers_own_and_stops_nobody() -> None:
@@ -82,7 +114,11 @@ def test_an_error_is_the_readers_own_and_stops_nobody() -> None:
 
     async def run() -> list[object]:
         turns = Turns(at_once=2)
-        works = [turns.take(fail()), turns.take(steps(3, lambda: None)), turns.take(fail())]
+        works = [
+            turns.take(next(ASKERS), fail()),
+            turns.take(next(ASKERS), steps(3, lambda: None)),
+            turns.take(next(ASKERS), fail()),
+        ]
         return list(await asyncio.gather(*works, return_exceptions=True))
 
     failed, done, other = asyncio.run(run())
@@ -103,7 +139,7 @@ def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> Non
 
     async def run() -> None:
         turns = Turns(at_once=2)
-        tasks = [asyncio.create_task(turns.take(work())) for _ in range(4)]
+        tasks = [asyncio.create_task(turns.take(next(ASKERS), work())) for _ in range(4)]
         for _ in range(rounds):
             await asyncio.sleep(0)
         for task in tasks:
@@ -111,7 +147,10 @@ def test_one_that_is_cancelled_leaves_its_place_and_its_turn(rounds: int) -> Non
         ended = await asyncio.gather(*tasks, return_exceptions=True)
         assert all(isinstance(one, asyncio.CancelledError) for one in ended)
         async with asyncio.timeout(60):
-            assert await asyncio.gather(*(turns.take(steps(3, lambda: None)) for _ in range(3))) == [3] * 3
+            assert (
+                await asyncio.gather(*(turns.take(next(ASKERS), steps(3, lambda: None)) for _ in range(3)))
+                == [3] * 3
+            )
 
     asyncio.run(run())
     assert len(cleaned) <= 2
@@ -125,7 +164,10 @@ def test_reads_wait_for_the_end_of_a_write() -> None:
 
     async def run() -> None:
         turns = Turns(at_once=8, count_writes=lambda: seen.count("written") == 0, pauses=ENDLESS)
-        reading = [asyncio.create_task(turns.take(steps(5, lambda: seen.append("read")))) for _ in range(4)]
+        reading = [
+            asyncio.create_task(turns.take(next(ASKERS), steps(5, lambda: seen.append("read"))))
+            for _ in range(4)
+        ]
         await steps(100, lambda: None)
         began = len(seen)  # the first has taken a step, since it was alone
         await steps(1_000, lambda: None)
@@ -150,7 +192,9 @@ def test_reads_go_on_where_writes_never_end(writes: int, pauses: int) -> None:
     async def run() -> None:
         turns = Turns(at_once=8, count_writes=count_writes)
         async with asyncio.timeout(60):
-            await asyncio.gather(*(turns.take(steps(3, lambda: seen.append("read"))) for _ in range(4)))
+            await asyncio.gather(
+                *(turns.take(next(ASKERS), steps(3, lambda: seen.append("read"))) for _ in range(4))
+            )
 
     asyncio.run(run())
     assert seen.count("read") == 12
@@ -171,7 +215,7 @@ def test_a_read_inside_the_pool_waits_for_no_turn() -> None:
     async def run() -> None:
         is_written = False
         turns = Turns(at_once=8, count_writes=lambda: not is_written, pauses=ENDLESS)
-        reading = [asyncio.create_task(turns.take(pass_through())) for _ in range(4)]
+        reading = [asyncio.create_task(turns.take(next(ASKERS), pass_through())) for _ in range(4)]
         # The first read starts without a turn, since it is alone; the others wait for theirs.
         async with asyncio.timeout(60):
             await steps(50, lambda: None)
