@@ -85,7 +85,9 @@ def test_a_heading_has_the_speakers_day(make_memory: MakeMemory, drain: Callable
     say(memory, "I moved to Bergen today.", MOMENT.astimezone(ZoneInfo(TOKYO)))
     drain()
     memory.set_policy(memory_blocks=["vectors"], time_zone="America/Los_Angeles")
-    memory.put({"role": "user", "content": "I like to sail near Bergen.", "created_at": "2026-03-12T03:30:00Z"})
+    memory.put(
+        {"role": "user", "content": "I like to sail near Bergen.", "created_at": "2026-03-12T03:30:00Z"}
+    )
     say(memory, "So do I.", "2026-03-12T04:30:00Z")
     drain()
     context = memory.get("When did I move to Bergen, and what do I like near Bergen?")
