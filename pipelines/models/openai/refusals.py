@@ -12,6 +12,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from strandline.schemas.display.shown_text import quote
+
 MAX_MESSAGE_CHARACTERS = 4_000
 _MAX_LEVELS = 8
 _MAX_BODY = 200_000
@@ -25,6 +27,8 @@ _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
 _QUOTED = re.compile(
     r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'(?!\w)|`[^`\n]{0,400}`|[\u201c\u00ab][^\u201d\u00bb\n]{0,400}[\u201d\u00bb]"
 )
+# Also one of which all but its ends is hidden.
+_LIKE_A_KEY = re.compile(r"\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|[\w+/=-]{20,}")
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 
@@ -62,6 +66,12 @@ class Rejection:
         """The code in parentheses behind the status, if it can be shown."""
         is_plain = self.code and _CODE.fullmatch(self.code) and self.code != str(self.status)
         return f" ({self.code})" if is_plain else ""
+
+    @property
+    def shown_words(self) -> str:
+        """What it says, in short, of a request that held our own words alone; without keys and their ends."""
+        words = " ".join(_LIKE_A_KEY.sub("…", self.message).split())
+        return f" It says {quote(words)}." if words else ""
 
 
 def read_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Rejection:
