@@ -257,11 +257,13 @@ class Role(Generic[R]):
     Attributes:
         of: its values; ``model`` is always set, and ``api_key`` holds the key of a file as well.
         places: the variable that each value comes from.
+        is_quoted: whether errors show what its server says; nothing that people wrote may be sent to it.
     """
 
     name: RoleName
     of: R
     places: Mapping[str, str]
+    is_quoted: bool = False
 
     @property
     def is_configured(self) -> bool:
@@ -276,6 +278,12 @@ class Role(Generic[R]):
     def server(self) -> str:
         """The address as it may be shown."""
         return shown_url(self.address)
+
+    @property
+    def secrets(self) -> list[str]:
+        """What of it may not be shown."""
+        named = [content for _, content in (*(self.of.headers or ()), *(self.of.query or ()))]
+        return [secret.get_secret_value() for secret in (*named, self.of.api_key) if secret is not None]
 
     def place(self, field: str) -> str:
         """The variable that a value comes from, or is to be set by."""

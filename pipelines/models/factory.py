@@ -125,7 +125,7 @@ def try_text_model(settings: Settings, purpose: TextPurpose, task: Task) -> None
         ConfigurationError: as for ``build_text_model``.
     """
     if settings.backend(purpose) == "openai":
-        with closing(_text_model_of_server(settings, purpose, quotes=True)) as model:
+        with closing(_text_model_of_server(settings, purpose, is_quoted=True)) as model:
             model.answer(task)
     else:
         _text_model(settings, purpose, None).answer(task)
@@ -135,7 +135,7 @@ def try_embedder(settings: Settings, purpose: EmbeddingPurpose, text: str) -> tu
     """Dimensions of a vector, and seconds that it took; raises as ``try_text_model``."""
     with ExitStack() as used:
         if settings.backend(purpose) == "openai":
-            embedder: Any = _embedder_of_server(settings, purpose, quotes=True)
+            embedder: Any = _embedder_of_server(settings, purpose, is_quoted=True)
             used.callback(embedder.close)
         else:
             embedder = _plain_embedder(settings, purpose)
@@ -230,19 +230,19 @@ def _text_model_of_server(
     purpose: TextPurpose,
     prompts: Mapping[TaskName, str] | None = None,
     *,
-    quotes: bool = False,
+    is_quoted: bool = False,
 ) -> OpenAITextModel:
     with undivided:
         from strandline.pipelines.models.openai.models import text_model_from
-    return text_model_from(settings, purpose=purpose, prompts=prompts, quotes=quotes)
+    return text_model_from(settings, purpose=purpose, prompts=prompts, is_quoted=is_quoted)
 
 
 def _embedder_of_server(
-    settings: Settings, purpose: EmbeddingPurpose, *, quotes: bool = False
+    settings: Settings, purpose: EmbeddingPurpose, *, is_quoted: bool = False
 ) -> OpenAIEmbedder:
     with undivided:
         from strandline.pipelines.models.openai.embedder import embedder_from
-    return embedder_from(settings, purpose, quotes=quotes)
+    return embedder_from(settings, purpose, is_quoted=is_quoted)
 
 
 def _wordllama_embedder() -> Embedder:

@@ -50,7 +50,14 @@ def show_command(task: str | None, as_json: bool) -> None:
         ]
     )
     lines = (
-        f"# {one.task}\n\n{one.instructions.strip()}\n\nThe answer: {json.dumps(one.answer)}\n"
+        line
         for one in report.prompts
+        for line in (
+            f"# {one.task}",
+            *one.instructions.splitlines(),
+            "",
+            f"Answer: {json.dumps(one.answer)}",
+            "",
+        )
     )
     show(report, lines, as_json=as_json)

@@ -83,23 +83,14 @@ class _Form:
 class OpenAIEmbedder:
     """Embeds through ``/embeddings``; safe to call from many threads.
 
-    ``model`` is the name that is recorded, ``quotes`` as for ``OpenAITextModel``.
+    ``model`` is the name that is recorded.
     """
 
-    def __init__(
-        self,
-        client: ModelClient,
-        role: Role[EmbeddingRole],
-        model: str,
-        dimensions: int,
-        *,
-        quotes: bool = False,
-    ) -> None:
+    def __init__(self, client: ModelClient, role: Role[EmbeddingRole], model: str, dimensions: int) -> None:
         self._client = client
         self.role = role
         self._model = model
         self._dimensions = dimensions
-        self.quotes = quotes
         # Replaced as a whole; threads that race here only repeat a request.
         self._form = _Form.of_role(role.of)
 
@@ -197,7 +188,7 @@ class _EmbeddingCall:
 
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
         role, is_probe = self._embedder.role, list(batch) == [PROBE_TEXT]
-        problem = judge(rejection, role, quotes=is_probe or self._embedder.quotes)
+        problem = judge(rejection, role)
         if rejection.status == 404 and "model" not in rejection.subject.lower():
             raise ProviderSetupError(
                 "The model server answered 404: it has no embeddings at this address; set"
@@ -252,19 +243,17 @@ class _EmbeddingCall:
 
 
 def embedder_from(
-    settings: Settings, purpose: EmbeddingPurpose = "embedding", *, quotes: bool = False
+    settings: Settings, purpose: EmbeddingPurpose = "embedding", *, is_quoted: bool = False
 ) -> OpenAIEmbedder:
-    """The configured embedder of messages or of queries, with its own client.
+    """The configured embedder of messages or of queries, with its own client; ``is_quoted`` as for ``Role``.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    role = settings.embedding_role(purpose)
+    role = replace(settings.embedding_role(purpose), is_quoted=is_quoted)
     client = ModelClient(
         role,
         connect_timeout_seconds=settings.connect_timeout_seconds,
         max_answer_bytes=MAX_EMBEDDINGS_BYTES,
     )
-    return OpenAIEmbedder(
-        client, role, settings.embedding_model, settings.embedding_dimensions, quotes=quotes
-    )
+    return OpenAIEmbedder(client, role, settings.embedding_model, settings.embedding_dimensions)

@@ -55,13 +55,10 @@ _TOO_LONG = re.compile(
 _REQUEST_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 
 
-def judge(rejection: Rejection, role: Role[Any], *, quotes: bool = False) -> ModelError:
-    """The error that ``rejection`` amounts to, with the variables of ``role`` to look at.
-
-    ``quotes``: the request held nothing that people wrote, so what the server says may be shown.
-    """
+def judge(rejection: Rejection, role: Role[Any]) -> ModelError:
+    """The error that ``rejection`` amounts to, with the variables of ``role`` to look at."""
     error = _error_of(rejection, role)
-    error.args = (f"{error}{rejection.shown_words if quotes else ''}",)
+    error.args = (f"{error}{_words(rejection, role)}",)
     return error
 
 
@@ -88,11 +85,15 @@ def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
     return kind(f"{answer}.", retry_after_seconds=wait)
 
 
+def _words(rejection: Rejection, role: Role[Any]) -> str:
+    return rejection.shown_words(role.secrets) if role.is_quoted else ""
+
+
 def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupError:
     """The outage of a server that refuses even the smallest request, for a reason that is not recognised."""
     refused = ProviderSetupError(
         f"The model server answers every request with {rejection.status}{rejection.shown_code}; see its log,"
-        f" and check {role.place('base_url')} and {role.place('body')}.{rejection.shown_words}",
+        f" and check {role.place('base_url')} and {role.place('body')}.{_words(rejection, role)}",
         retry_after_seconds=seconds_to_wait(rejection),
     )
     refused.is_unpaid = True

@@ -9,6 +9,7 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
+from dataclasses import replace
 
 from strandline.pipelines.models.answers import CheckedAnswer, check_answer
 from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
@@ -52,8 +53,7 @@ logger = logging.getLogger(__name__)
 class OpenAITextModel:
     """Answers tasks through chat completions; safe to call from many threads.
 
-    ``prompts`` are own instructions; ``quotes`` shows what the server says of a refused request, which then
-    holds nothing that people wrote.
+    ``prompts`` are own instructions.
     """
 
     def __init__(
@@ -62,12 +62,10 @@ class OpenAITextModel:
         role: Role[TextRole],
         *,
         prompts: Mapping[TaskName, str] | None = None,
-        quotes: bool = False,
     ) -> None:
         self._client = client
         self._role = role
         self._prompts = dict(prompts or {})
-        self._quotes = quotes
         self._model = str(role.of.model)
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
         self._form = self._strongest = RequestForm.of_role(role.of)
@@ -161,7 +159,7 @@ class OpenAITextModel:
             else:
                 self._remember(form, is_explained)
                 return completion
-            problem = judge(rejection, self._role, quotes=is_probe or self._quotes)
+            problem = judge(rejection, self._role)
             if is_moderated(rejection):
                 raise problem
             weaker, plainest = form.weaker(rejection), form.plainest()
@@ -218,16 +216,16 @@ def text_model_from(
     *,
     purpose: TextPurpose,
     prompts: Mapping[TaskName, str] | None = None,
-    quotes: bool = False,
+    is_quoted: bool = False,
 ) -> OpenAITextModel:
-    """The configured text model of a role, with its own client.
+    """The configured text model of a role, with its own client; ``is_quoted`` as for ``Role``.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    role = settings.text_role(purpose)
+    role = replace(settings.text_role(purpose), is_quoted=is_quoted)
     client = ModelClient(role, connect_timeout_seconds=settings.connect_timeout_seconds)
-    return OpenAITextModel(client, role, prompts=prompts, quotes=quotes)
+    return OpenAITextModel(client, role, prompts=prompts)
 
 
 def _messages(prompt: Prompt) -> Messages:

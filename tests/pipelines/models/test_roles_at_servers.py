@@ -29,7 +29,7 @@ from strandline.schemas.errors import (
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
-from tests.pipelines.models.test_quirks import EXTRACT, MERGE, error, has_schema
+from tests.pipelines.models.test_quirks import EXTRACT, MERGE, error
 from tests.pipelines.models.test_quirks import SUMMARY as SUMMARY_TASK
 from tests.support.servers.model_server import ModelServer, Raw
 
@@ -93,7 +93,7 @@ def test_each_role_asks_its_server_by_its_key_model_and_form(
     assert sent == {"authorization": None, "api-key": "k2", "x-workspace": "w"}
     body = merge.body
     assert (body["model"], body["reasoning_effort"], body["max_completion_tokens"]) == ("merger", "low", 77)
-    assert has_schema(body) and body["stream"]
+    assert body["response_format"] == {"type": "json_object"} and body["stream"], "as facts"
     assert not {"temperature", "max_tokens", "stream_options"} & set(body)
     assert len(build_embedder(settings).embed(["a", "b", "c"]).vectors) == 3
     build_query_embedder(settings).embed(["d"])
@@ -280,7 +280,6 @@ def test_without_an_embedding_model_a_worker_says_so_and_serves_the_rest(
     [
         {"HTTP_PROXY": "foo://127.0.0.1:1"},
         {"ALL_PROXY": "socks5://127.0.0.1:1"},
-        {"SSL_CERT_FILE": "/no/such/file"},
         {"OPENAI_API_KEY": "sk-\u00e9"},
         {"STRANDLINE_MODELS__QUERY_EMBEDDING__BACKEND": "none"},
     ],
@@ -296,13 +295,12 @@ def test_a_read_goes_by_words_whatever_the_environment_of_the_client_is(
     broker_url: str,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    set_roles(DEFAULT__API_KEY="k")
+    set_roles(EMBEDDING__BACKEND="openai", EMBEDDING__SENDS_DIMENSIONS="true")
     start_worker()
     memory = make_memory("s", user_id="ana", broker_url=broker_url)
     memory.put({"role": "user", "content": "My cat is called Mio."})
     memory.flush(all=True)
     wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to be done")
-    monkeypatch.delenv("STRANDLINE_MODELS__DEFAULT__API_KEY")
     for name, value in environment.items():
         monkeypatch.setenv(name, value)
     reader = make_memory("s", user_id="ana")

@@ -79,7 +79,7 @@ def test_check_asks_each_role_and_exits_by_what_it_finds(run: Any, model_server:
         ({"OPENAI_BASE_URL": "http://127.0.0.1:1/v1"}, "it refuses connections; check OPENAI_BASE_URL"),
         ({"OPENAI_BASE_URL": "http://no-such-host.invalid/v1"}, "its name cannot be resolved"),
         ({"HTTP_PROXY": "http://127.0.0.1:1"}, "cannot be reached"),
-        ({"SSL_CERT_FILE": "/no/file", "OPENAI_BASE_URL": "https://127.0.0.1:1/v1"}, "SSL_CERT_FILE"),
+        ({"HTTP_PROXY": "foo://127.0.0.1:1"}, "check HTTP_PROXY, HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE"),
     ],
 )
 def test_check_names_what_stands_between(

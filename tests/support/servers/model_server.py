@@ -274,9 +274,10 @@ def _response(request: RecordedRequest, behaviour: Behaviour) -> Raw:
         return made
     if isinstance(made, dict):
         return _json(200, made)
-    if request.path == "/v1/embeddings":
+    path = request.path.partition("?")[0]
+    if path == "/v1/embeddings":
         return _json(200, _embeddings(request.body))
-    if request.path == "/v1/chat/completions":
+    if path == "/v1/chat/completions":
         completion = _completion(request.body, behaviour, made)
         return streamed(completion) if request.body.get("stream") else _json(200, completion)
     return _json(404, _error("no such path"))
