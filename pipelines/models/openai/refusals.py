@@ -1,6 +1,6 @@
 """What a server said when it refused a request, whatever the shape of its body, for decisions alone.
 
-The text is never shown: it may quote a key, or what people wrote.  What it quotes is taken out before
+The text is shown to a check alone, which sends our own words: it may quote a key, or what people wrote.  What it quotes is taken out before
 anything is recognised in it, so that nobody's words decide what becomes of a request.
 """
 
