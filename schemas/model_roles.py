@@ -132,15 +132,12 @@ def _read_key_file(value: object) -> object:
 
 
 def _read_temperature(value: object) -> object:
-    if value == "none":
-        return value
     try:
-        number = float(str(value))
+        if value == "none" or 0 <= float(str(value)) <= 2:
+            return value if value == "none" else float(str(value))
     except ValueError:
-        number = -1.0
-    if not 0 <= number <= 2:
-        raise ValueError("it must be a number from 0 to 2, or none")
-    return number
+        pass
+    raise ValueError("it must be a number from 0 to 2, or none")
 
 
 Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
@@ -151,15 +148,9 @@ _Name = Annotated[str, Field(min_length=1, max_length=500)]
 
 
 class ServerRole(BaseModel):
-    """A server, and how it is asked; None: as the role that this one is like.
+    """A server, and how it is asked (docs/models.md); None: as the role that this one is like.
 
-    Attributes:
-        base_url: its address, up to the paths of the protocol.
-        api_key, api_key_file: its key, or the file that holds it; the latter is read once, and holds the key.
-        key_header: the header of the key, by itself; default ``Authorization``, behind ``Bearer``.
-        headers, query: further ones of every request.
-        body: further fields of every request, as a JSON object; a null leaves a field out.
-        timeout_seconds, silence_seconds: longest time of a call in all, and within its answer.
+    ``api_key_file`` holds the key that was in the file; ``body`` is a JSON object, as text.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -176,14 +167,7 @@ class ServerRole(BaseModel):
 
 
 class TextRole(ServerRole):
-    """How a text model is asked.
-
-    Attributes:
-        answer_form: ``auto``: a strict schema, or what the server takes; else this form alone.
-        max_tokens: of an answer; default: as its task needs.
-        max_tokens_field: the name that the server has for it; ``none`` sends no limit.
-        temperature: default 0; ``none`` sends none.
-    """
+    """How a text model is asked."""
 
     model: _Name | None = None
     answer_form: Literal["auto", "json_schema", "json_object", "text"] | None = None
@@ -193,16 +177,7 @@ class TextRole(ServerRole):
 
 
 class EmbeddingRole(ServerRole):
-    """How an embedder is asked.
-
-    Attributes:
-        model: of ``query_embedding``: the name that another server has for the same model.
-        backend: as ``STRANDLINE_EMBEDDING_BACKEND``; of ``query_embedding`` ``none``, or as messages.
-        prefix: what is before each text.
-        max_texts, max_characters: of one request.
-        sends_dimensions: default: to OpenAI's models that take it.
-        sends_encoding_format: default true.
-    """
+    """How an embedder is asked."""
 
     model: _Name | None = None
     backend: Literal["auto", "local", "openai", "installed", "none"] | None = None
@@ -282,8 +257,8 @@ class Role(Generic[R]):
     @property
     def secrets(self) -> list[str]:
         """What of it may not be shown."""
-        named = [content for _, content in (*(self.of.headers or ()), *(self.of.query or ()))]
-        return [secret.get_secret_value() for secret in (*named, self.of.api_key) if secret is not None]
+        pairs = (*(self.of.headers or ()), *(self.of.query or ()), ("", self.of.api_key))
+        return [content.get_secret_value() for _, content in pairs if content is not None]
 
     def place(self, field: str) -> str:
         """The variable that a value comes from, or is to be set by."""

@@ -93,18 +93,16 @@ def _settings() -> Settings:
 
 def _role(settings: Settings, name: RoleName) -> RoleReport:
     role, kind = settings.role(name), settings.backend(name)
-    values = {field: _shown(field, value) for field, value in role.of} if kind == "openai" else {}
-    if values and name in EMBEDDING_ROLES:
-        values["dimensions"] = str(settings.embedding_dimensions)
-    return RoleReport(
-        role=name,
-        backend=kind,
-        values=[
-            ValueReport(name=field, value=value, set_by=_place(role, field))
-            for field, value in values.items()
-            if value
-        ],
-    )
+    values = [
+        ValueReport(name=field, value=shown, set_by=_place(role, field, value))
+        for field, value in (*role.of, *_dimensions(settings, name))
+        if kind == "openai" and (shown := _shown(field, value))
+    ]
+    return RoleReport(role=name, backend=kind, values=values)
+
+
+def _dimensions(settings: Settings, name: RoleName) -> list[tuple[str, object]]:
+    return [("dimensions", settings.embedding_dimensions)] if name in EMBEDDING_ROLES else []
 
 
 def _shown(field: str, value: Any) -> str:
@@ -124,12 +122,10 @@ def _shown(field: str, value: Any) -> str:
             return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
 
 
-def _place(role: Role[Any], field: str) -> str | None:
-    if field == "dimensions":
-        return "STRANDLINE_EMBEDDING_DIMENSIONS"
-    place = None if getattr(role.of, field) is None else role.place(field)
-    is_of_file = place is not None and place.startswith(PREFIX) and place not in map(str.upper, os.environ)
-    return FILE if is_of_file else place
+def _place(role: Role[Any], field: str, value: object) -> str | None:
+    place = "STRANDLINE_EMBEDDING_DIMENSIONS" if field == "dimensions" else role.place(field)
+    is_of_file = place.startswith(PREFIX) and place not in map(str.upper, os.environ)
+    return None if value is None else FILE if is_of_file else place
 
 
 def _lines(report: RolesReport) -> Iterator[str]:

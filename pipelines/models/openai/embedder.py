@@ -89,18 +89,10 @@ class OpenAIEmbedder:
     def __init__(self, client: ModelClient, role: Role[EmbeddingRole], model: str, dimensions: int) -> None:
         self._client = client
         self.role = role
-        self._model = model
-        self._dimensions = dimensions
+        self.model = model
+        self.dimensions = dimensions
         # Replaced as a whole; threads that race here only repeat a request.
         self._form = _Form.of_role(role.of)
-
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -123,7 +115,7 @@ class OpenAIEmbedder:
             max_characters=self._form.max_characters,
         ):
             vectors += call.embed(batch)
-        return EmbeddingAnswer(tuple(vectors), self._model, call.tokens)
+        return EmbeddingAnswer(tuple(vectors), self.model, call.tokens)
 
     def probe(self) -> None:
         """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
@@ -140,7 +132,7 @@ class OpenAIEmbedder:
             if form.sends_format:
                 request["encoding_format"] = "float"
             if form.sends_dimensions:
-                request["dimensions"] = self._dimensions
+                request["dimensions"] = self.dimensions
             try:
                 return read_embeddings(
                     self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
@@ -161,7 +153,7 @@ class OpenAIEmbedder:
         self._form = form
         logger.info(
             "embedding requests are made smaller",
-            extra={"model": self._model, "texts": form.max_texts, "characters": form.max_characters},
+            extra={"model": self.model, "texts": form.max_texts, "characters": form.max_characters},
         )
 
 

@@ -66,7 +66,7 @@ class OpenAITextModel:
         self._client = client
         self._role = role
         self._prompts = dict(prompts or {})
-        self._model = str(role.of.model)
+        self.model = str(role.of.model)
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
         self._form = self._strongest = RequestForm.of_role(role.of)
         self._form_until = float("inf")
@@ -75,10 +75,6 @@ class OpenAITextModel:
         self._helped = 0
         self._has_answered = False
         self._is_broken_in_any_form = False
-
-    @property
-    def model(self) -> str:
-        return self._model
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -115,7 +111,7 @@ class OpenAITextModel:
             room *= MORE_ROOM if completion.is_cut_off and limit is None else 1
             messages = _repair(messages, completion, problem)
         if best.text:
-            logger.warning("an answer is used in part", extra={"model": self._model, "reason": problem})
+            logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
             return self._answer(prompt, best, spent)
         raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
 
@@ -134,7 +130,7 @@ class OpenAITextModel:
 
     def _answer(self, prompt: Prompt, checked: CheckedAnswer, spent: Usage) -> ModelAnswer:
         return ModelAnswer(
-            checked.text, self._model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
+            checked.text, self.model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
         )
 
     def _complete(
@@ -149,7 +145,7 @@ class OpenAITextModel:
         """One completion, in the strongest form that the server takes."""
         form, is_explained = self._form_now(), True
         while True:
-            request = form.request(self._model, messages, task, room)
+            request = form.request(self.model, messages, task, room)
             try:
                 completion = read_completion(
                     self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
@@ -207,7 +203,7 @@ class OpenAITextModel:
         self._form, self._form_until = form, time.monotonic() + FORM_SECONDS
         logger.info(
             "model server needs a weaker request form",
-            extra={"model": self._model, "answer_form": form.answer, "temperature": form.temperature},
+            extra={"model": self.model, "answer_form": form.answer, "temperature": form.temperature},
         )
 
 

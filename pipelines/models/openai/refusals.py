@@ -1,7 +1,8 @@
 """What a server said when it refused a request, whatever the shape of its body, for decisions alone.
 
-The text is shown to a check alone, which sends our own words: it may quote a key, or what people wrote.  What it quotes is taken out before
-anything is recognised in it, so that nobody's words decide what becomes of a request.
+The text may quote a key, or what people wrote, so it is shown to a check alone, which sends our own words.
+What it quotes is taken out before anything is recognised in it, so that nobody's words decide what becomes of
+a request.
 """
 
 from __future__ import annotations
