@@ -273,7 +273,7 @@ def test_variables_exist(path: Path) -> None:
     of_roles = {
         variable_of_role(role, field)
         for role, info in ModelRoles.model_fields.items()
-        for field in info.default.model_fields
+        for field in type(info.default).model_fields
     }
     assert set(VARIABLE.findall(text_of(path))) <= {*variables(), *of_roles} | of_the_tests
 

@@ -27,7 +27,7 @@ from strandline.schemas.model_roles import OPENAI_URL
 from strandline.schemas.settings import Settings, load_settings
 from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest, answer_to, hashed_vector
 
-PAGE = Path(__file__).resolve().parents[3] / "docs" / "models.md"
+PAGE = Path(__file__).resolve().parents[4] / "docs" / "models.md"
 ROW = re.compile(r"^\| (.+?) \| (`(?:OPENAI|STRANDLINE)_.+`) \|$", re.MULTILINE)
 SETTING = re.compile(r"`((?:OPENAI|STRANDLINE)_[A-Z_]+)=([^`]*)`")
 ORIGIN = re.compile(r"^https?://[^/?]+")
