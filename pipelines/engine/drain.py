@@ -373,7 +373,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     logger.warning(
         "lane postponed",
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
-        | _where(lease.lane),
+        | {"failures": failures, **_where(lease.lane)},
     )
     try:
         release(

@@ -121,7 +121,8 @@ def _halt_reason(trace: StageTrace) -> str:
             )
             return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
         if reason:
-            return f"{waits}: its lane waits after an error ({reason})."
+            often = f", {quantity(trace.failures, 'failure')} in a row" if trace.failures else ""
+            return f"{waits}: its lane waits after an error ({reason}){often}."
         return f"{waits}: no worker has taken it up."
     return {
         "dead": f"stage {trace.stage} gave up on it ({reason}); `strandline dead-letters retry` tries again.",

@@ -10,7 +10,7 @@ from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.search.ranking import SearchQuery, Vectors
 from strandline.schemas.display.local_time import today_in
-from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
@@ -39,7 +39,7 @@ def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Sea
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
-        problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
+        problem = f"The query could not be embedded, so the search compared only words: {error}"
         return _query(text, None, problem, zone)
     if vector is None:
         problem = (
@@ -53,13 +53,3 @@ def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Sea
 def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
     lexemes = query_lexemes(text)[-MAX_QUERY_WORDS:]
     return SearchQuery(text, lexemes, vector, problem, aim_of(text, today_in(time_zone)))
-
-
-def _reason(error: StrandlineError) -> str:
-    """The reason to show; an error of the setup already says what to do, others may be transient."""
-    if isinstance(error, (ProviderSetupError, ConfigurationError)):
-        return str(error)
-    return (
-        "the embedding model did not answer in time, or is unavailable"
-        " (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS bounds the wait)."
-    )
