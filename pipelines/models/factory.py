@@ -7,6 +7,7 @@ imports only the one that it uses.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 
 from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
@@ -176,7 +177,14 @@ def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) ->
         first_wait_seconds=min(settings.retry_base_seconds, settings.provider_probe_seconds),
         longest_wait_seconds=settings.provider_probe_seconds,
         longest_pause_seconds=settings.retry_max_seconds,
+        server=_server_digest(settings),
     )
+
+
+def _server_digest(settings: Settings) -> str:
+    """What names a server and a key among workers, and tells neither."""
+    key = "" if settings.openai_api_key is None else settings.openai_api_key.get_secret_value()
+    return sha256(f"{settings.openai_base_url or ''}\n{key}".encode()).hexdigest()[:32]
 
 
 # The modules of a family are loaded here, at run time: each imports what only it needs.

@@ -11,7 +11,8 @@ waits again.  A probe that only took too long says little of a slow server: afte
 let through, which may take longer.  A call that is turned away gets the reason why it is open.
 
 A server that wants fewer calls is left alone for as long as it asks; if it names no time, it is asked at the
-pace that it was seen to take.
+pace that it was seen to take, by all workers together (``pace.py``).  Calls begin a few at a time, so that a
+limit is not met by as many as there are threads.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
-from strandline.pipelines.models.provided.pace import Pace
+from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.schemas.errors import (
     PermanentModelError,
     ProviderDownError,
@@ -50,6 +51,7 @@ class Breaker:
         longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
         longest_pause_seconds: a provider that asks for more is asked again after this, by one probe; and the
             time within which the calls are counted that it takes.
+        server: as for ``ProviderPace``.
     """
 
     def __init__(
@@ -61,6 +63,7 @@ class Breaker:
         longest_wait_seconds: float = 10.0,
         longest_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        server: str = "",
     ) -> None:
         self._name = name
         self._probe = probe
@@ -72,7 +75,7 @@ class Breaker:
         self._probing = threading.Lock()
         self._failed_probes = 0
         self._late_probes = 0
-        self._pace = Pace(longest_pause_seconds)
+        self._pace = ProviderPace(longest_pause_seconds, server, clock)
         # Refusals for too many calls since the last that was answered.
         self._refusals = 0
         self._reason = ""
@@ -91,8 +94,27 @@ class Breaker:
             ProviderDownError: no call was made.
             TransientModelError: the call's, with ``counts`` set if the input is to blame.
         """
-        self._admit()
-        began = self._clock()
+        with self._begin():
+            self._admit()
+            began = self._clock()
+            with self._judge(began):
+                yield
+
+    @contextmanager
+    def _begin(self) -> Iterator[None]:
+        """Around one call: begin in turn, after a rest.  Only workers wait for that, no read."""
+        if self._probe is not None and (delay := self._pace.begin()) > 0:
+            time.sleep(delay)
+        is_answered = False
+        try:
+            yield
+            is_answered = True
+        finally:
+            if self._probe is not None:
+                self._pace.end(is_answered=is_answered)
+
+    @contextmanager
+    def _judge(self, began: float) -> Iterator[None]:
         try:
             yield
         except RateLimitError as error:
@@ -111,19 +133,18 @@ class Breaker:
         self._note_answer()
 
     def _admit(self) -> None:
-        now = self._clock()
-        with self._lock:
-            waiting, is_down = self._ask_at > now, self._failed_probes > 0
-            if not is_down and not waiting and (wait := self._pace.wait_seconds(now)) > 0:
-                self._ask_at, waiting = now + wait, True
-            if not waiting:
-                self._pace.note_call(now)
-                if self._refusals:  # one call at a time finds out
+        with self._pace.admitting:
+            wait = self.wait_seconds() or self._pace.take()
+            with self._lock:
+                now, is_down = self._clock(), self._failed_probes > 0
+                self._ask_at = max(self._ask_at, now + wait)
+                waiting = wait > 0
+                if not waiting and self._refusals:  # one call at a time finds out
                     self._ask_at = now + self._refusal_wait()
-            if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
-                # This call stands for the probe; the others go on waiting for what becomes of it.
-                self._ask_at = now + self._longest_wait
-                return
+                if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
+                    # This call stands for the probe; the others go on waiting for what becomes of it.
+                    self._ask_at = now + self._longest_wait
+                    return
         if waiting or (is_down and not self._probe_succeeds(now)):
             raise ProviderDownError(
                 self._reason or "The model server asked for a pause; it will be asked again later.",
@@ -187,15 +208,14 @@ class Breaker:
             )
 
     def _pause(self, error: RateLimitError) -> None:
+        wait = error.retry_after_seconds
+        learned = self._pace.note_refusal() if wait is None else 0.0
         with self._lock:
-            now = self._clock()
             self._reason = str(error)
-            wait = error.retry_after_seconds
             if wait is None:
                 self._refusals += 1
-                self._pace.note_refusal(now)
-                wait = self._pace.wait_seconds(now) or self._refusal_wait()
-            self._ask_at = max(self._ask_at, now + min(wait, self._longest_pause))
+                wait = learned or self._refusal_wait()
+            self._ask_at = max(self._ask_at, self._clock() + min(wait, self._longest_pause))
 
     def _refusal_wait(self) -> float:
         """The wait after so many refusals in a row that told no time and no pace."""
