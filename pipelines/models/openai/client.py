@@ -22,7 +22,12 @@ from strandline.pipelines.models.openai.response_bounds import (
     watch_body,
 )
 from strandline.pipelines.models.openai.url_log import hide_secrets_of
-from strandline.schemas.errors import ConfigurationError, ModelError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    ModelError,
+    TransientModelError,
+    UnusableAnswerError,
+)
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.settings import Settings
 
@@ -88,7 +93,7 @@ class ModelClient:
         Raises:
             RejectedError: the server refused.
             TransientModelError: time-out, connection failure, or a reply that cannot be read.
-            PermanentModelError: the answer went on until its time was over.
+            UnusableAnswerError: the answer went on until its time was over.
         """
         options: openai.RequestOptions = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         try:
@@ -131,7 +136,7 @@ def _key(settings: Settings) -> str:
 def _unreachable(error: openai.OpenAIError) -> ModelError:
     cause = error.__cause__
     if isinstance(cause, EndlessAnswerError):
-        return PermanentModelError(f"The model's answer did not end: {cause}.")
+        return UnusableAnswerError(f"The model's answer did not end: {cause}.")
     if isinstance(error, openai.APITimeoutError):
         late = TransientModelError(
             "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS and"
