@@ -78,7 +78,7 @@ class MemoryWriting(MemorySearch):
     def _check_put(
         self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
     ) -> PutRequest:
-        return PutRequest.check(
+        request = PutRequest.check(
             messages,
             identity=self._identity,
             policy=self._policy,
@@ -88,6 +88,8 @@ class MemoryWriting(MemorySearch):
             max_messages=max_messages,
             redaction=None if is_redacted else self._redaction,
         )
+        request.turn_delay_seconds = self._resources.settings.turn_delay_seconds
+        return request
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)

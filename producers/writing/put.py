@@ -64,6 +64,7 @@ class PutRequest:
         acting: who puts; taken from the caller's context, which the statement may not be sent in.
         act: the kind of act that the audit trail records; None: what this put is part of is recorded.
         flags: what a compliance hook added to the act.
+        turn_delay_seconds: how long the work of a turn that it ends waits for more.
     """
 
     identity: SessionIdentity
@@ -75,6 +76,7 @@ class PutRequest:
     acting: Acting = field(default_factory=current_acting)
     act: str | None = "put"
     flags: tuple[str, ...] = ()
+    turn_delay_seconds: float = 0.0
 
     @property
     def is_change(self) -> bool:
@@ -172,7 +174,11 @@ def put_messages(
         identity = request.identity
         try:
             flushed = yield from flush_at_put(
-                identity.shard_key, identity.session_key, window, lazily=not in_callers_transaction
+                identity.shard_key,
+                identity.session_key,
+                window,
+                lazily=not in_callers_transaction,
+                turn_delay_seconds=request.turn_delay_seconds,
             )
         except StrandlineError as error:
             if in_callers_transaction:
