@@ -332,6 +332,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             shared_key=self._shared_key,
             block_arguments=check_block_arguments(self._blocks, block_arguments),
             indexed_characters=self._resources.settings.max_indexed_characters,
+            ring=self._resources.ring if connection is None else None,
         )
 
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:

@@ -185,6 +185,15 @@ class Settings(BaseSettings):
     compliance_timeout_seconds: Positive = 1.0
     compliance_failure: Literal["refuse", "allow"] = "refuse"
 
+    # Sessions that deliver each turn.
+    turn_delay_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+        description="how long a delivered turn waits for others to share its model calls; 0: not at all",
+    )
+
     # The libraries.
     public_apis_only: bool = Field(
         False, description="true: nothing undocumented of psycopg, Kombu and Celery is used; slower"
@@ -249,6 +258,9 @@ class Settings(BaseSettings):
     )
     max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
     max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
+    dead_letter_retries: int = Field(
+        4, ge=0, le=6, description="how often a dead letter of an unusable answer is retried by itself"
+    )
 
     @field_validator("database_schema")
     @classmethod

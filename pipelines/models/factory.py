@@ -10,6 +10,7 @@ import json
 import time
 from collections.abc import Callable, Mapping
 from contextlib import ExitStack, closing
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
 
@@ -24,7 +25,7 @@ from strandline.pipelines.models.local.text_model import LocalTextModel, is_loca
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.provided.breaker import Breaker, Provider
 from strandline.pipelines.models.provided.guarded import GuardedEmbedder, GuardedTextModel
-from strandline.pipelines.models.provided.pace import Pace
+from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.pipelines.models.redacting import RedactingEmbedder, RedactingTextModel
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.pipelines.redaction.hook import Redaction
@@ -211,15 +212,21 @@ def _local_embedder() -> Embedder:
 
 def _breaker(settings: Settings, role: Role[Any], probe: Callable[[], None] | None) -> Breaker:
     key = "" if role.of.api_key is None else role.of.api_key.get_secret_value()
-    fresh = Provider(Pace(settings.retry_max_seconds))
+    address = role.address.partition("?")[0].rstrip("/")
+    fresh = Provider(ProviderPace(settings.retry_max_seconds, _server_digest(address, key)))
     return Breaker(
         f"{role.name}, {role.of.model} at {role.server}",
         probe,
         first_wait_seconds=min(settings.retry_base_seconds, settings.provider_probe_seconds),
         longest_wait_seconds=settings.provider_probe_seconds,
         longest_pause_seconds=settings.retry_max_seconds,
-        provider=_providers.setdefault((role.address.partition("?")[0].rstrip("/"), key), fresh),
+        provider=_providers.setdefault((address, key), fresh),
     )
+
+
+def _server_digest(address: str, key: str) -> str:
+    """What names a server and a key among workers, and tells neither."""
+    return sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
 
 
 # The modules of a family are loaded here, at run time: each imports what only it needs.

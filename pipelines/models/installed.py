@@ -19,6 +19,7 @@ from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,
     TransientModelError,
+    UnusableAnswerError,
 )
 
 ENTRY_POINT_GROUP = "strandline.models"
@@ -86,7 +87,7 @@ class InstalledTextModel:
         except Exception as error:  # the edge to foreign code: an application's model
             raise _failure(self.model, error) from error
         if not isinstance(text, str) or len(text) > MAX_ANSWER_CHARACTERS:
-            raise PermanentModelError(
+            raise UnusableAnswerError(
                 f"The model {self.model!r} returned {type(text).__name__}; it has to return text of at most"
                 f" {MAX_ANSWER_CHARACTERS:,} characters."
             )

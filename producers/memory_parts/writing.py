@@ -105,6 +105,7 @@ class MemoryWriting(MemorySearch):
             redaction=None if is_redacted else self._redaction,
             blocks=self._blocks,
         )
+        request.turn_delay_seconds = self._resources.settings.turn_delay_seconds
         return _replacing_prompt(request) if replace_prompt else request
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:

@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from datetime import date
 from functools import partial
 
+from strandline.pipelines.flush.flush import end_delay
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -58,6 +59,7 @@ from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch,
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
@@ -276,7 +278,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
     """Wait until ``seq`` was put and every pipeline covers the messages up to it, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     pauses = pauses_within(timeout)
-    while not (yield from is_covered(request.identity, pipelines, seq)):
+    while not (yield from is_covered(request.identity, pipelines, seq, request.ring)):
         seconds = next(pauses, None)
         if seconds is None:
             return
@@ -291,9 +293,16 @@ def pauses_within(seconds: float) -> Iterator[float]:
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def is_covered(identity: SessionIdentity, pipelines: Sequence[str], seq: int) -> Operation[bool]:
-    """Whether ``seq`` was put, and every pipeline covers the messages up to it that were flushed."""
+def is_covered(
+    identity: SessionIdentity, pipelines: Sequence[str], seq: int, ring: Ring | None
+) -> Operation[bool]:
+    """Whether ``seq`` was put, and every pipeline covers the messages up to it that were flushed.
+
+    Turns that wait for others to share their calls wait no longer, if workers can be told (``ring``).
+    """
     rows = yield from fetch(Coverage(**identity.keys, pipelines=list(pipelines), seq=seq))
+    if ring is not None and any(row.waits for row in rows):
+        ring((yield from end_delay(identity.shard_key, identity.session_key)))
     return bool(rows) and all(row.from_seq is None and seq <= row.last_seq for row in rows)
 
 

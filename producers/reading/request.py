@@ -16,6 +16,7 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import NOTHING, Message
 
 
@@ -45,6 +46,7 @@ class ReadRequest:
         indexed_characters: how much of a message searches know; ``omitted`` names longer ones.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         indexes: of the scopes that the process searches again and again; None as for ``windows``.
+        ring: tells workers of work that a wait does not let wait; None: it waits its time.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -72,6 +74,7 @@ class ReadRequest:
     indexes: IndexCache | None = None
     block_arguments: Mapping[str, Any] = field(default_factory=dict)
     indexed_characters: int = MAX_INDEXED_CHARACTERS
+    ring: Ring | None = None
 
     @property
     def measure(self) -> Measure:

@@ -68,6 +68,7 @@ class PutRequest:
         act: the kind of act that the audit trail records; None: what this put is part of is recorded.
         flags: what a compliance hook added to the act.
         replaces_prompt: whether the first message takes the place of the prompt in reads.
+        turn_delay_seconds: how long the work of a turn that it ends waits for more.
     """
 
     identity: SessionIdentity
@@ -80,6 +81,7 @@ class PutRequest:
     act: str | None = "put"
     flags: tuple[str, ...] = ()
     replaces_prompt: bool = False
+    turn_delay_seconds: float = 0.0
 
     @property
     def is_change(self) -> bool:
@@ -185,7 +187,11 @@ def put_messages(
         identity = request.identity
         try:
             flushed = yield from flush_at_put(
-                identity.shard_key, identity.session_key, window, lazily=not in_callers_transaction
+                identity.shard_key,
+                identity.session_key,
+                window,
+                lazily=not in_callers_transaction,
+                turn_delay_seconds=request.turn_delay_seconds,
             )
         except StrandlineError as error:
             if in_callers_transaction:

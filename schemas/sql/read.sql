@@ -145,11 +145,12 @@ FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_ke
 ORDER BY part, seq
 
 -- name: coverage
--- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait).
+-- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait); and whether a
+-- range waits for more to share its model call (end_delay).
 -- params: shard_key uuid, pipelines text[], seq bigint, session_key uuid
--- row: pipeline text?, from_seq bigint?, last_seq bigint
+-- row: pipeline text?, from_seq bigint?, last_seq bigint, waits boolean
 -- repeatable
-SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
+SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq, d.ready_at IS NOT NULL AS waits
 FROM strandline.session s
 LEFT JOIN @serving(%(shard_key)s, %(pipelines)s) g ON true
 LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s

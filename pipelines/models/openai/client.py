@@ -24,7 +24,12 @@ from strandline.pipelines.models.openai.response_bounds import (
     watch_body,
 )
 from strandline.pipelines.models.openai.url_log import hide_secrets_of
-from strandline.schemas.errors import ConfigurationError, ModelError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    ModelError,
+    TransientModelError,
+    UnusableAnswerError,
+)
 from strandline.schemas.forking import ProcessKey, this_process
 from strandline.schemas.model_roles import COMMON, Role, is_header_text
 
@@ -108,7 +113,7 @@ class ModelClient:
         Raises:
             RejectedError: the server refused.
             TransientModelError: time-out, connection failure, or a reply that cannot be read.
-            PermanentModelError: the answer went on until its time was over.
+            UnusableAnswerError: the answer went on until its time was over.
         """
         options: openai.RequestOptions = {} if timeout_seconds is None else {"timeout": timeout_seconds}
         if (self.role.of.key_header or "authorization").lower() != "authorization":
@@ -171,7 +176,7 @@ def _key(role: Role[Any]) -> str:
 def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
     cause = error.__cause__
     if isinstance(cause, EndlessAnswerError):
-        return PermanentModelError(
+        return UnusableAnswerError(
             f"The model's answer did not end: it took longer than {role.place('timeout_seconds')} allows."
         )
     if isinstance(error, openai.APITimeoutError):

@@ -36,6 +36,7 @@ from strandline.schemas.errors import (
     PermanentModelError,
     ProviderSetupError,
     TransientModelError,
+    UnusableAnswerError,
 )
 from strandline.schemas.model_roles import Role, TextPurpose, TextRole
 from strandline.schemas.settings import Settings
@@ -113,7 +114,7 @@ class OpenAITextModel:
         if best.text:
             logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
             return self._answer(prompt, best, spent)
-        raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
+        raise UnusableAnswerError(f"The model's answer stayed unusable after one repair. {problem}")
 
     def probe(self) -> None:
         """Make the smallest request in the form of a real one, to learn whether the server answers at all.

@@ -11,7 +11,8 @@ waits again.  A probe that only took too long says little of a slow server: afte
 let through, which may take longer.  A call that is turned away gets the reason why it is open.
 
 A server that wants fewer calls is left alone for as long as it asks; if it names no time, it is asked at the
-pace that it was seen to take.
+pace that it was seen to take, by all workers together (``pace.py``).  Calls begin a few at a time, so that a
+limit is not met by as many as there are threads.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 
-from strandline.pipelines.models.provided.pace import Pace
+from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,
@@ -45,7 +46,7 @@ _LATE_PROBES = 3
 class Provider:
     """What the models of one server and key share: its pace, and until when it is left alone, and why."""
 
-    pace: Pace
+    pace: ProviderPace
     lock: threading.Lock = field(default_factory=threading.Lock)
     # Refusals for too many calls since the last that was answered.
     refusals: int = 0
@@ -87,7 +88,7 @@ class Breaker:
         self._longest_wait = longest_wait_seconds
         self._longest_pause = longest_pause_seconds
         self._clock = clock
-        self._provider = provider or Provider(Pace(longest_pause_seconds))
+        self._provider = provider or Provider(ProviderPace(longest_pause_seconds, clock=clock))
         self._lock = self._provider.lock
         self._probing = threading.Lock()
         self._failed_probes = 0
@@ -108,8 +109,27 @@ class Breaker:
             ProviderDownError: no call was made.
             TransientModelError: the call's, with ``counts`` set if the input is to blame.
         """
-        self._admit()
-        began = self._clock()
+        with self._begin():
+            self._admit()
+            began = self._clock()
+            with self._judge(began):
+                yield
+
+    @contextmanager
+    def _begin(self) -> Iterator[None]:
+        """Around one call: begin in turn, after a rest.  Only workers wait for that, no read."""
+        if self._probe is not None and (delay := self._provider.pace.begin()) > 0:
+            time.sleep(delay)
+        is_answered = False
+        try:
+            yield
+            is_answered = True
+        finally:
+            if self._probe is not None:
+                self._provider.pace.end(is_answered=is_answered)
+
+    @contextmanager
+    def _judge(self, began: float) -> Iterator[None]:
         try:
             with self._name_in_errors():
                 yield
@@ -129,19 +149,21 @@ class Breaker:
         self._note_answer()
 
     def _admit(self) -> None:
-        now, provider = self._clock(), self._provider
-        with self._lock:
-            waiting, is_down = max(self._ask_at, provider.ask_at) > now, self._failed_probes > 0
-            if not is_down and not waiting and (wait := provider.pace.wait_seconds(now)) > 0:
-                provider.ask_at, waiting = now + wait, True
-            if not waiting:
-                provider.pace.note_call(now)
-                if provider.refusals:  # one call at a time finds out
+        provider = self._provider
+        with provider.pace.admitting:
+            wait = self.wait_seconds()
+            learned = 0.0 if wait else provider.pace.take()
+            with self._lock:
+                now, is_down = self._clock(), self._failed_probes > 0
+                waiting = wait > 0 or learned > 0
+                if learned > 0:
+                    provider.ask_at = max(provider.ask_at, now + learned)
+                if not waiting and provider.refusals:  # one call at a time finds out
                     provider.ask_at = now + self._refusal_wait()
-            if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
-                # This call stands for the probe; the others go on waiting for what becomes of it.
-                self._ask_at = now + self._longest_wait
-                return
+                if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
+                    # This call stands for the probe; the others go on waiting for what becomes of it.
+                    self._ask_at = now + self._longest_wait
+                    return
         if waiting or (is_down and not self._probe_succeeds(now)):
             raise ProviderDownError(
                 self._reason
@@ -214,15 +236,14 @@ class Breaker:
             )
 
     def _pause(self, error: RateLimitError) -> None:
+        provider, wait = self._provider, error.retry_after_seconds
+        learned = provider.pace.note_refusal() if wait is None else 0.0
         with self._lock:
-            now, provider = self._clock(), self._provider
             provider.reason = str(error)
-            wait = error.retry_after_seconds
             if wait is None:
                 provider.refusals += 1
-                provider.pace.note_refusal(now)
-                wait = provider.pace.wait_seconds(now) or self._refusal_wait()
-            provider.ask_at = max(provider.ask_at, now + min(wait, self._longest_pause))
+                wait = learned or self._refusal_wait()
+            provider.ask_at = max(provider.ask_at, self._clock() + min(wait, self._longest_pause))
 
     def _refusal_wait(self) -> float:
         """The wait after so many refusals in a row that told no time and no pace."""

@@ -73,10 +73,13 @@ class CoverageRow(NamedTuple):
     pipeline: str | None
     from_seq: int | None
     last_seq: int
+    waits: bool
 
 
 class Coverage(Query[CoverageRow]):
-    """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait)."""
+    """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait);
+    and whether a range waits for more to share its model call (end_delay).
+    """
 
     __slots__ = ()
     name = "coverage"
