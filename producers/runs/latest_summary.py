@@ -144,8 +144,8 @@ def _newest_within(
             if characters < 0 and spoken:
                 return spoken
             if text and message.seq is not None and message.created_at is not None:
-                said, at = text[-MAX_SUMMARIZED_CHARACTERS:], message.created_at
-                line = TranscriptLine(0, message.role, shown_name(message), said, at)
+                ending, at = text[-MAX_SUMMARIZED_CHARACTERS:], message.created_at
+                line = TranscriptLine(0, message.role, shown_name(message), ending, at)
                 spoken.append((message.seq, line))
         seqs = seqs[rows[-1].place :] if rows else []
         left -= rows[-1].bytes_taken if rows else 0

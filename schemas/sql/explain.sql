@@ -238,7 +238,7 @@ SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
     FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
     CROSS JOIN LATERAL unnest(r.seqs) AS cited (seq)
-    JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key
+    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = r.session_key
         AND m.seq = cited.seq AND @is_visible(m, %(shard_key)s)), (page.revision, page.seq) DESC) AS m
 ORDER BY m.revision, m.seq
 
@@ -265,8 +265,8 @@ GROUP BY r.revision, g.from_seq, g.cause, g.removed_at, g.archive, g.object_name
 SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
     FROM @newest_revisions(%(shard_key)s, %(generation_id)s, %(fact_id)s) AS r
-    JOIN strandline.batch b ON b.shard_key = r.shard_key AND b.batch_id = r.extract_batch_id
+    JOIN strandline.batch b ON b.shard_key = %(shard_key)s AND b.batch_id = r.extract_batch_id
     CROSS JOIN LATERAL unnest(b.context_seqs) AS shown (seq)
-    JOIN strandline.message m ON m.shard_key = r.shard_key AND m.session_key = r.session_key AND m.seq = shown.seq
+    JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = r.session_key AND m.seq = shown.seq
         AND @is_visible(m, %(shard_key)s)), (page.revision, page.seq) DESC) AS m
 ORDER BY m.revision, m.seq
