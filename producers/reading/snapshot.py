@@ -12,7 +12,7 @@ from uuid import UUID
 from strandline.producers.reading.budget.fitting import Tail
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.history.call_pairs import REASONS, Settled, is_settled
-from strandline.producers.reading.insertion import placed
+from strandline.producers.reading.insertion import insert_in_order
 from strandline.producers.reading.window_cache import (
     NOTHING_KNOWN,
     UNKNOWN,
@@ -89,7 +89,7 @@ class Snapshot:
 
     def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
         """The tail with the note in its place."""
-        return tail if self.note is None else placed(self.note, tail)
+        return tail if self.note is None else insert_in_order(self.note, tail)
 
     @property
     def fact_texts(self) -> list[str]:

@@ -380,8 +380,8 @@ def _recalled_hits(recall: Recalled) -> list[Hit]:
             continue
         session_key = ranks.sessions[number - 1]
         if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
-            (said,) = utterances
-            hits.append(Hit(score, session_key, (said.message,), similarity, utterance=said))
+            (only,) = utterances
+            hits.append(Hit(score, session_key, (only.message,), similarity, utterance=only))
             continue
         bounds = ranks.from_seqs[place], ranks.through_seqs[place]
         messages = [one.message for one in utterances]

@@ -8,7 +8,7 @@
 -- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
 --     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
 --     integer, tokens bigint, cause text, flushed_at timestamptz, died_at timestamptz, batch_id uuid, reason text,
---     current boolean, generation_state text, dropped_at timestamptz?, retry_at timestamptz?, retries integer
+--     current boolean, generation_state text, dropped_at timestamptz?, retry_at timestamptz?, retries smallint
 -- repeatable
 SELECT d.event_id, d.stage, d.generation_id, g.pipeline, s.namespace, s.session_id, s.user_id,
     d.shard_key, d.session_key, d.scope_key, d.from_seq, d.through_seq, e.message_count, e.tokens, e.cause,
@@ -59,7 +59,7 @@ RETURNING lease_epoch
 -- left to the replay slots (ring_at: infinity).
 -- retries: how often it was retried by itself, this one included.
 -- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid, retries
---     integer
+--     smallint
 -- row: current boolean
 WITH letter AS (
     DELETE FROM strandline.dead_letter d

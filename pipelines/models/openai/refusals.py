@@ -31,7 +31,9 @@ _QUOTED = re.compile(
 # A shorter one is in any word.
 _MIN_SECRET_CHARACTERS = 4
 # Also one of which all but its ends is hidden.
-_LIKE_A_KEY = re.compile(r"\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|(?=\S*[\dA-Z])[\w+/=-]{20,}")
+_LIKE_A_KEY = re.compile(
+    r"(?<!\S)\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|(?<![\w+/=-])(?=[\w+/=-]*[\dA-Z])[\w+/=-]{20,}"
+)
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
 

@@ -226,7 +226,8 @@ class Breaker:
             self._ask_at = self._clock() + max(
                 wait, min(error.retry_after_seconds or 0.0, self._longest_pause)
             )
-            if not isinstance(error, ProviderSetupError):
+            # Without a probe the input may be to blame, which says nothing of the server's other calls.
+            if self._probe is not None and not isinstance(error, ProviderSetupError):
                 self._provider.ask_at, self._provider.reason = self._ask_at, self._reason
                 self._provider.is_down = True
         if failures == 1:

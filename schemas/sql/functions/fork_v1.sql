@@ -72,7 +72,7 @@ BEGIN
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
             s.time_zone, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts,
-            ARRAY(SELECT kept FROM unnest(s.prompts) AS replaced (kept) WHERE kept <= last_seq ORDER BY kept), moment,
+            (SELECT array_agg(kept ORDER BY kept) FROM unnest(s.prompts) AS replaced (kept) WHERE kept <= last_seq), moment,
             moment + make_interval(secs => s.idle_seconds), s.first_data_key);
     INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
         SELECT p_shard_key, p_new_key, 'idle', moment + make_interval(secs => s.idle_seconds)

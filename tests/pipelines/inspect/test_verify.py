@@ -111,7 +111,7 @@ def database_url(stack: EmbeddedStack, history: str) -> Iterator[str]:
 def test_everything_that_happened_is_accounted_for(database: Database) -> None:
     report = verify(database, deep=True)
     assert report.violations == ()
-    assert (report.sessions, report.messages, report.events) == (5, 1 + 6 * 2 + 2 + 3 * 2 + 2 * 2 + 3, 13)
+    assert (report.sessions, report.messages, report.events) == (5, 1 + 6 * 2 + 2 + 3 * 2 + 1 + 2 + 3, 13)
     # The reset came before anyone had taken up what was said before it.
     assert (report.pending, report.voids, report.holes, report.dropped) == (3, 3, 1, 0)
     assert report.applications == (13 - 1) * 4 - 1 - 4
