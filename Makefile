@@ -20,7 +20,7 @@ unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .DELETE_ON_ERROR:
-.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-facts bench-recall bench-redaction bench-weighting chaos soak lock clean
+.PHONY: help demo test test-fast test-legacy check style contracts queries bench bench-charts bench-cost bench-facts bench-recall bench-redaction bench-weighting chaos soak lock clean
 
 help: ## show this list
 	@echo "Strandline. Commands:"
@@ -70,6 +70,9 @@ bench: $(VENV)/.bench-ready ## set up, then measure, at most about 10 minutes (A
 
 bench-charts: $(VENV)/.bench-ready ## set up, then draw what 'make bench ARGS="--json FILE"' wrote (ARGS='FILE docs')
 	@$(BIN)/python -m bench.charts $(ARGS)
+
+bench-cost: $(VENV)/.test-ready ## set up, then print what 1,000 messages cost in model calls and tokens
+	@$(BIN)/python -m bench.cost
 
 bench-facts: $(VENV)/.demo-ready ## set up, then measure facts, by your model if one is configured
 	@$(BIN)/python -m bench.facts $(ARGS)

@@ -16,6 +16,8 @@ export interface ContextOut {
   summary: GivenSummaryOut | null;
   window_from: number;
   pinned_through: number;
+  prompt_seq?: number | null;
+  time_zone?: string | null;
 }
 
 /** What to read for. */
@@ -416,6 +418,7 @@ export interface PolicyChangeIn {
   max_window_bytes?: number | null;
   message_flush_size?: number | null;
   deliver?: "window" | "turn" | null;
+  time_zone?: string | null;
   blocks?: string[] | null;
   max_facts?: number | null;
   actor?: string | null;
@@ -441,6 +444,7 @@ export interface PolicyIn {
   max_window_bytes?: number;
   message_flush_size?: number | null;
   deliver?: "window" | "turn";
+  time_zone?: string | null;
   blocks?: string[] | null;
   max_facts?: number | null;
   shared_scope?: string | null;
@@ -460,6 +464,7 @@ export interface PolicyOut {
   max_window_bytes: number;
   message_flush_size: number | null;
   deliver: string;
+  time_zone?: string | null;
 }
 
 /** The message that was removed; null: none was left. */
@@ -487,6 +492,7 @@ export interface ProblemPlace {
 export interface PutMessages {
   messages: MessageIn[];
   policy?: PolicyIn | null;
+  replace_prompt?: boolean;
 }
 
 /** What one reader still gave after the erasure: `remaining` is 0. */

@@ -14,7 +14,7 @@ from strandline.pipelines.models.answers import RolledSummary, parse_summary
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import SummaryTask, TextModel, TranscriptLine
 from strandline.pipelines.states import add_state, latest_state
-from strandline.pipelines.transcript import Transcript, load_transcript
+from strandline.pipelines.transcript import Transcript, halves, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
 
@@ -59,17 +59,25 @@ class SummaryStage:
         def fold(lines: tuple[TranscriptLine, ...]) -> RawAnswer:
             return ask(self.model, SummaryTask(texts[-1], lines, self.max_tokens, work.instructions))
 
-        return [
-            Call(step, partial(fold, lines), lambda answer: texts.append(self._read(answer).summary))
-            for step, lines in work.transcript.calls(_STEP).items()
-        ]
+        def call(step: str, lines: tuple[TranscriptLine, ...]) -> Call:
+            def parts() -> list[Call]:
+                return [call(*half) for half in halves(step, lines)]
+
+            return Call(
+                step,
+                partial(fold, lines),
+                lambda answer: texts.append(self._read(answer).summary),
+                parts if len(batch.events) == 1 else None,
+            )
+
+        return [call(step, lines) for step, lines in work.transcript.calls(_STEP).items()]
 
     def effect(self, batch: Batch, work: SummaryWork, answers: Mapping[str, RawAnswer]) -> str | None:
         """The state after the batch, as JSON; None if nothing was said."""
-        steps = list(work.transcript.calls(_STEP))
-        answer = answers.get(steps[-1]) if steps else None
-        if answer is None:
+        steps = work.transcript.steps_in_order(answers)
+        if not steps:
             return None
+        answer = answers[steps[-1]]
         rolled = self._read(answer)
         state = {
             "text": rolled.summary,

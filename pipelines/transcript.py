@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +14,7 @@ from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import BatchMessages
 from strandline.schemas.values.content_parts import without_payloads
 from strandline.schemas.values.flush_event import FlushEvent
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.message import Message, by_local_clock, read_rows
 
 # About 2,000 tokens: a model cites a line, and a fact that cites a pasted file as one cites nothing.
 MAX_LINE_CHARACTERS = 8_000
@@ -46,11 +46,43 @@ class Transcript:
             room -= len(line.text)
         return {step if at == 1 else f"{step}-{at}": tuple(lines) for at, lines in enumerate(groups, 1)}
 
+    def lines_of(self, step: str) -> tuple[TranscriptLine, ...]:
+        """The lines of a step of ``calls``, or of a part of one (``halves``); none if they are gone."""
+        whole, _, part = step.partition("/")
+        if not part:
+            return self.calls(whole.partition("-")[0]).get(whole, ())
+        first, last = map(int, part.split("-"))
+        return self.lines[first - 1 : last]
+
+    def steps_in_order(self, steps: Iterable[str]) -> list[str]:
+        """Steps with answers, by their lines; without those whose lines another one has answered as well."""
+        chosen: list[str] = []
+        through = 0
+        lines = {step: shown for step in steps if (shown := self.lines_of(step))}
+        for step in sorted(lines, key=lambda one: (lines[one][0].number, -len(lines[one]))):
+            if lines[step][0].number > through:
+                chosen.append(step)
+                through = lines[step][-1].number
+        return chosen
+
+    def left_out(self, steps: Iterable[str]) -> list[Message]:
+        """The messages with a line that the model answered in none of these steps."""
+        answered = {line.number for step in steps for line in self.lines_of(step)}
+        return [message for number, message in enumerate(self.messages, 1) if number not in answered]
+
     def event_of(self, number: int) -> FlushEvent:
         return self.events[number - 1]
 
     def message_of(self, number: int) -> Message:
         return self.messages[number - 1]
+
+
+def halves(step: str, lines: tuple[TranscriptLine, ...]) -> list[tuple[str, tuple[TranscriptLine, ...]]]:
+    """Two parts of a step, by their names, with half of its lines each; none of a single line."""
+    middle = len(lines) // 2
+    parts = (lines[:middle], lines[middle:]) if middle else ()
+    whole = step.partition("/")[0]
+    return [(f"{whole}/{part[0].number}-{part[-1].number}", part) for part in parts]
 
 
 def load_transcript(fetcher: Fetcher, batch: Batch) -> Transcript:
@@ -82,7 +114,7 @@ def load_messages(fetcher: Fetcher, batch: Batch) -> list[tuple[FlushEvent, list
     )
     by_event: list[tuple[FlushEvent, list[Message]]] = [(event, []) for event in batch.events]
     for row, message in zip(rows, read_rows(rows), strict=True):
-        by_event[row.place - 1][1].append(message)
+        by_event[row.place - 1][1].append(by_local_clock(message, row.time_zone))
     return by_event
 
 

@@ -45,6 +45,7 @@ from strandline.schemas.values.identity import (
     identify_session,
     scope_session_id,
 )
+from strandline.schemas.values.message import NOTHING
 from strandline.schemas.values.policy import Policy
 
 
@@ -65,8 +66,12 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             ``audio`` and ``video``, 2048 for ``document``.
         render: turns the blocks' sections into text; default: the built-in template.
         shared_key: key of the scope that ``scope="shared"`` searches; default: none.
+        token_limit: of its reads; default: what the session has stored.
         redaction: applied to what is put; default: the hooks that the settings name.
     """
+
+    # The values of its policy that are told if the session has stored others.
+    _named: Mapping[str, object] = NOTHING
 
     def __init__(
         self,
@@ -81,11 +86,13 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         render: Renderer = render_memory,
         shared_key: UUID | None = None,
         redaction: Redaction | None = None,
+        token_limit: int | None = None,
     ) -> None:
         super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
         self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
         self._policy = policy
+        self._token_limit = token_limit
         self._blocks = tuple(blocks)
         self._insert_method = insert_method
         self._count_text = text_counter(tokenizer)
@@ -111,7 +118,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
 
     @property
     def token_limit(self) -> int:
-        return self._policy.token_limit
+        return self._token_limit or self._policy.token_limit
 
     @property
     def memory_blocks(self) -> tuple[BaseMemoryBlock, ...]:
@@ -137,11 +144,15 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         scoped._identity = identify_session(self.namespace, session_id, self.user_id)
         return scoped
 
-    def put(self, message: object, *, connection: object | None = None) -> int:
+    def put(self, message: object, *, replace_prompt: bool = False, connection: object | None = None) -> int:
         """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``.
 
         One round trip; returns once it is committed.  Putting a message with the same ``id`` again returns
         the same ``seq`` and adds nothing.
+
+        With ``replace_prompt`` the message, a system or developer message, stands in front of later reads in
+        place of the system messages that begin the session; these stay in the log.  A system message is
+        stored without the memory of a read that ends it; 0 is returned if it is nothing else.
 
         Raises:
             InvalidMessageError: it cannot be stored as given, or a redaction hook refuses it.
@@ -151,39 +162,44 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             UnknownPipelineError: a memory block needs a pipeline that no worker has registered.
             DatabaseUnavailableError: Postgres cannot be reached; safe to put again.
         """
-        return self.put_messages([message], connection=connection)[0]
+        return self.put_messages([message], replace_prompt=replace_prompt, connection=connection)[0]
 
-    async def aput(self, message: object, *, connection: object | None = None) -> int:
+    async def aput(
+        self, message: object, *, replace_prompt: bool = False, connection: object | None = None
+    ) -> int:
         """Async twin of ``put``."""
-        return (await self.aput_messages([message], connection=connection))[0]
+        put = self.aput_messages([message], replace_prompt=replace_prompt, connection=connection)
+        return (await put)[0]
 
-    def put_messages(self, messages: Sequence[object], *, connection: object | None = None) -> list[int]:
+    def put_messages(
+        self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
+    ) -> list[int]:
         """Accept several messages in one round trip, all or none; an empty list does nothing.
 
-        Raises: as ``put``.
+        With ``replace_prompt`` the first replaces the prompt.  Raises: as ``put``.
         """
         messages = listed_messages(messages)
         if not messages:
             return []
         in_callers_transaction = connection is not None
         accept = put_whole if in_callers_transaction else put_quickly
-        put = self._put_all(messages, accept, in_callers_transaction=in_callers_transaction)
+        put = self._put_all(messages, replace_prompt, accept, in_callers_transaction=in_callers_transaction)
         result = self._runner.run(put, connection)
         return self._announce(result, connection)
 
     async def aput_messages(
-        self, messages: Sequence[object], *, connection: object | None = None
+        self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
     ) -> list[int]:
         """Async twin of ``put_messages``."""
         messages = listed_messages(messages)
         if not messages:
             return []
         if connection is not None:
-            put = self._put_all(messages, put_whole, in_callers_transaction=True)
+            put = self._put_all(messages, replace_prompt, put_whole, in_callers_transaction=True)
             result = await self._runner.arun(put, connection)
         else:
             commit = await self._resources.group_commit()
-            put = self._put_all(messages, commit.accept, in_callers_transaction=False)
+            put = self._put_all(messages, replace_prompt, commit.accept, in_callers_transaction=False)
             result = await commit.run(put)
         return self._announce(result, connection)
 
@@ -198,6 +214,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         if not messages:
             return Imported(0, 0)
         request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
+        if not request.messages:
+            return Imported(0, 0)
         request.act = "import"
         database = self._resources.database()
         imported = import_messages(database, database.run(self._check_act(request)))
@@ -278,6 +296,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             self._blocks = tuple(blocks)
         if limit is not None:
             self._policy = replace(self._policy, token_limit=done.policy.token_limit)
+            self._token_limit = done.policy.token_limit
+        self._named = NOTHING
         return done.policy
 
     def _read_request(
@@ -293,7 +313,9 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         return ReadRequest(
             identity=self._identity,
             blocks=self._blocks,
-            token_limit=self._policy.token_limit,
+            token_limit=self.token_limit,
+            within_own=self._token_limit is None,
+            named=self._named,
             insert_method=self._insert_method,
             count_text=self._count_text,
             query=read_query(input),
@@ -310,6 +332,7 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             shared_key=self._shared_key,
             block_arguments=check_block_arguments(self._blocks, block_arguments),
             indexed_characters=self._resources.settings.max_indexed_characters,
+            ring=self._resources.ring if connection is None else None,
         )
 
     def _announce(self, result: PutResult, connection: object | None) -> list[int]:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Literal
+import logging
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Any, Literal
 from uuid import UUID
 
 from strandline.pipelines.admission import refuse_if_erased
@@ -13,12 +16,50 @@ from strandline.schemas.queries.conversation.messages import History
 from strandline.schemas.queries.conversation.sessions import ClaimSession, FindOwner
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.policy import PLAIN_VALUES, Policy, make_policy
+
+logger = logging.getLogger("strandline.policy")
 
 HISTORY_PAGE = 1_000
 # A page ends with the message that fills it, however few it has.
 HISTORY_PAGE_BYTES = 4_000_000
 
 SessionKind = Literal["chat", "source", "instruction"]
+
+
+@lru_cache(maxsize=256)
+def named_values(policy: Policy, token_limit: int | None) -> Mapping[str, object]:
+    """The values of a policy that are not the default, as its caller named them."""
+    usual = make_policy(token_limit=policy.token_limit, tokenizer="", pipelines=())
+    values = {name: getattr(policy, name) for name in (*PLAIN_VALUES, "idle_seconds")}
+    named = {name: value for name, value in values.items() if value != getattr(usual, name)}
+    if policy.flush_at_tokens != usual.flush_at_tokens:
+        named["history_ratio"] = round(policy.flush_at_tokens / policy.token_limit, 2)
+    return named if token_limit is None else {"token_limit": token_limit, **named}
+
+
+def tell_stored_policy(named: Mapping[str, object], stored: Mapping[str, Any]) -> None:
+    """Log, once per process, that a session has stored other values than a memory of it was made with."""
+    if "history_ratio" in named:
+        stored = {**stored, "history_ratio": round(stored["flush_at_tokens"] / stored["token_limit"], 2)}
+    if others := tuple((name, named[name], stored[name]) for name in named if named[name] != stored[name]):
+        _tell(others)
+
+
+@lru_cache(maxsize=256)
+def _tell(others: tuple[tuple[str, object, object], ...]) -> None:
+    options = " ".join(
+        "--never-idle" if value is None else f"--{name.replace('_', '-')} {value}"
+        for name, value, _ in others
+    )
+    logger.warning(
+        "A memory was made with %s; its session has stored %s, and is flushed by that. To change it:"
+        " strandline sessions set-policy SESSION %s; --namespace NAMESPACE --all in place of SESSION changes"
+        " all sessions",
+        ", ".join(f"{name}={value}" for name, value, _ in others),
+        ", ".join(f"{name}={value}" for name, _, value in others),
+        options,
+    )
 
 
 def claim_session(identity: SessionIdentity, kind: SessionKind = "chat") -> Operation[None]:

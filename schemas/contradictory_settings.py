@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 PREFIX = "STRANDLINE_"
 
@@ -55,8 +55,10 @@ PAIRED = frozenset(name for pair in PAIRS for name in (pair.lower, pair.upper))
 
 
 def find_contradictions(values: Mapping[str, float]) -> list[Pair]:
-    """The pairs that do not hold; ``values`` are at least those of ``PAIRED``."""
-    return [pair for pair in PAIRS if not pair.holds(values)]
+    """The pairs that do not hold; ``values`` are at least those of ``PAIRED``, with time-outs of roles."""
+    (of_models,) = (pair for pair in PAIRS if pair.lower == "model_timeout_seconds")
+    of_roles = [replace(of_models, lower=name) for name in values if name.startswith("models__")]
+    return [pair for pair in (*PAIRS, *of_roles) if not pair.holds(values)]
 
 
 def _described(name: str, value: float, chosen: Collection[str]) -> str:

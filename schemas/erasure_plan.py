@@ -76,7 +76,7 @@ KEPT: Mapping[str, str] = {
     "namespace_rule": "sums and choices of a namespace, without owners",
     "retention_act": "the choice of a namespace",
     "retention_run": "passes over all sessions, without names",
-    "replay_budget": "an allowance of a namespace, without owners",
+    "replay_budget": "allowances of namespaces and of model servers, without owners",
     "worker": "processes of the operator",
 }
 

@@ -337,6 +337,10 @@ class PermanentModelError(ModelError):
     """The provider refused this input, or its output stayed unusable after one repair."""
 
 
+class UnusableAnswerError(PermanentModelError):
+    """The output cannot be used; another time it may be, so its dead letter is retried by itself."""
+
+
 class BlockCodeError(StrandlineError):
     """A custom block's code raised, or made a state that cannot be stored: a retry would not help."""
 

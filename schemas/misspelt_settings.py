@@ -10,6 +10,8 @@ from strandline.schemas.settings import Settings
 
 PREFIX = "STRANDLINE_"
 
+# Settings of roles, which are refused if they are unknown.
+ROLES = f"{PREFIX}MODELS__"
 # Read elsewhere: by the tests.
 _NO_SETTINGS = frozenset({"STOP_AT", "CI_SBIN"})
 
@@ -20,7 +22,7 @@ def unknown_settings(environ: Mapping[str, str]) -> Iterator[str]:
     for name in sorted(environ):
         # As the settings are read: whatever the case.
         spelt = name.upper()
-        if not spelt.startswith(PREFIX) or spelt.removeprefix(PREFIX) in known:
+        if not spelt.startswith(PREFIX) or spelt.removeprefix(PREFIX) in known or spelt.startswith(ROLES):
             continue
         near = get_close_matches(spelt.removeprefix(PREFIX), known - _NO_SETTINGS, n=1)
         hint = f" Did you mean {PREFIX}{near[0]}?" if near else ""

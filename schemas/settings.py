@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from types import MappingProxyType
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
@@ -20,6 +20,25 @@ from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.reserved_names import check_schema_name
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.model_roles import (
+    EMBEDDING_ROLES,
+    MAX_SECONDS,
+    EmbeddingPurpose,
+    EmbeddingRole,
+    ModelRoles,
+    Positive,
+    Prefix,
+    R,
+    Role,
+    RoleName,
+    RolesSource,
+    ServerRole,
+    TextPurpose,
+    TextRole,
+    check_roles,
+    describe_role_refusal,
+    resolve_role,
+)
 from strandline.schemas.prices import ModelPrice, read_prices
 
 
@@ -31,28 +50,17 @@ def _expanded(path: Path) -> Path:
         raise ValueError(f"the home directory that {path.parts[0]} stands for is not known") from None
 
 
-def _checked_prefix(text: str) -> str:
-    """The text, if it is plain; the instructions of some models end with a new line."""
-    if not text.replace("\n", "").replace("\t", "").isprintable():
-        raise ValueError("it must be plain text, without control characters")
-    return text
-
-
 Backend = Literal["auto", "local", "openai", "installed"]
-BackendKind = Literal["local", "openai", "installed"]
-# Every text is embedded with its prefix; models are given a word or a sentence.
-MAX_PREFIX_CHARACTERS = 500
-Prefix = Annotated[str, Field(max_length=MAX_PREFIX_CHARACTERS), AfterValidator(_checked_prefix)]
-# Above any that is meant: Postgres counts a limit in milliseconds, in 31 bits, which is 24 days.
-MAX_SECONDS = 2_000_000
+BackendKind = Literal["local", "openai", "installed", "none"]
 # Old data keys are deleted after twice that, when no process can seal with them any more.
 MAX_KEY_CACHE_SECONDS = 3_600.0
-Positive = Annotated[float, Field(gt=0, le=MAX_SECONDS, allow_inf_nan=False)]
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
 Folder = Annotated[Path, AfterValidator(_expanded)]
 # Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
 Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
 
+
+Roles = Annotated[ModelRoles, NoDecode, BeforeValidator(check_roles)]
 
 _AS_VARIABLES: Mapping[str, str] = MappingProxyType({})
 
@@ -77,7 +85,7 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments and the environment: to look for files as well takes as long again."""
-        return init_settings, env_settings
+        return init_settings, env_settings, RolesSource(settings_cls)
 
     # Where things are.
     database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")
@@ -123,9 +131,12 @@ class Settings(BaseSettings):
     # Models.  The key and the base URL are read under the names that OpenAI's SDK gives them.
     openai_api_key: SecretStr | None = Field(None, validation_alias="OPENAI_API_KEY")
     openai_base_url: str | None = Field(None, validation_alias="OPENAI_BASE_URL")
+    models: Roles = Field(ModelRoles(), description="what roles have apart (schemas/model_roles.py)")
+    models_file: str | None = Field(None, description="TOML: the same, a table for each role")
     text_backend: Backend = "auto"
-    embedding_backend: Backend = "auto"
+    embedding_backend: Backend | Literal["none"] = "auto"
     facts_model: str = "gpt-4.1-mini"
+    merge_model: str | None = Field(None, description="unset: as facts_model")
     summary_model: str = "gpt-4.1-mini"
     embedding_model: str = "text-embedding-3-small"
     embedding_dimensions: int = Field(1536, ge=1, le=3900)
@@ -173,6 +184,15 @@ class Settings(BaseSettings):
     compliance: str = Field("", description="hook: package.module:function, or an entry point's name")
     compliance_timeout_seconds: Positive = 1.0
     compliance_failure: Literal["refuse", "allow"] = "refuse"
+
+    # Sessions that deliver each turn.
+    turn_delay_seconds: float = Field(
+        5.0,
+        ge=0,
+        le=600,
+        allow_inf_nan=False,
+        description="how long a delivered turn waits for others to share its model calls; 0: not at all",
+    )
 
     # The libraries.
     public_apis_only: bool = Field(
@@ -238,6 +258,9 @@ class Settings(BaseSettings):
     )
     max_failures: int = Field(8, ge=1, description="attempts that fail alone before a dead letter")
     max_crashes: int = Field(20, ge=1, description="attempts ended by a crash before a dead letter")
+    dead_letter_retries: int = Field(
+        4, ge=0, le=6, description="how often a dead letter of an unusable answer is retried by itself"
+    )
 
     @field_validator("database_schema")
     @classmethod
@@ -268,24 +291,41 @@ class Settings(BaseSettings):
         """True when this process can unwrap the keys of encrypted namespaces."""
         return (self.keyring_file, self.keyring_keys, self.keyring) != (None, None, None)
 
-    @property
-    def has_openai(self) -> bool:
-        """True when a key or a base URL names a real model server."""
-        return self.openai_api_key is not None or self.openai_base_url is not None
+    def backend(self, role: RoleName) -> BackendKind:
+        """The backend of a role: the chosen one, else the configured one; facts and merge have the same."""
+        if role == "query_embedding" and self.models.query_embedding.backend == "none":
+            return "none"
+        chosen = self.embedding_backend if role in EMBEDDING_ROLES else self.text_backend
+        if chosen != "auto":
+            return chosen
+        return "openai" if self.role("facts" if role == "merge" else role).is_configured else "local"
 
-    @property
-    def text_model_kind(self) -> BackendKind:
-        """The backend that extracts, merges and summarises: the chosen one, else the configured one."""
-        if self.text_backend != "auto":
-            return self.text_backend
-        return "openai" if self.has_openai else "local"
+    def role(self, name: RoleName) -> Role[Any]:
+        """How the model of a role is asked, with all that it inherits."""
+        match name:
+            case "embedding" | "query_embedding":
+                return self.embedding_role(name)
+            case _:
+                return self.text_role(name)
 
-    @property
-    def embedder_kind(self) -> BackendKind:
-        """The backend that embeds: the chosen one, else the configured one."""
-        if self.embedding_backend != "auto":
-            return self.embedding_backend
-        return "openai" if self.has_openai else "local"
+    def text_role(self, name: TextPurpose) -> Role[TextRole]:
+        """How the text model of a role is asked, with all that it inherits."""
+        is_as_facts = name == "merge" and self.merge_model is None
+        return self._role(name, TextRole, "facts_model" if is_as_facts else f"{name}_model")
+
+    def embedding_role(self, name: EmbeddingPurpose = "embedding") -> Role[EmbeddingRole]:
+        """How an embedder is asked, with all that its role inherits."""
+        return self._role(name, EmbeddingRole, "embedding_model")
+
+    def _role(self, name: RoleName, kind: type[R], model: str) -> Role[R]:
+        common = ServerRole.model_construct(
+            base_url=self.openai_base_url,
+            api_key=self.openai_api_key,
+            timeout_seconds=self.model_timeout_seconds,
+            silence_seconds=self.model_silence_seconds,
+        )
+        named = getattr(self, model), f"STRANDLINE_{model.upper()}"
+        return resolve_role(self.models, name, kind, named, common)
 
 
 def load_settings(spelt: Mapping[str, str] = _AS_VARIABLES, /, **overrides: object) -> Settings:
@@ -321,20 +361,23 @@ def load_usable_settings(
     if pairs:
         refused |= _describe_pairs(pairs, settings, refused)
         settings = Settings(**overrides | _defaults([*refused, *PAIRED]))  # type: ignore[arg-type]
-    return settings, refused
+    of_roles = settings.models.as_settings().items()
+    return settings.model_copy(update={n: value for n, value in of_roles if n not in overrides}), refused
 
 
 def _pair_values(settings: Settings) -> dict[str, float]:
-    return {name: getattr(settings, name) for name in PAIRED}
+    return {name: getattr(settings, name) for name in PAIRED} | settings.models.timeouts()
 
 
 def _describe_pairs(pairs: Iterable[Pair], settings: Settings, refused: Collection[str]) -> dict[str, str]:
     """Why settings contradict one another, by field; one that is refused by itself contradicts nothing."""
-    values, chosen = _pair_values(settings), settings.model_fields_set
+    values = _pair_values(settings)
+    chosen = {*settings.model_fields_set, *settings.models.timeouts()}
     sentences: dict[str, list[str]] = {}
     for pair in pairs:
-        if pair.lower not in refused and pair.upper not in refused:
-            sentences.setdefault(pair.lower, []).append(pair.contradiction(values, chosen))
+        lower = pair.lower.partition("__")[0]
+        if lower not in refused and pair.upper not in refused:
+            sentences.setdefault(lower, []).append(pair.contradiction(values, chosen))
     return {name: "; ".join(parts) for name, parts in sentences.items()}
 
 
@@ -348,6 +391,9 @@ def _describe(error: ValidationError, names: Mapping[str, str | None]) -> dict[s
     sentences: dict[str, list[str]] = {}
     for item in error.errors(include_input=False, include_url=False):
         name = str(item["loc"][0])
+        if name == "models":
+            sentences.setdefault(name, []).append(describe_role_refusal(item))
+            continue
         variable = names.get(name) or (name if name.isupper() else f"STRANDLINE_{name.upper()}")
         sentences.setdefault(name.lower(), []).append(f"{variable}: {describe_refusal(item)}")
     return {name: "; ".join(parts) for name, parts in sentences.items()}

@@ -19,6 +19,7 @@ from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max
 from strandline.producers.blocks.vector import VectorMemoryBlock
 from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory import SessionMemory, new_session_id
+from strandline.producers.sessions import named_values
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.producers.writing.set_policy import PolicySet
 from strandline.schemas.display.shown_text import quote
@@ -35,7 +36,6 @@ from strandline.schemas.values.policy import (
     DEFAULT_FLUSH_SIZE,
     DEFAULT_HISTORY_RATIO,
     DEFAULT_IDLE_SECONDS,
-    DEFAULT_TOKEN_LIMIT,
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
     Deliver,
@@ -79,6 +79,7 @@ class Memory(SessionMemory):
         if not parts or not isinstance(parts[0], Runtime):
             raise TypeError('Memory is made by Memory.from_defaults("a-session", user_id="a-user").')
         super().__init__(*parts, **more)
+        self._named = named_values(self._policy, self._token_limit)
 
     @classmethod
     def from_defaults(
@@ -87,13 +88,14 @@ class Memory(SessionMemory):
         *,
         user_id: str | None = None,
         namespace: str = DEFAULT_NAMESPACE,
-        token_limit: int = DEFAULT_TOKEN_LIMIT,
+        token_limit: int | None = None,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         message_flush_size: int | None = None,
         deliver: Deliver = "window",
+        time_zone: str | None = None,
         memory_blocks: Sequence[BlockSource] | None = None,
         insert_method: str | InsertMethod = InsertMethod.SYSTEM,
         tokenizer_fn: Tokenizer | None = None,
@@ -113,23 +115,21 @@ class Memory(SessionMemory):
         """Make a memory; does no I/O, so a backend can make one per request.
 
         Args:
-            session_id: the conversation; default: a new random one.
-            user_id, namespace: the owner of facts, by default the session itself; and the tenant.
-            token_limit: maximum tokens of a read, long-term memory included.
+            session_id, user_id, namespace: the conversation (default: a new one), facts' owner, tenant.
+            token_limit: maximum tokens of a read, memory included; None: the session's own, at first 30,000.
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
-            deliver: ``"turn"``: also deliver each turn at its end, and keep it in the window.
+            deliver: ``"turn"``: each turn at its end too; 20 cost 3 text calls within the delay, else 59.
+            time_zone: whose days messages without an offset of their own have, an IANA name; None: UTC.
             memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.
-            tokenizer_fn: turns text into a list of tokens or their number; default: ``o200k_base``.
-            part_tokens: tokens of an ``image``, ``audio``, ``video`` (default: 256) or ``document`` (2048).
+            tokenizer_fn, part_tokens: a text's tokens, or their number; those of an ``image`` and so on.
             memory_template, shared_scope: Jinja2 that lays blocks out; a name under which sessions share.
             idle_seconds: after this long without a put the window is delivered, but kept; None: never.
             redact, on_overflow: a redaction hook of its own; workers hand what is flushed to the handler.
             database_url, schema, broker_url: Postgres, its schema, Redis or RabbitMQ; default: the settings.
-            pool: your own ``psycopg_pool`` pool or SQLAlchemy engine, sync or (for the ``a…`` methods) async.
-            consume: with ``"background"``, threads of this process also consume events.
+            pool, consume: your own pool or engine, sync or async; ``"background"``: consume events here too.
 
         Raises:
             ConfigurationError, InvalidMessageError: an argument or setting cannot be used; it is named.
@@ -145,9 +145,9 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             idle_seconds=idle_seconds,
-            shared_scope=shared_scope,
-            **_policy_of(blocks, tokenizer_fn, on_overflow=on_overflow),
+            **_policy_of(blocks, tokenizer_fn, shared_scope, on_overflow=on_overflow),
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -160,6 +160,7 @@ class Memory(SessionMemory):
             render=_template(memory_template),
             shared_key=_shared_key(namespace, shared_scope, blocks),
             redaction=None if redact is None else storing_redaction(settings, redact),
+            token_limit=None if token_limit is None else policy.token_limit,
         )
 
     @sync_method
@@ -176,6 +177,7 @@ class Memory(SessionMemory):
         max_window_bytes: int | None = None,
         message_flush_size: int | None = None,
         deliver: Deliver | None = None,
+        time_zone: str | None = None,
         on_overflow: bool | None = None,
         actor: str | None = None,
         connection: object | None = None,
@@ -191,6 +193,7 @@ class Memory(SessionMemory):
         Args:
             token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
                 message_flush_size, deliver, on_overflow: as for ``from_defaults``; None: unchanged.
+            time_zone: as for ``from_defaults``; None: unchanged; ``"UTC"`` takes one back.
             chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
             idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
             actor: the name of the person who makes the change, kept with the record.
@@ -209,6 +212,7 @@ class Memory(SessionMemory):
             max_window_bytes=max_window_bytes,
             message_flush_size=message_flush_size,
             deliver=deliver,
+            time_zone=time_zone,
             on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
         )
         changing = self._changing_policy(change, actor, connection)
@@ -243,20 +247,26 @@ class Memory(SessionMemory):
 
 
 class _BlockPolicy(TypedDict):
-    """What of a policy follows from blocks and code."""
+    """What of a policy follows from blocks, code and scope."""
 
     tokenizer: str
     pipelines: tuple[str, ...]
     max_facts: int | None
+    shared_scope: str | None
 
 
 def _policy_of(
-    blocks: Sequence[BaseMemoryBlock], tokenizer: Tokenizer | None, *, on_overflow: bool
+    blocks: Sequence[BaseMemoryBlock],
+    tokenizer: Tokenizer | None,
+    shared_scope: str | None,
+    *,
+    on_overflow: bool,
 ) -> _BlockPolicy:
     return {
         "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
         "pipelines": _fed_pipelines(blocks, on_overflow),
         "max_facts": max_facts_of(blocks),
+        "shared_scope": shared_scope,
     }
 
 

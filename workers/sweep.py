@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Sequence
 from uuid import UUID
 
+from strandline.pipelines.engine.dead_letters import retry_ripe_letters
 from strandline.pipelines.flush.flush import Flushed, deliver_idle, flush_over_mark, read_window
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -80,6 +81,7 @@ class Sweep:
         self._take_over_orphaned()
         self._database.fetch(BringRingsForward(stages=self._stages, limit=self._batch_size))
         self._ring_due()
+        self._ring(retry_ripe_letters(self._database, self._stages, self._batch_size))
         self._flush_watched()
         self._database.fetch(ForgetDeadWorkers())
         self._database.fetch(ForgetExpiredItems(limit=self._batch_size))

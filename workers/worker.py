@@ -336,6 +336,7 @@ def _make_engine(
             max_seconds=settings.retry_max_seconds,
             max_failures=settings.max_failures,
             max_crashes=settings.max_crashes,
+            letter_retries=settings.dead_letter_retries,
         ),
         batch_token_budget=settings.batch_token_budget,
         ring=ring,

@@ -28,7 +28,7 @@ class _Verdict(BaseModel):
 
 def judge_alone(texts: Sequence[str], settings: Settings) -> list[bool]:
     """The model's verdicts, of those that it gave one on; ``facts_model`` is asked."""
-    client = ModelClient(settings)
+    client = ModelClient(settings.text_role("facts"))
     try:
         verdicts = [_judge(client, settings.facts_model, text) for text in texts]
     finally:

@@ -89,7 +89,7 @@ def main() -> int:
         print(f"There are no such conversations in {arguments.data}.\n{WHERE}", file=sys.stderr)
         return 2
     settings = load_settings(embedding_backend="local")
-    is_local = settings.text_model_kind == "local"
+    is_local = settings.backend("facts") == "local"
     _say(STAND_IN if is_local else f"{settings.facts_model} extracts, merges and judges, at its price.")
     contexts = [0] if is_local else arguments.context or [settings.facts_context_tokens]
     try:
@@ -133,7 +133,7 @@ def _measure(
         ground, conversation, settings, flush_every=arguments.flush_every, seconds=arguments.seconds
     )
     verdicts = []
-    if settings.text_model_kind == "openai":
+    if settings.backend("facts") == "openai":
         verdicts = judge_alone(spread([fact.text for fact in derived.facts], arguments.judged), settings)
     return count(conversation, derived, settings, verdicts)
 
@@ -146,7 +146,7 @@ def count(
     days = [names_a_day(fact) for fact in facts]
     return Counts(
         conversation=conversation.name,
-        context_tokens=0 if settings.text_model_kind == "local" else settings.facts_context_tokens,
+        context_tokens=0 if settings.backend("facts") == "local" else settings.facts_context_tokens,
         observations=len(observations),
         cited=count_cited(observations, facts),
         in_words=count_covered_by_words(observations, facts),

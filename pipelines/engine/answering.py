@@ -6,23 +6,46 @@ No database connection is held while a model is called.
 from __future__ import annotations
 
 import time
+from collections import deque
 from collections.abc import Iterable
 
 from strandline.pipelines.engine.engine import Engine
 from strandline.pipelines.engine.leases import Lease
-from strandline.pipelines.engine.stage import Batch, Call, RawAnswer
-from strandline.schemas.errors import LeaseLostError, TransientModelError
+from strandline.pipelines.engine.stage import Batch, Call, RawAnswer, database_of_call
+from strandline.schemas.errors import LeaseLostError, PermanentModelError, TransientModelError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.work.lanes import StoreAnswer, StoredAnswer
 
+# So many, and the event is given up: a model that cannot be used would be asked about each line.
+MAX_LEFT_OUT = 3
+
 
 def answer_all(engine: Engine, lease: Lease, batch: Batch, calls: Iterable[Call]) -> dict[str, RawAnswer]:
-    """The answers of a batch by step, one call after another."""
+    """The answers of a batch by step, one call after another.
+
+    A call without an answer that can be used is divided; its smallest parts are left out, if others are
+    answered.
+
+    Raises:
+        PermanentModelError: nothing was answered, or too little.
+    """
     answers: dict[str, RawAnswer] = {}
-    for call in calls:
-        answers[call.step] = answer(engine, lease, batch, call)
-        call.note(answers[call.step])
+    waiting, left_out = deque(calls), 0
+    while waiting:
+        call = waiting.popleft()
+        try:
+            answers[call.step] = answer(engine, lease, batch, call)
+        except PermanentModelError:
+            if call.parts is None:
+                raise
+            parts = call.parts()
+            left_out += not parts
+            if left_out > MAX_LEFT_OUT or not (parts or waiting or answers):
+                raise
+            waiting.extendleft(reversed(parts))
+        else:
+            call.note(answers[call.step])
     return answers
 
 
@@ -35,7 +58,11 @@ def answer(engine: Engine, lease: Lease, batch: Batch, call: Call) -> RawAnswer:
         return stored
     engine.admit(batch.lane)
     began = time.monotonic()
-    new_answer = _get_new_answer(engine, lease, batch, call)
+    asking = database_of_call.set(engine.database)
+    try:
+        new_answer = _get_new_answer(engine, lease, batch, call)
+    finally:
+        database_of_call.reset(asking)
     seconds = time.monotonic() - began
     engine.troubles.settle(batch.lane)
     engine.reach("called")

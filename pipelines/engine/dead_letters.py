@@ -3,20 +3,23 @@
 A commutative lane just processes the event again.  An ordered lane folds again from the state before it:
 later events were folded onto a state without this one, so they are due again as well, and their stored
 answers are not used.  Another dead letter of the lane stays a hole until it is retried itself.
-Dead letters are made in ``drain.py``, where a batch is given up.
+Dead letters are made in ``drain.py``, where a batch is given up.  One that an unusable answer made is retried
+by itself a few times, after minutes and then hours (``retry.py``); the lane goes on meanwhile.
 """
 
 from __future__ import annotations
 
 import logging
+from collections.abc import Sequence
 from dataclasses import astuple, dataclass
 from datetime import datetime
 from typing import Literal
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act, append_query
+from strandline.pipelines.engine.stage import Batch
 from strandline.schemas.places import place_text, read_place
-from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.audit.audit import AppendAct
 from strandline.schemas.queries.work.dead_letters import (
     DropLetter,
@@ -25,7 +28,9 @@ from strandline.schemas.queries.work.dead_letters import (
     Refold,
     ReopenLane,
     ReviveEvent,
+    RipeLetters,
 )
+from strandline.schemas.queries.work.lanes import MakeDeadLetter
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import DerivationKeys, Lane, pipeline_named
 
@@ -47,7 +52,8 @@ class DeadLetter(ListDeadLettersRow):
     """An event that one stage of one generation could not apply, with the reason.
 
     ``current`` is False if its session was reset since: nothing is left to retry.  ``dropped_at`` is the time
-    at which it was given up on for good; None while it is a hole.
+    at which it was given up on for good; None while it is a hole.  ``retry_at`` is when a worker tries it
+    again, None if a person has to; ``retries`` how often workers have.
     """
 
     __slots__ = ()
@@ -114,6 +120,20 @@ class LetterPlace:
         return place_text(*astuple(self))
 
 
+def make_dead_letter(fetcher: Fetcher, batch: Batch, reason: str, retry_seconds: Sequence[float]) -> None:
+    """Go past the only event of a batch; it is retried by itself after these waits, if there are any."""
+    (event_id,) = batch.event_ids
+    fetcher.fetch(
+        MakeDeadLetter(
+            **batch.lane.keys,
+            event_id=event_id,
+            batch_id=batch.batch_id,
+            reason=reason[:2000],
+            retry_seconds=list(retry_seconds),
+        )
+    )
+
+
 def list_dead_letters(
     database: Database,
     *,
@@ -148,8 +168,10 @@ def list_dead_letters(
     return [DeadLetter(*row) for row in database.fetch(statement)]
 
 
-def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
+def retry_dead_letter(database: Database, letter: DeadLetter, *, by_itself: bool = False) -> Retry:
     """Make the event due again, and in an ordered lane all events folded after it, in one transaction.
+
+    ``by_itself``: a worker does it, not a person; after a person's retry the letter has all of its own again.
 
     The lane's row is locked first, as in every write of a worker, so a holder has either committed or finds
     its lease gone. No hint is sent: to have it done at once, ring for ``letter.lane``; otherwise the sweep of
@@ -159,16 +181,28 @@ def retry_dead_letter(database: Database, letter: DeadLetter) -> Retry:
         return Retry("retired")
     with database.transaction() as tx:
         tx.fetch(ReopenLane(**letter.lane.keys, seize=letter.is_ordered))
-        rows = tx.fetch(ReviveEvent(**letter.keys))
+        rows = tx.fetch(ReviveEvent(**letter.keys, retries=letter.retries + 1 if by_itself else 0))
         if not rows:
             return Retry("gone")
         if not rows[0].current:
             return Retry("void")
         again = tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id)) if letter.is_ordered else []
         refolded = len(again)
-        tx.fetch(_act("dead_letters.retry", letter))
+        if not by_itself:
+            tx.fetch(_act("dead_letters.retry", letter))
     logger.info("dead letter retried", extra={"action": "dead_letter_retried", **_where(letter)})
     return Retry("due", refolded)
+
+
+def retry_ripe_letters(database: Database, stages: Sequence[str], limit: int) -> list[Lane]:
+    """Retry the dead letters whose time has come; returns the lanes that have work now."""
+    lanes = []
+    for ripe in database.fetch(RipeLetters(stages=list(stages), limit=limit)):
+        for letter in list_dead_letters(database, event_id=ripe.event_id, stage=ripe.stage):
+            if letter.generation_id == ripe.generation_id:
+                retry = retry_dead_letter(database, letter, by_itself=True)
+                lanes += [letter.lane] if retry.outcome == "due" else []
+    return lanes
 
 
 def drop_dead_letter(database: Database, letter: DeadLetter) -> bool:

@@ -26,6 +26,7 @@ from strandline.pipelines.engine.batches import (
     renew,
     take_turn,
 )
+from strandline.pipelines.engine.dead_letters import make_dead_letter
 from strandline.pipelines.engine.engine import Engine, Outcome
 from strandline.pipelines.engine.failure_logging import level_of, raised_at
 from strandline.pipelines.engine.leases import (
@@ -54,7 +55,7 @@ from strandline.schemas.errors import (
     TransientModelError,
     UndecodableEventError,
 )
-from strandline.schemas.queries.work.lanes import LaneHasWork, MakeDeadLetter
+from strandline.schemas.queries.work.lanes import LaneHasWork
 from strandline.schemas.values.lanes import Lane
 
 logger = logging.getLogger("strandline.engine")
@@ -295,7 +296,7 @@ def _process(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any])
     try:
         return _derive(engine, lease, batch, stage)
     except (PermanentModelError, BlockCodeError) as error:
-        return _give_up(engine, lease, batch, str(error))
+        return _give_up(engine, lease, batch, error)
 
 
 def _derive(engine: Engine, lease: Lease, batch: Batch, stage: Stage[Any, Any]) -> _BatchEnd:
@@ -332,7 +333,7 @@ def _apply(
     return _BatchEnd(has_more, next_lanes)
 
 
-def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchEnd:
+def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str | Exception) -> _BatchEnd:
     """Split a batch, so that each event is tried alone; an event that is alone becomes a dead letter.
 
     Alone means without context as well: a line before an event may be what a provider refuses.
@@ -342,12 +343,7 @@ def _give_up(engine: Engine, lease: Lease, batch: Batch, reason: str) -> _BatchE
         if may_split(tx, batch):
             close(tx, batch, "split")
             return _BatchEnd(has_more=True)
-        (event_id,) = batch.event_ids
-        tx.fetch(
-            MakeDeadLetter(
-                **batch.lane.keys, event_id=event_id, batch_id=batch.batch_id, reason=reason[:2000]
-            )
-        )
+        make_dead_letter(tx, batch, str(reason), engine.retry.letter_seconds(reason))
         has_more = finish(tx, lease, batch, "dead")
     logger.error("event is a dead letter", extra={"action": "dead_letter", **_where(batch.lane)})
     return _BatchEnd(has_more)
@@ -373,7 +369,7 @@ def _postpone(engine: Engine, lease: Lease, error: Exception) -> Outcome:
     logger.warning(
         "lane postponed",
         extra={"action": "lane_postponed", "reason": reason, "wait_seconds": round(wait, 2)}
-        | _where(lease.lane),
+        | {"failures": failures, **_where(lease.lane)},
     )
     try:
         release(

@@ -5,15 +5,31 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 
+from strandline.schemas.errors import UnusableAnswerError
+
+_LETTER_SECONDS = 300.0
+
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """Seconds of the first wait and of the longest; and how often a lane may fail alone, or crash."""
+    """Seconds of the first wait and of the longest; and how often a lane may fail alone, or crash.
+
+    ``letter_retries``: how often a dead letter is retried by itself.
+    """
 
     base_seconds: float = 1.0
     max_seconds: float = 60.0
     max_failures: int = 8
     max_crashes: int = 20
+    letter_retries: int = 4
+
+    def letter_seconds(self, reason: object) -> list[float]:
+        """The waits of a dead letter before each retry: five minutes, half an hour, three hours, …
+
+        None unless an unusable answer made it: another one may be usable.
+        """
+        retries = self.letter_retries if isinstance(reason, UnusableAnswerError) else 0
+        return [_LETTER_SECONDS * 6.0**number * random.uniform(0.9, 1.1) for number in range(retries)]  # noqa: S311
 
     def wait_seconds(
         self, failures: int, *, retry_after_seconds: float | None = None, jitter: float | None = None

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar, runtime_checkable
 from uuid import UUID
@@ -21,6 +22,9 @@ from strandline.schemas.values.lanes import Lane
 
 W = TypeVar("W")
 E = TypeVar("E")
+
+# Of the worker that is making a model call: models keep the pace of their provider in it, with other workers.
+database_of_call: ContextVar[Database | None] = ContextVar("database_of_call", default=None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,12 +59,15 @@ class RawAnswer:
 class Call:
     """One model call of a batch: a step name, unique in the batch, and what makes the call.
 
-    ``note`` gets the answer, new or stored, before the next call of the batch is made.
+    ``note`` gets the answer, new or stored, before the next call of the batch is made.  ``parts`` are smaller
+    calls that take its place if it gets no answer that can be used; if there are none, it is left out while
+    others are answered.  None: its batch fails with it.
     """
 
     step: str
     make: Callable[[], RawAnswer]
     note: Callable[[RawAnswer], None] = lambda _answer: None
+    parts: Callable[[], Sequence[Call]] | None = None
 
 
 class Stage(Protocol, Generic[W, E]):

@@ -13,7 +13,7 @@ from strandline.pipelines.models.contract import TranscriptLine
 from strandline.pipelines.transcript import full_text, shown_name
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.work.lanes import ContextMessages
-from strandline.schemas.values.message import Message, read_rows
+from strandline.schemas.values.message import Message, by_local_clock, read_rows
 
 
 def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[TranscriptLine, ...]:
@@ -25,7 +25,10 @@ def load_context(fetcher: Fetcher, batch: Batch, max_tokens: int) -> tuple[Trans
     if not max_tokens:
         return ()
     rows = fetcher.fetch(ContextMessages(shard_key=batch.lane.shard_key, batch_id=batch.batch_id))
-    shown = [(message, text) for message, text in _fit(read_rows(rows), max_tokens) if text.strip()]
+    messages = [
+        by_local_clock(message, row.time_zone) for row, message in zip(rows, read_rows(rows), strict=True)
+    ]
+    shown = [(message, text) for message, text in _fit(messages, max_tokens) if text.strip()]
     return tuple(
         TranscriptLine(1 - place, message.role, shown_name(message), text, message.created_at)
         for place, (message, text) in zip(range(len(shown), 0, -1), reversed(shown), strict=True)

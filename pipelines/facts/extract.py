@@ -22,7 +22,7 @@ from strandline.pipelines.facts.grounding import ground_fact
 from strandline.pipelines.models.answers import ExtractedFact, parse_extract
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import ExtractTask, TextModel, TranscriptLine
-from strandline.pipelines.transcript import Transcript, load_transcript
+from strandline.pipelines.transcript import Transcript, halves, load_transcript
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_merge import InsertCandidates
 from strandline.schemas.queries.work.lanes import InsertReceipts, PassOn
@@ -85,25 +85,30 @@ class ExtractStage:
     def calls(self, batch: Batch, work: ExtractWork) -> Sequence[Call]:
         if _instructions(batch):
             return ()
-        capture = work.capture
-        tasks = {
-            step: ExtractTask(
-                lines,
-                max_facts=max_facts(batch, lines),
-                context=work.context if step == _STEP else (),
-                instructions=capture.instructions,
-                more_instructions=capture.more_instructions,
-            )
-            for step, lines in work.transcript.calls(_STEP).items()
-        }
-        return [Call(step, partial(ask, self.model, task)) for step, task in tasks.items()]
+        return [self._call(batch, work, step, lines) for step, lines in work.transcript.calls(_STEP).items()]
+
+    def _call(self, batch: Batch, work: ExtractWork, step: str, lines: tuple[TranscriptLine, ...]) -> Call:
+        task = ExtractTask(
+            lines,
+            max_facts=max_facts(batch, lines),
+            context=work.context if step == _STEP else (),
+            instructions=work.capture.instructions,
+            more_instructions=work.capture.more_instructions,
+        )
+
+        def parts() -> list[Call]:
+            return [self._call(batch, work, *half) for half in halves(step, lines)]
+
+        # Before that, the engine tries an event alone, and without context.
+        is_alone = len(batch.events) == 1 and not work.context
+        return Call(step, partial(ask, self.model, task), parts=parts if is_alone else None)
 
     def effect(
         self, batch: Batch, work: ExtractWork, answers: Mapping[str, RawAnswer]
     ) -> ExtractedCandidates:
         if instructions := _instructions(batch):
             return ExtractedCandidates(sizes=instructions)
-        answer = answers.get(_STEP)
+        answer = next(iter(answers.values()), None)
         candidates = _candidates(batch, work.transcript, answers)
         if not candidates or answer is None:
             return ExtractedCandidates()
@@ -134,8 +139,8 @@ def max_facts(batch: Batch, lines: Sequence[TranscriptLine]) -> int:
 
 def is_capped(batch: Batch, work: Transcript, answers: Mapping[str, RawAnswer]) -> bool:
     """Whether a call answered with as many facts as it might, so that there may be more."""
-    most = {step: max_facts(batch, lines) for step, lines in work.calls(_STEP).items()}
-    return any(len(_facts(work, answers[step], most[step])) == most[step] for step in most.keys() & answers)
+    most = {step: max_facts(batch, work.lines_of(step)) for step in answers}
+    return any(len(_facts(work, answer, most[step])) == most[step] for step, answer in answers.items())
 
 
 def _facts(work: Transcript, answer: RawAnswer, most: int) -> tuple[ExtractedFact, ...]:
@@ -147,9 +152,8 @@ def _candidates(
 ) -> Mapping[UUID, list[ExtractedFact]]:
     """Each fact that its messages support, under the event of the first of them."""
     by_call = [
-        _facts(work, answers[step], max_facts(batch, lines))
-        for step, lines in work.calls(_STEP).items()
-        if step in answers
+        _facts(work, answers[step], max_facts(batch, work.lines_of(step)))
+        for step in work.steps_in_order(answers)
     ]
     facts = (fact for facts in by_call for fact in facts)
     by_event: dict[UUID, list[ExtractedFact]] = {}

@@ -9,8 +9,9 @@ person was quicker than the model, when its answer is applied.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from hashlib import blake2b
 from typing import ClassVar
 from uuid import UUID
@@ -91,18 +92,39 @@ class MergeStage:
         calls = []
         # One candidate and nothing known that has to do with it: there is nothing to decide.
         if work.candidates and len(work.candidates) + len(work.known) > 1:
-            known, candidates = _number_facts(work.known), _number_facts(work.candidates)
-            task = MergeTask(known, candidates, work.capture.switched_off)
-            calls.append(Call(_step(work), lambda: ask(self.model, task)))
+            numbered = _number_facts(work.known), _number_facts(work.candidates)
+            calls.append(self._call(work, _step(work), *numbered, is_alone=len(batch.events) == 1))
         if work.condensing is not None:
             calls.append(condense_call(self.model, work.condensing))
         calls += [instruction_call(self.model, instruction) for instruction in work.instructions]
         return calls
 
+    def _call(
+        self,
+        work: MergeWork,
+        step: str,
+        known: tuple[NumberedFact, ...],
+        candidates: tuple[NumberedFact, ...],
+        *,
+        is_alone: bool,
+    ) -> Call:
+        def parts() -> list[Call]:
+            """With half of the candidates, and the nearer half of the known facts."""
+            fewer, middle = known[: -(-len(known) // 2)], len(candidates) // 2
+            return [
+                self._call(work, _part(work, fewer, half), fewer, half, is_alone=True)
+                for half in (candidates[:middle], candidates[middle:])
+                if half
+            ]
+
+        task = MergeTask(known, candidates, work.capture.switched_off)
+        is_divisible = is_alone and max(len(known), len(candidates)) > 1
+        return Call(step, partial(ask, self.model, task), parts=parts if is_divisible else None)
+
     def effect(self, batch: Batch, work: MergeWork, answers: Mapping[str, RawAnswer]) -> Decided:
         condensing = work.condensing
         return Decided(
-            tuple(_operations(work, answers.get(_step(work)))),
+            tuple(_operations(work, answers)),
             None if condensing is None else answers[condensing.step],
             tuple(read_changes(one, answers[one.step], work.capture.capture) for one in work.instructions),
         )
@@ -144,10 +166,26 @@ def _step(work: MergeWork) -> str:
     return f"merge-{shown.hexdigest()}"
 
 
-def _operations(work: MergeWork, answer: RawAnswer | None) -> Iterable[MergeOperation]:
-    if answer is None:
-        return (MergeOperation("add", number, None, None) for number in range(1, len(work.candidates) + 1))
-    return parse_merge(answer.body.decode(), len(work.known), len(work.candidates))
+def _part(work: MergeWork, known: Sequence[NumberedFact], candidates: Sequence[NumberedFact]) -> str:
+    """The name of a part of the call: its candidates, and how many of the known facts it shows."""
+    return f"{_step(work)}/{candidates[0].number}-{candidates[-1].number}/{len(known)}"
+
+
+def _operations(work: MergeWork, answers: Mapping[str, RawAnswer]) -> Iterator[MergeOperation]:
+    """The decisions on each candidate, by the first answer that covers it, the largest first."""
+    whole, count = _step(work), len(work.candidates)
+    spans = [(1, -count, len(work.known), whole)] if whole in answers else []
+    for step in answers:
+        if step.startswith(f"{whole}/"):
+            first, last, shown = map(int, step.removeprefix(f"{whole}/").replace("/", "-").split("-"))
+            spans.append((first, -last, shown, step))
+    through = 0
+    for first, last, shown, step in sorted(spans):
+        if first > through:
+            through = -last
+            decided = parse_merge(answers[step].body.decode(), shown, count)
+            yield from (op for op in decided if first <= op.candidate <= through)
+    yield from (MergeOperation("add", number, None, None) for number in range(through + 1, count + 1))
 
 
 def _as_they_are(fetcher: Fetcher, keys: DerivationKeys, known: Sequence[KnownFact]) -> dict[UUID, bytes]:

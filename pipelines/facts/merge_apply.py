@@ -155,9 +155,27 @@ class Fold:
         if fingerprint(text) == known.fingerprint:
             self._confirm(number, candidate, known.fact_id)
             return
+        if candidate.said_at < known.said_at:
+            self._add_past(number, candidate, known, text)
+            return
         # A candidate that ends several facts becomes one.
         by_fact_id = self._became.get(number) or self._add(number, candidate, text)
         self._end(number, candidate, known, by_fact_id)
+
+    def _add_past(self, number: int, candidate: Candidate, known: KnownFact, text: str) -> None:
+        """Add what came late, and was true only until the known fact was: what is newer it never ends."""
+        fact_id = self._add(number, candidate, text)
+        if fact_id != uuid5(self._batch_id, str(number)):
+            return  # it was said again since
+        ended = InvalidateFact(
+            **self._keys,
+            fact_id=fact_id,
+            by_fact_id=known.fact_id,
+            said_at=known.said_at,
+            expected=fingerprint(text),
+        )
+        if self._fetcher.fetch(ended):
+            self._revise(number, candidate, fact_id, "invalidate", text)
 
     def _end(self, number: int, candidate: Candidate, known: KnownFact, by_fact_id: UUID) -> None:
         # Words that an earlier candidate gave this very fact: it says so already, and must not end itself.

@@ -23,7 +23,7 @@ from strandline.pipelines.flush.plan import (
     question_of,
 )
 from strandline.schemas.postgres.operations import Operation, fetch, find_owner_keys
-from strandline.schemas.queries.conversation.flush import Flush, PlanWindow, PostponePlanning
+from strandline.schemas.queries.conversation.flush import EndDelay, Flush, PlanWindow, PostponePlanning
 from strandline.schemas.sealing.tokens import REFERENCE
 from strandline.schemas.values.flush_event import EVENT_VERSION, FlushCause
 from strandline.schemas.values.lanes import Lane
@@ -99,14 +99,19 @@ def flush_at_put(
     *,
     cause: FlushCause = "threshold",
     lazily: bool = False,
+    turn_delay_seconds: float = 0.0,
 ) -> Operation[Flushed | None]:
     """Flush as a put that crossed the mark, or ended a turn, found the session; None as above.
 
     ``window``: the JSON of ``window_v1``.
     ``lazily``: without waiting for the disk, for a flush that is alone in its transaction.
+    ``turn_delay_seconds``: how long the work of a turn waits for more.
     """
     marks, entries = yield from _read_window(shard_key, window)
-    return (yield from _flush_by_policy(shard_key, session_key, marks, entries, cause, lazily=lazily))
+    flushing = _flush_by_policy(
+        shard_key, session_key, marks, entries, cause, lazily=lazily, turn_delay_seconds=turn_delay_seconds
+    )
+    return (yield from flushing)
 
 
 def _flush_by_policy(
@@ -117,6 +122,7 @@ def _flush_by_policy(
     cause: FlushCause = "threshold",
     *,
     lazily: bool = False,
+    turn_delay_seconds: float = 0.0,
 ) -> Operation[Flushed | None]:
     """Deliver whole turns where they stand, and then let leave what the window has no room for.
 
@@ -133,7 +139,14 @@ def _flush_by_policy(
         if plan is not None:
             cause_of_turn: FlushCause = "turn" if cause == "threshold" else cause
             delivered = yield from _apply(
-                shard_key, session_key, marks, entries, plan, cause_of_turn, lazily=lazily
+                shard_key,
+                session_key,
+                marks,
+                entries,
+                plan,
+                cause_of_turn,
+                lazily=lazily,
+                delay_seconds=turn_delay_seconds,
             )
             if delivered is None:
                 return None
@@ -224,6 +237,12 @@ def deliver_by_hand(shard_key: UUID, session_key: UUID) -> Operation[Flushed | N
     return None
 
 
+def end_delay(shard_key: UUID, session_key: UUID) -> Operation[list[Lane]]:
+    """Let turns of a session wait no longer for others to share their calls; returns lanes to ring for."""
+    rows = yield from fetch(EndDelay(shard_key=shard_key, session_key=session_key))
+    return list(dict.fromkeys(Lane(*row) for row in rows))
+
+
 def deliver_closed(shard_key: UUID, session_key: UUID, cause: FlushCause) -> Operation[Flushed | None]:
     """Deliver all of a session to which nothing will be added; None if there is nothing to deliver.
 
@@ -285,6 +304,7 @@ def _apply(
     cause: FlushCause,
     *,
     lazily: bool = False,
+    delay_seconds: float = 0.0,
 ) -> Operation[Flushed | None]:
     event_ids = [uuid4() for _ in plan.events]
     rows = yield from fetch(
@@ -309,6 +329,7 @@ def _apply(
             version=EVENT_VERSION,
             question_seq=question_of(entries, plan.window_from, marks.question_seq),
             lazily=lazily,
+            delay_seconds=delay_seconds,
         )
     )
     if not rows:
@@ -318,7 +339,8 @@ def _apply(
         for generation_id, stage, scope_key in rows
         if generation_id is not None
     )
-    return Flushed(tuple(event_ids), lanes)
+    # What waits is rung for by the sweep, when its time has come.
+    return Flushed(tuple(event_ids), () if delay_seconds else lanes)
 
 
 def _postponement(shard_key: UUID, session_key: UUID, marks: Marks) -> PostponePlanning:

@@ -19,6 +19,7 @@ from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.factory import (
     build_embedder,
     build_text_model,
+    recorded_bodies,
     recorded_redaction,
     with_recorded_embedder,
     with_recorded_redaction,
@@ -78,7 +79,7 @@ class PipelineDefinition:
     def recipe(self, settings: Settings) -> Recipe:
         """The recipe that these settings ask for; prompts belong to it if a model is called."""
         config = self.record(settings)
-        if not self.tasks or settings.text_model_kind == "local":
+        if not self.tasks or config["backend"] == "local":
             return Recipe(self.version, config=config)
         texts = prompt_texts(settings.prompts_dir)
         prompts: dict[str, str] = {name: texts[name] for name in self.tasks}
@@ -111,12 +112,15 @@ def definition_of(pipeline: str) -> PipelineDefinition | None:
 
 
 def _record_facts(settings: Settings) -> Config:
+    kind = settings.backend("facts")
+    is_local, merge_model = kind == "local", settings.merge_model
     return {
-        "backend": settings.text_model_kind,
-        "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.facts_model,
+        "backend": kind,
+        "model": LOCAL_MODEL if is_local else settings.facts_model,
+        **({} if is_local or merge_model in (None, settings.facts_model) else {"merge_model": merge_model}),
         "max_facts": settings.max_facts,
         # The local stand-in picks sentences, and looks at nothing else.
-        "context_tokens": 0 if settings.text_model_kind == "local" else settings.facts_context_tokens,
+        "context_tokens": 0 if is_local else settings.facts_context_tokens,
         **recorded_redaction(settings),
     }
 
@@ -124,9 +128,10 @@ def _record_facts(settings: Settings) -> Config:
 def _restore_facts(settings: Settings, config: Config) -> Settings:
     return _with(
         settings,
-        config,
+        {"merge_model": None, **config},
         text_backend="backend",
         facts_model="model",
+        merge_model="merge_model",
         max_facts="max_facts",
         facts_context_tokens="context_tokens",
     )
@@ -134,17 +139,20 @@ def _restore_facts(settings: Settings, config: Config) -> Settings:
 
 def _build_facts(recipe: Recipe, settings: Settings, _name: str) -> BuiltStages:
     prompts: Any = recipe.prompts
-    model = build_text_model(settings, purpose="facts", prompts=prompts)
+    model = merging = build_text_model(settings, purpose="facts", prompts=prompts)
+    if settings.text_role("merge").of != settings.text_role("facts").of:
+        merging = build_text_model(settings, purpose="merge", prompts=prompts)
     return {
         EXTRACT_STAGE: ExtractStage(model, settings.facts_context_tokens),
-        MERGE_STAGE: MergeStage(model, settings.max_facts),
+        MERGE_STAGE: MergeStage(merging, settings.max_facts),
     }
 
 
 def _record_summary(settings: Settings) -> Config:
+    kind = settings.backend("summary")
     return {
-        "backend": settings.text_model_kind,
-        "model": LOCAL_MODEL if settings.text_model_kind == "local" else settings.summary_model,
+        "backend": kind,
+        "model": LOCAL_MODEL if kind == "local" else settings.summary_model,
         "max_tokens": settings.summary_max_tokens,
         **recorded_redaction(settings),
     }
@@ -168,25 +176,31 @@ def _record_vectors(settings: Settings) -> Config:
 
 
 def _record_embedder(settings: Settings) -> Config:
-    if settings.embedder_kind == "local":
+    kind = settings.backend("embedding")
+    if kind == "none":
+        return {"backend": "none", "embedder": "none"}
+    if kind == "local":
         return {
             "embedder": EMBEDDER,
             "dimensions": EMBEDDER_DIMENSIONS,
             **recorded_redaction(settings),
         }
-    is_installed = settings.embedder_kind == "installed"
+    is_installed = kind == "installed"
     return {
         **({"backend": "installed"} if is_installed else {}),
         "embedder": settings.embedding_model,
         "dimensions": build_embedder(settings).dimensions if is_installed else settings.embedding_dimensions,
         **Prefixes.of_settings(settings).as_config(),
+        **({} if is_installed else recorded_bodies(settings)),
         **recorded_redaction(settings),
     }
 
 
 def _build_vectors(recipe: Recipe, settings: Settings, name: str) -> BuiltStages:
-    embedder = build_embedder(settings)
     config = recipe.config
+    if config.get("backend") == "none":
+        return {VECTORS_STAGE: VectorsStage(None, max_characters=indexed_characters(config))}
+    embedder = build_embedder(settings)
     needed = config.get("embedder", embedder.model), config.get("dimensions", embedder.dimensions)
     if needed != (embedder.model, embedder.dimensions):
         raise ConfigurationError(

@@ -52,7 +52,7 @@ from strandline.schemas.queries.inspection.explain import (
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionKeys, identify_user
-from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, VECTORS, Lane
+from strandline.schemas.values.lanes import EXTRACT_STAGE, MERGE_STAGE, SUMMARY_STAGE, VECTORS, Lane
 from strandline.schemas.values.message import read_rows
 from strandline.schemas.wire.explanations import (
     FactExplanation,
@@ -255,7 +255,7 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
             *correction_reasons(seq, corrections),
             *message_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
             *(part_reasons(message, row.fed, _indexed_characters(fetcher, stages)) if event else ()),
-            *_cap_reasons(fetcher, key, stage_rows),
+            *_answer_reasons(fetcher, key, seq, stage_rows),
         ),
     )
 
@@ -298,14 +298,20 @@ def _indexed_characters(fetcher: Fetcher, stages: Sequence[StageTrace]) -> int:
     return min((indexed_characters(json.loads(row.config)) for row in rows), default=MAX_INDEXED_CHARACTERS)
 
 
-def _cap_reasons(fetcher: Fetcher, key: SessionKeys, rows: Sequence[ExplainStagesRow]) -> Iterator[str]:
-    """Whether extract gave as many facts as it might; said as long as its answers are stored."""
+def _answer_reasons(
+    fetcher: Fetcher, key: SessionKeys, seq: int, rows: Sequence[ExplainStagesRow]
+) -> Iterator[str]:
+    """Whether it was left out, or extract gave as many facts as it might; while answers are stored."""
     for row in rows:
-        if row.stage != EXTRACT_STAGE or row.batch_id is None or row.outcome != "applied":
+        is_read = row.stage in (EXTRACT_STAGE, SUMMARY_STAGE)
+        if not is_read or row.batch_id is None or row.outcome != "applied":
             continue
         lane = Lane(key["shard_key"], key["session_key"], row.generation_id, row.stage)
         batch = read_batch(fetcher, lane, row.batch_id, row.event_ids)
-        if is_capped(batch, load_transcript(fetcher, batch), stored_answers(fetcher, batch)):
+        transcript, answers = load_transcript(fetcher, batch), stored_answers(fetcher, batch)
+        if answers and any(message.seq == seq for message in transcript.left_out(answers)):
+            yield f"The model gave no answer for this message alone; stage {row.stage} left it out."
+        if row.stage == EXTRACT_STAGE and is_capped(batch, transcript, answers):
             yield "Extract gave as many facts as one call may, so others may be left out."
 
 

@@ -121,10 +121,15 @@ def _halt_reason(trace: StageTrace) -> str:
             )
             return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
         if reason:
-            return f"{waits}: its lane waits after an error ({reason})."
+            often = f", {quantity(trace.failures, 'failure')} in a row" if trace.failures else ""
+            return f"{waits}: its lane waits after an error ({reason}){often}."
         return f"{waits}: no worker has taken it up."
+    by_hand = "`strandline dead-letters retry` tries again"
+    tries = f"{by_hand}."
+    if trace.retry_at is not None:
+        tries = f"a worker tries again {trace.retry_at:%Y-%m-%d %H:%M:%S %Z}, and {by_hand} at once."
     return {
-        "dead": f"stage {trace.stage} gave up on it ({reason}); `strandline dead-letters retry` tries again.",
+        "dead": f"stage {trace.stage} gave up on it ({reason}); {tries}",
         "dropped": f"stage {trace.stage} gave up on it ({reason}), and the dead letter was dropped.",
         "void": f"stage {trace.stage} skipped it, because the session was reset first.",
     }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")

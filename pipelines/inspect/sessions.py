@@ -68,6 +68,7 @@ class SessionPolicy(Report):
     max_window_bytes: int
     message_flush_size: int | None
     deliver: str
+    time_zone: str | None = None
 
 
 class SessionState(Report):

@@ -17,7 +17,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, FailFast, Field, Va
 
 from strandline.pipelines.models.contract import TaskName
 from strandline.pipelines.models.loose_json import Found, bounded_int, find_values
-from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.errors import UnusableAnswerError
 
 OperationName = Literal["add", "update", "invalidate", "duplicate"]
 InstructedOperation = Literal["add", "update", "delete"]
@@ -209,7 +209,7 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
     """The first value in ``text`` that has the form, mended where its meaning is certain.
 
     Raises:
-        PermanentModelError: there is none; the sentence names the fields, never their content.
+        UnusableAnswerError: there is none; the sentence names the fields, never their content.
     """
     candidates = find_values(text)[:_MAX_CANDIDATES]
     problem = ""
@@ -228,8 +228,8 @@ def read_answer(form: type[_Answer], text: str) -> Reading[_Answer]:
         if not (reading := _read(form, lines, is_alone=True)).is_empty_by_mistake:
             return reading
     if not text.strip():
-        raise PermanentModelError("The model's answer is empty.")
-    raise PermanentModelError(problem or "The answer is not one complete JSON object.")
+        raise UnusableAnswerError("The model's answer is empty.")
+    raise UnusableAnswerError(problem or "The answer is not one complete JSON object.")
 
 
 class _OtherFormError(Exception):

@@ -33,7 +33,7 @@ from strandline.pipelines.models.answer_forms import (
 )
 from strandline.pipelines.models.contract import CondenseTask, ExtractTask, Task
 from strandline.pipelines.text.spoken_dates import as_date
-from strandline.schemas.errors import PermanentModelError
+from strandline.schemas.errors import UnusableAnswerError
 
 MAX_FACT_CHARACTERS = 1_000
 MAX_SUMMARY_CHARACTERS = 20_000
@@ -134,14 +134,14 @@ def check_answer(task: Task, text: str) -> CheckedAnswer:
     """Read what a model answered to ``task``, mended where its meaning is certain.
 
     Raises:
-        PermanentModelError: it cannot be used; the sentence names the fields, never their content.
+        UnusableAnswerError: it cannot be used; the sentence names the fields, never their content.
     """
     reading: Reading[Any] = read_answer(FORMS[task.name], text)
     answer = reading.answer
     if isinstance(task, CondenseTask):
         _read_condensed(answer, len(task.facts))
     if isinstance(answer, SummaryAnswer) and _is_word_of_forms(answer.summary):
-        raise PermanentModelError("The summary says nothing.")
+        raise UnusableAnswerError("The summary says nothing.")
     shortcoming = "The answer stops in the middle; answer again, and more briefly." if reading.is_cut else ""
     if isinstance(task, ExtractTask) and task.lines:
         if not task.context and _counts_from_zero(answer, len(task.lines)):
@@ -187,7 +187,7 @@ def parse_extract(text: str, line_count: int, *, max_facts: int = 30) -> tuple[E
     """Read a stored extract answer; facts without text or without an existing message are dropped.
 
     Raises:
-        PermanentModelError: the text is not an extract answer.
+        UnusableAnswerError: the text is not an extract answer.
     """
     answer = read_answer(ExtractAnswer, text).answer
     facts = (_fact(item, line_count) for item in answer.facts)
@@ -202,7 +202,7 @@ def parse_merge(text: str, known_count: int, candidate_count: int) -> tuple[Merg
     operation is added: forgetting it would lose a user's statement.
 
     Raises:
-        PermanentModelError: the text is not a merge answer.
+        UnusableAnswerError: the text is not a merge answer.
     """
     answer = read_answer(MergeAnswer, text).answer
     proposed: dict[int, list[OperationAnswer]] = {n: [] for n in range(1, candidate_count + 1)}
@@ -218,7 +218,7 @@ def parse_choice(text: str, fact_count: int) -> tuple[int, ...]:
     """Read a choose answer: the numbers that exist, each once, in the model's order.
 
     Raises:
-        PermanentModelError: the text is not a choose answer.
+        UnusableAnswerError: the text is not a choose answer.
     """
     answer = read_answer(ChooseAnswer, text).answer
     return tuple(dict.fromkeys(number for number in answer.facts if 1 <= number <= fact_count))
@@ -230,7 +230,7 @@ def parse_condense(text: str, fact_count: int) -> tuple[CondensedFact, ...]:
     A sentence for a single fact would only reword it, so that fact is kept as it is.
 
     Raises:
-        PermanentModelError: the text is not a condense answer, a fact is neither kept nor merged or is both,
+        UnusableAnswerError: the text is not a condense answer, a fact is neither kept nor merged or is both,
             or a sentence is too long or merges too many facts.
     """
     return _read_condensed(read_answer(CondenseAnswer, text).answer, fact_count)
@@ -243,7 +243,7 @@ def _read_condensed(answer: CondenseAnswer, fact_count: int) -> tuple[CondensedF
     condensed = []
     for item, numbers in zip(answer.facts, merged, strict=True):
         if len(numbers) > MAX_MERGED_FACTS or len(item.text) > MAX_FACT_CHARACTERS:
-            raise PermanentModelError(
+            raise UnusableAnswerError(
                 f"A merged fact says too much: at most {MAX_MERGED_FACTS} facts, {MAX_FACT_CHARACTERS}"
                 " characters."
             )
@@ -258,7 +258,7 @@ def parse_instruct(text: str, fact_count: int) -> tuple[InstructedChange, ...]:
     Operations on numbers that do not exist, and wordings without text, are ignored.
 
     Raises:
-        PermanentModelError: the text is not such an answer.
+        UnusableAnswerError: the text is not such an answer.
     """
     answer = read_answer(InstructAnswer, text).answer
     changes: dict[object, InstructedChange] = {}
@@ -278,7 +278,7 @@ def parse_summary(text: str, *, max_characters: int = MAX_SUMMARY_CHARACTERS) ->
     """Read a stored summary answer, cut at ``max_characters``.
 
     Raises:
-        PermanentModelError: the text is not a summary answer, or the summary is empty.
+        UnusableAnswerError: the text is not a summary answer, or the summary is empty.
     """
     answer = read_answer(SummaryAnswer, text).answer
     return RolledSummary(_cut(answer.summary, max_characters), _topics(answer.topics))
@@ -293,7 +293,7 @@ def _check_accounted(kept: set[int], merged: Sequence[tuple[int, ...]], fact_cou
     twice = sorted(number for number, times in named.items() if times > 1)
     for problem, numbers in (("neither kept nor merged", missing), ("named more than once", twice)):
         if numbers:
-            raise PermanentModelError(f"Facts are {problem}: {', '.join(map(str, numbers[:20]))}.")
+            raise UnusableAnswerError(f"Facts are {problem}: {', '.join(map(str, numbers[:20]))}.")
 
 
 def _fact(item: FactAnswer, line_count: int) -> ExtractedFact | None:

@@ -15,9 +15,6 @@ from typing import Literal, Protocol
 
 TaskName = Literal["extract", "merge", "condense", "instruct", "summary", "choose"]
 
-# What a text model is asked for; each has its own setting for the model.
-TextPurpose = Literal["facts", "summary"]
-
 
 @dataclass(frozen=True, slots=True)
 class TranscriptLine:

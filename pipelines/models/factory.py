@@ -6,26 +6,40 @@ imports only the one that it uses.
 
 from __future__ import annotations
 
+import json
+import time
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack, closing
+from hashlib import sha256
 from typing import TYPE_CHECKING, Any
+from weakref import WeakValueDictionary
 
-from strandline.pipelines.models.contract import Embedder, TaskName, TextModel, TextPurpose
+from strandline.pipelines.models.contract import (
+    Embedder,
+    Task,
+    TaskName,
+    TextModel,
+)
 from strandline.pipelines.models.installed import load_embedder, load_text_model
 from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
 from strandline.pipelines.models.prefixes import Prefixes
-from strandline.pipelines.models.provided.breaker import Breaker
+from strandline.pipelines.models.provided.breaker import Breaker, Provider
 from strandline.pipelines.models.provided.guarded import GuardedEmbedder, GuardedTextModel
+from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.pipelines.models.redacting import RedactingEmbedder, RedactingTextModel
 from strandline.pipelines.own_code.bounded_calls import worker_calls
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.pipelines.redaction.loading import load_redaction
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
+from strandline.schemas.model_roles import EmbeddingPurpose, Role, TextPurpose
 from strandline.schemas.settings import Settings
 
 REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 # Under which a recipe's config records them.
 REDACTION_KEYS = ("redactor", "redactor_version")
+# What this process knows of each server and key; gone with the last model of it.
+_providers: WeakValueDictionary[tuple[str, str], Provider] = WeakValueDictionary()
 
 if TYPE_CHECKING:
     from strandline.pipelines.models.openai.embedder import OpenAIEmbedder
@@ -38,8 +52,7 @@ def build_text_model(
     purpose: TextPurpose,
     prompts: Mapping[TaskName, str] | None = None,
 ) -> TextModel:
-    """The text model for facts (extract and merge) or summaries: a server's, an installed one, or the local
-    stand-in.
+    """The text model of a role: a server's, an installed one, or the local stand-in.
 
     ``prompts`` holds instructions that replace the shipped ones, by task.
 
@@ -55,42 +68,23 @@ def build_text_model(
 def _text_model(
     settings: Settings, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None
 ) -> TextModel:
-    if settings.text_model_kind == "local":
+    kind, role = settings.backend(purpose), settings.text_role(purpose)
+    if kind == "local":
         return LocalTextModel()
-    if settings.text_model_kind == "installed":
-        name = settings.facts_model if purpose == "facts" else settings.summary_model
-        return load_text_model(name, settings.model_timeout_seconds, prompts)
+    if kind == "installed":
+        return load_text_model(str(role.of.model), role.of.timeout_seconds or 300.0, prompts)
     model = _text_model_of_server(settings, purpose, prompts)
-    return GuardedTextModel(model, _breaker(settings, model.model, model.probe))
-
-
-def probe_text_model(settings: Settings, *, purpose: TextPurpose) -> None:
-    """Ask the configured text model for one word; what runs in this process needs no asking.
-
-    Raises:
-        ModelError: it does not answer; the sentence says why, and which setting to look at.
-        ConfigurationError: as for ``build_text_model``.
-    """
-    if settings.text_model_kind == "local":
-        return
-    if settings.text_model_kind == "installed":
-        _text_model(settings, purpose, None)
-        return
-    model = _text_model_of_server(settings, purpose)
-    try:
-        model.probe()
-    finally:
-        model.close()
+    return GuardedTextModel(model, _breaker(settings, role, model.probe))
 
 
 def build_embedder(settings: Settings) -> Embedder:
-    """The embedder of a worker: a server's, or the local one of 256 dimensions.
+    """The embedder of a worker: a server's, an installed one, or the local one of 256 dimensions.
 
     Raises:
-        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; or the local
-            one is chosen, and the ``embedded`` extra is not installed.
+        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; the local
+            one is chosen, and the ``embedded`` extra is not installed; or none is chosen.
     """
-    return _embedder(settings, is_probed=True)
+    return _embedder(settings, "embedding")
 
 
 def build_query_embedder(settings: Settings) -> Embedder:
@@ -99,24 +93,57 @@ def build_query_embedder(settings: Settings) -> Embedder:
     Raises:
         ConfigurationError: as for ``build_embedder``.
     """
-    return _embedder(settings, is_probed=False)
+    return _embedder(settings, "query_embedding")
 
 
-def _embedder(settings: Settings, *, is_probed: bool) -> Embedder:
-    embedder = _plain_embedder(settings, is_probed)
+def _embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
+    embedder = _plain_embedder(settings, purpose)
     redaction = _redaction(settings)
     return embedder if redaction is None else RedactingEmbedder(embedder, redaction)
 
 
-def _plain_embedder(settings: Settings, is_probed: bool) -> Embedder:
-    if settings.embedder_kind == "local":
+def _plain_embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
+    kind = settings.backend(purpose)
+    if kind == "none":
+        raise ConfigurationError(
+            "No embedding model is chosen (STRANDLINE_EMBEDDING_BACKEND is none, or the backend of the role):"
+            " searches compare words alone."
+        )
+    if kind == "local":
         return _local_embedder()
-    if settings.embedder_kind == "installed":
+    if kind == "installed":
         return load_embedder(settings.embedding_model)
-    embedder = _embedder_of_server(settings)
-    return GuardedEmbedder(
-        embedder, _breaker(settings, embedder.model, embedder.probe if is_probed else None)
-    )
+    embedder = _embedder_of_server(settings, purpose)
+    probe = embedder.probe if purpose == "embedding" else None
+    return GuardedEmbedder(embedder, _breaker(settings, embedder.role, probe))
+
+
+def try_text_model(settings: Settings, purpose: TextPurpose, task: Task) -> None:
+    """Ask the text model of a role, without its breaker; the error says what the server said of a refusal.
+
+    Raises:
+        ModelError: it does not answer; the sentence says why, and which setting to look at.
+        ConfigurationError: as for ``build_text_model``.
+    """
+    if settings.backend(purpose) == "openai":
+        with closing(_text_model_of_server(settings, purpose, is_quoted=True)) as model:
+            model.answer(task)
+    else:
+        _text_model(settings, purpose, None).answer(task)
+
+
+def try_embedder(settings: Settings, purpose: EmbeddingPurpose, text: str) -> tuple[int, float]:
+    """Dimensions of a vector, and seconds that it took; raises as ``try_text_model``."""
+    with ExitStack() as used:
+        if settings.backend(purpose) == "openai":
+            embedder: Any = _embedder_of_server(settings, purpose, is_quoted=True)
+            used.callback(embedder.close)
+        else:
+            embedder = _plain_embedder(settings, purpose)
+        embedder.embed([text])
+        began = time.monotonic()  # of the second: the first may connect, or load a model
+        answer = embedder.embed([text])
+        return len(answer.vectors[0]), time.monotonic() - began
 
 
 def _redaction(settings: Settings) -> Redaction | None:
@@ -155,7 +182,21 @@ def with_recorded_embedder(settings: Settings, config: Mapping[str, Any]) -> Set
         is_local = is_local_embedder(str(update["embedding_model"]))
         update["embedding_backend"] = config.get("backend", "local" if is_local else "openai")
         update |= Prefixes.of_config(config).as_settings()
+        body = config.get("body", {})
+        roles = settings.models.with_values("embedding", body=json.dumps(body))
+        roles = roles.with_values("query_embedding", body=json.dumps(config.get("query_body", body)))
+        if update["embedding_model"] != settings.embedding_model:
+            # Another server's name for the model that the settings choose is that of no other model.
+            roles = roles.with_values("query_embedding", model=None)
+        update["models"] = roles
     return with_recorded_redaction(settings.model_copy(update=update), config)
+
+
+def recorded_bodies(settings: Settings) -> dict[str, Any]:
+    """Further fields of requests, as a config records them: another ``input_type`` gives other vectors."""
+    roles = settings.embedding_role("embedding"), settings.embedding_role("query_embedding")
+    body, query_body = (json.loads(role.of.body or "{}") for role in roles)
+    return ({"body": body} if body else {}) | ({"query_body": query_body} if query_body != body else {})
 
 
 def _local_embedder() -> Embedder:
@@ -163,37 +204,52 @@ def _local_embedder() -> Embedder:
         return _wordllama_embedder()
     except ImportError:
         problem = (
-            "The local embedding model is not installed; run `pip install 'strandline[embedded]'`,"
-            " or set OPENAI_API_KEY to use a model server."
+            "The local embedding model is not installed; run `pip install 'strandline[embedded]'`, set"
+            " OPENAI_API_KEY to use a model server, or STRANDLINE_EMBEDDING_BACKEND=none to search by words."
         )
     raise ConfigurationError(problem)
 
 
-def _breaker(settings: Settings, name: str, probe: Callable[[], None] | None) -> Breaker:
+def _breaker(settings: Settings, role: Role[Any], probe: Callable[[], None] | None) -> Breaker:
+    key = "" if role.of.api_key is None else role.of.api_key.get_secret_value()
+    address = role.address.partition("?")[0].rstrip("/")
+    fresh = Provider(ProviderPace(settings.retry_max_seconds, _server_digest(address, key)))
     return Breaker(
-        name,
+        f"{role.name}, {role.of.model} at {role.server}",
         probe,
         first_wait_seconds=min(settings.retry_base_seconds, settings.provider_probe_seconds),
         longest_wait_seconds=settings.provider_probe_seconds,
         longest_pause_seconds=settings.retry_max_seconds,
+        provider=_providers.setdefault((address, key), fresh),
     )
+
+
+def _server_digest(address: str, key: str) -> str:
+    """What names a server and a key among workers, and tells neither."""
+    return sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
 
 
 # The modules of a family are loaded here, at run time: each imports what only it needs.
 
 
 def _text_model_of_server(
-    settings: Settings, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None = None
+    settings: Settings,
+    purpose: TextPurpose,
+    prompts: Mapping[TaskName, str] | None = None,
+    *,
+    is_quoted: bool = False,
 ) -> OpenAITextModel:
     with undivided:
         from strandline.pipelines.models.openai.models import text_model_from
-    return text_model_from(settings, purpose=purpose, prompts=prompts)
+    return text_model_from(settings, purpose=purpose, prompts=prompts, is_quoted=is_quoted)
 
 
-def _embedder_of_server(settings: Settings) -> OpenAIEmbedder:
+def _embedder_of_server(
+    settings: Settings, purpose: EmbeddingPurpose, *, is_quoted: bool = False
+) -> OpenAIEmbedder:
     with undivided:
         from strandline.pipelines.models.openai.embedder import embedder_from
-    return embedder_from(settings)
+    return embedder_from(settings, purpose, is_quoted=is_quoted)
 
 
 def _wordllama_embedder() -> Embedder:

@@ -19,6 +19,7 @@ from strandline.schemas.errors import (
     ModelError,
     PermanentModelError,
     TransientModelError,
+    UnusableAnswerError,
 )
 
 ENTRY_POINT_GROUP = "strandline.models"
@@ -61,14 +62,10 @@ class InstalledTextModel:
     def __init__(
         self, name: str, code: OwnTextModel, timeout_seconds: float, prompts: Mapping[TaskName, str] | None
     ) -> None:
-        self._name = name
+        self.model = name
         self._code = code
         self._timeout_seconds = timeout_seconds
         self._prompts = dict(prompts or {})
-
-    @property
-    def model(self) -> str:
-        return self._name
 
     def wait_seconds(self) -> float:
         return 0.0
@@ -88,30 +85,22 @@ class InstalledTextModel:
         except (ModelError, MemoryError):
             raise
         except Exception as error:  # the edge to foreign code: an application's model
-            raise _failure(self._name, error) from error
+            raise _failure(self.model, error) from error
         if not isinstance(text, str) or len(text) > MAX_ANSWER_CHARACTERS:
-            raise PermanentModelError(
-                f"The model {self._name!r} returned {type(text).__name__}; it has to return text of at most"
+            raise UnusableAnswerError(
+                f"The model {self.model!r} returned {type(text).__name__}; it has to return text of at most"
                 f" {MAX_ANSWER_CHARACTERS:,} characters."
             )
-        return ModelAnswer(check_answer(task, text).text, self._name, prompt.hash, 0, 0)
+        return ModelAnswer(check_answer(task, text).text, self.model, prompt.hash, 0, 0)
 
 
 class InstalledEmbedder:
     """An application's embedder; its vectors are brought to length 1."""
 
     def __init__(self, name: str, code: OwnEmbedder, dimensions: int) -> None:
-        self._name = name
+        self.model = name
+        self.dimensions = dimensions
         self._code = code
-        self._dimensions = dimensions
-
-    @property
-    def model(self) -> str:
-        return self._name
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
 
     def wait_seconds(self) -> float:
         return 0.0
@@ -131,19 +120,19 @@ class InstalledEmbedder:
         except (ModelError, MemoryError):
             raise
         except Exception as error:  # the edge to foreign code: an application's embedder
-            raise _failure(self._name, error) from error
+            raise _failure(self.model, error) from error
         lengths = [math.hypot(*vector) for vector in vectors]
-        has_form = len(vectors) == len(texts) and all(len(vector) == self._dimensions for vector in vectors)
+        has_form = len(vectors) == len(texts) and all(len(vector) == self.dimensions for vector in vectors)
         if not has_form or not all(0 < length < math.inf for length in lengths):
             raise PermanentModelError(
-                f"The embedder {self._name!r} did not return {len(texts)} vectors of {self._dimensions}"
+                f"The embedder {self.model!r} did not return {len(texts)} vectors of {self.dimensions}"
                 " numbers that are finite and not all 0."
             )
         units = (
             tuple(number / length for number in vector)
             for vector, length in zip(vectors, lengths, strict=True)
         )
-        return EmbeddingAnswer(tuple(units), self._name, 0)
+        return EmbeddingAnswer(tuple(units), self.model, 0)
 
 
 def load_text_model(

@@ -40,13 +40,8 @@ class RedactingTextModel:
     def __init__(self, model: TextModel, redaction: Redaction) -> None:
         self._model = model
         self._redaction = redaction
-
-    @property
-    def model(self) -> str:
-        return self._model.model
-
-    def wait_seconds(self) -> float:
-        return self._model.wait_seconds()
+        self.model = model.model
+        self.wait_seconds = model.wait_seconds
 
     def answer(self, task: Task) -> ModelAnswer:
         """As the model's own.
@@ -77,17 +72,8 @@ class RedactingEmbedder:
     def __init__(self, embedder: Embedder, redaction: Redaction) -> None:
         self._embedder = embedder
         self._redaction = redaction
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    def wait_seconds(self) -> float:
-        return self._embedder.wait_seconds()
+        self.model, self.dimensions = embedder.model, embedder.dimensions
+        self.wait_seconds = embedder.wait_seconds
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
         """As the embedder's own, with the hook's time within ``timeout_seconds``.

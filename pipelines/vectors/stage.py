@@ -46,21 +46,21 @@ class PlacedChunk:
 class VectorsStage:
     """Embeds a batch's turns; the vectors are stored as halves, as they are kept.
 
-    ``prefix`` is before each text that is embedded, and in nothing else; of a message the first
-    ``max_characters`` are indexed.
+    Without an ``embedder`` messages are stored for words alone.  ``prefix`` is before each text that is
+    embedded, and in nothing else; of a message the first ``max_characters`` are indexed.
     """
 
-    embedder: Embedder
+    embedder: Embedder | None
     prefix: str = ""
     max_characters: int = MAX_INDEXED_CHARACTERS
     name: ClassVar[str] = VECTORS_STAGE
 
     def wait_seconds(self) -> float:
-        return self.embedder.wait_seconds()
+        return 0.0 if self.embedder is None else self.embedder.wait_seconds()
 
     def load(self, fetcher: Fetcher, batch: Batch) -> tuple[PlacedChunk, ...]:
         keys = fetcher.run(find_owner_keys(batch.lane.shard_key))
-        is_embedded = keys is None or keys.has_vectors
+        is_embedded = self.embedder is not None and (keys is None or keys.has_vectors)
         return tuple(
             PlacedChunk(event.event_id, event.session_key, chunk, voice, is_embedded)
             for event, messages in load_messages(fetcher, batch)
@@ -71,7 +71,9 @@ class VectorsStage:
         )
 
     def calls(self, batch: Batch, work: tuple[PlacedChunk, ...]) -> Sequence[Call]:
-        return (Call(_STEP, lambda: self._embed(work)),) if work and work[0].is_embedded else ()
+        embedder = self.embedder
+        is_embedded = work and work[0].is_embedded
+        return (Call(_STEP, lambda: self._embed(embedder, work)),) if embedder and is_embedded else ()
 
     def effect(
         self, batch: Batch, work: tuple[PlacedChunk, ...], answers: Mapping[str, RawAnswer]
@@ -96,8 +98,8 @@ class VectorsStage:
             fetcher.fetch(InsertChunks(**effect, shard_key=batch.lane.shard_key))
         return []
 
-    def _embed(self, work: tuple[PlacedChunk, ...]) -> RawAnswer:
-        answer = self.embedder.embed([self.prefix + placed.chunk.text for placed in work])
+    def _embed(self, embedder: Embedder, work: tuple[PlacedChunk, ...]) -> RawAnswer:
+        answer = embedder.embed([self.prefix + placed.chunk.text for placed in work])
         return RawAnswer(
             model=answer.model,
             prompt_hash="",

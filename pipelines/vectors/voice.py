@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from datetime import UTC, date
+from datetime import date
 
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.pipelines.text.tone import tone_of
 from strandline.pipelines.transcript import full_text
+from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.values.message import Message
 
 # Of a name; a search looks for its words.
@@ -23,7 +24,7 @@ class Voice:
     Attributes:
         name: the lexemes of the speaker's name; empty if it has none.
         tone: as ``pipelines.text.tone`` numbers it.
-        said_on: the day, in UTC; None if it is not known.
+        said_on: the day, by the speaker's clock; None if it is not known.
     """
 
     role: str
@@ -46,7 +47,7 @@ def voice_of(message: Message) -> Voice:
         role=message.role,
         name=tuple(name),
         tone=tone_of(full_text(message), message.role),
-        said_on=None if said_at is None else said_at.astimezone(UTC).date(),
+        said_on=None if said_at is None else in_zone(said_at, None).date(),
     )
 
 

@@ -7,11 +7,12 @@ section when it renders it, so that no message of a conversation can close a sec
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from datetime import date
 from html import escape
 
+from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen
 from strandline.schemas.values.message import Message, speaker_name
 
@@ -24,6 +25,12 @@ class Section:
     text: str
 
 
+# The names that blocks have unless an application gives them others.
+_SECTION_NAMES = (
+    "facts", "fact_extraction_memory", "static_memory", "summary", "vector_memory", "vectors",
+)  # fmt: skip
+_BEGIN, _END = "<memory>\n", "\n</memory>"
+
 # In a name: what stands before the first colon of a line is who speaks.
 _NO_COLON = "\ua789"
 
@@ -35,7 +42,17 @@ def render_memory(sections: Sequence[Section]) -> str:
     if not sections:
         return ""
     body = "\n".join(f"<{section.name}>\n{section.text}\n</{section.name}>" for section in sections)
-    return f"<memory>\n{body}\n</memory>"
+    return f"{_BEGIN}{body}{_END}"
+
+
+def without_memory(text: str, names: Iterable[str] = ()) -> str:
+    """A text without the memory at its end, known by its marks and a section's usual name or ``names``."""
+    begin = text.rfind(_BEGIN)
+    if begin < 0 or not text.rstrip().endswith(_END) or (begin > 0 and text[begin - 1] != "\n"):
+        return text
+    lines = text[begin:].splitlines()
+    is_memory = any(f"<{name}>" in lines and f"</{name}>" in lines for name in (*_SECTION_NAMES, *names))
+    return text[:begin].rstrip("\n") if is_memory else text
 
 
 def escaped(text: str) -> str:
@@ -63,19 +80,20 @@ def message_line(message: Message) -> str:
     return f"<message role='{quoted(message.role)}'{name}>{escaped(message.shown_text)}</message>"
 
 
-def conversation_text(messages: Sequence[tuple[object, Message, str]]) -> str:
+def conversation_text(messages: Sequence[tuple[object, Message, str]], time_zone: str | None = None) -> str:
     """Messages as they appear where many are shown: by session and day, in the order given.
 
     A blank line stands where messages are left out.
 
     Args:
         messages: what tells its session from others, the message, and its ``speech_line``.
+        time_zone: whose days those messages have that name no offset of their own; None: UTC.
     """
     lines: list[str] = []
     before: tuple[object, date | None] | None = None
     seq = 0
     for session, message, line in messages:
-        day = None if message.created_at is None else message.created_at.date()
+        day = None if message.created_at is None else in_zone(message.created_at, time_zone).date()
         if before != (session, day):
             if before is not None:
                 lines.append("</conversation>")

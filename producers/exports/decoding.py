@@ -44,7 +44,8 @@ def session_line(row: ExportSessionsRow) -> SessionLine:
 
 def message_line(row: ExportMessagesRow) -> MessageLine:
     (message,) = read_rows([row])
-    whole = message.to_dict() | {"id": row.id, "created_at": row.created_at.isoformat()}
+    at = message.created_at or row.created_at
+    whole = message.to_dict() | {"id": row.id, "created_at": at.isoformat()}
     if message.metadata:
         whole["metadata"] = dict(message.metadata)
     return MessageLine(session_key=row.session_key, seq=row.seq, tokens=row.tokens, message=whole)

@@ -63,6 +63,7 @@ class SessionLine(_Line):
     shared_scope: str | None
     token_limit: int
     flush_at_tokens: int
+    time_zone: str | None = None
 
 
 class MessageLine(_Line):

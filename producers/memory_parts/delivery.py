@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from uuid import UUID
 
-from strandline.pipelines.flush.flush import Flushed, deliver_by_hand
+from strandline.pipelines.flush.flush import Flushed, deliver_by_hand, end_delay
 from strandline.producers.arguments import check_timeout
 from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory_parts.writing import MemoryWriting
@@ -61,6 +61,9 @@ class MemoryDelivery(MemoryWriting):
         self, flushing: Operation[Flushed | None], connection: object | None
     ) -> Operation[list[UUID]]:
         flushed = yield from flushing
+        waiting = yield from end_delay(self._identity.shard_key, self._identity.session_key)
+        if connection is None:
+            self._resources.ring(waiting)
         if flushed is None:
             yield from history_page(self._identity, 0, 1)  # raises if the session belongs to another owner
         return self._announce_flush(flushed, connection)

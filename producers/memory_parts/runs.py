@@ -124,11 +124,13 @@ class MemoryRuns(MemoryCorrections):
         return added.run
 
     def _run_request(self, record: RunRecord, sources: Sequence[object]) -> tuple[PutRequest, RunRequest]:
-        names = name_messages(self._identity, record.run_id, sources, self._put_limits, self._redaction)
+        names = name_messages(
+            self._identity, record.run_id, sources, self._put_limits, self._redaction, self._blocks
+        )
         put = self._check_run(list(names))
         request = RunRequest(
             record=record,
-            messages=tuple(put.messages[place] for place in put.places),
+            messages=tuple(put.messages[place] for place in put.places if place is not None),
             check=self._check_run,
             replacement=self._replacement,
             max_messages=self._resources.settings.max_messages_per_put,

@@ -72,7 +72,7 @@ class MemoryTools(MemorySearch):
         request = self._read_request(question, None, 0, None, None, None)
         limit = min(token_limit, request.token_limit)
         # The rest is for what matches the question.
-        return replace(request, token_limit=limit, latest_tokens=limit // 4)
+        return replace(request, token_limit=limit, within_own=False, latest_tokens=limit // 4)
 
     def _read_request(
         self,

@@ -7,14 +7,17 @@ from functools import partial
 from typing import TypeVar
 
 from strandline.pipelines.audit.appending import Act
-from strandline.producers.arguments import listed_messages
+from strandline.producers.arguments import check_flag, listed_messages
+from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.memory_parts.search import MemorySearch
 from strandline.producers.writing.accepting import Accept, put_whole
 from strandline.producers.writing.correcting.reset import reset
 from strandline.producers.writing.put import PutRequest, PutResult, put_messages
 from strandline.producers.writing.set_policy import PolicySet, set_policy
 from strandline.producers.writing.validate import PutLimits
+from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.postgres.operations import Compute, Operation, Run, is_aside
+from strandline.schemas.values.message import HEAD_ROLES
 from strandline.schemas.values.policy import Policy, PolicyChange
 
 T = TypeVar("T")
@@ -25,6 +28,7 @@ class MemoryWriting(MemorySearch):
 
     _policy: Policy
     _put_limits: PutLimits
+    _blocks: tuple[BaseMemoryBlock, ...]
     _count_text: Callable[[str], int]
     _part_tokens: Mapping[str, int]
 
@@ -39,20 +43,27 @@ class MemoryWriting(MemorySearch):
         return self._recorder.carry_out(Act.here("forget" if derived else "reset"), resetting)
 
     def _put_all(
-        self, messages: Sequence[object], accept: Accept, *, in_callers_transaction: bool
+        self,
+        messages: Sequence[object],
+        replace_prompt: bool,
+        accept: Accept,
+        *,
+        in_callers_transaction: bool,
     ) -> Operation[PutResult]:
+        replace_prompt = check_flag("replace_prompt", replace_prompt)
         most = self._resources.settings.max_messages_per_put
+        check = partial(self._check_put, messages, max_messages=most, replace_prompt=replace_prompt)
         if self._redaction is not None or is_aside():
-            return self._put_checked_aside(messages, accept, most, in_callers_transaction)
-        request = self._check_put(messages, max_messages=most)
+            return self._put_checked_aside(check, accept, in_callers_transaction)
+        request = check()
         if self._resources.compliance is not None:
             return self._put_checked(request, accept, in_callers_transaction)
         return put_messages(request, accept, in_callers_transaction=in_callers_transaction)
 
     def _put_checked_aside(
-        self, messages: Sequence[object], accept: Accept, most: int, in_callers_transaction: bool
+        self, check: Callable[[], PutRequest], accept: Accept, in_callers_transaction: bool
     ) -> Operation[PutResult]:
-        request = yield from self._check_aside(partial(self._check_put, messages, max_messages=most))
+        request = yield from self._check_aside(check)
         if self._resources.compliance is None:
             return (yield from put_messages(request, accept, in_callers_transaction=in_callers_transaction))
         return (yield from self._put_checked(request, accept, in_callers_transaction))
@@ -76,9 +87,14 @@ class MemoryWriting(MemorySearch):
         return request
 
     def _check_put(
-        self, messages: Sequence[object], *, max_messages: int, is_redacted: bool = False
+        self,
+        messages: Sequence[object],
+        *,
+        max_messages: int,
+        is_redacted: bool = False,
+        replace_prompt: bool = False,
     ) -> PutRequest:
-        return PutRequest.check(
+        request = PutRequest.check(
             messages,
             identity=self._identity,
             policy=self._policy,
@@ -87,7 +103,10 @@ class MemoryWriting(MemorySearch):
             limits=self._put_limits,
             max_messages=max_messages,
             redaction=None if is_redacted else self._redaction,
+            blocks=self._blocks,
         )
+        request.turn_delay_seconds = self._resources.settings.turn_delay_seconds
+        return _replacing_prompt(request) if replace_prompt else request
 
     def _replace_operation(self, messages: Sequence[object]) -> Operation[PutResult]:
         messages = listed_messages(messages)
@@ -107,3 +126,14 @@ class MemoryWriting(MemorySearch):
         if request is None:
             return PutResult([], None)
         return (yield from put_messages(request, put_whole, in_callers_transaction=True))
+
+
+def _replacing_prompt(request: PutRequest) -> PutRequest:
+    """The put, whose first message takes the place of the prompt; raises InvalidMessageError if it cannot."""
+    if request.places[0] != 0 or request.messages[0].role not in HEAD_ROLES:
+        where = "message" if len(request.places) == 1 else "messages[0]"
+        raise InvalidMessageError(
+            f"{where}.role", "must be system or developer: with replace_prompt it becomes the prompt"
+        )
+    request.replaces_prompt = True
+    return request

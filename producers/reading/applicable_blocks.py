@@ -50,7 +50,7 @@ def shorter_window(snapshot: Snapshot, token_limit: int) -> tuple[Snapshot, list
     if first == 0:
         return snapshot, []
     cut, kept = snapshot.window[:first], tuple(snapshot.window[first:])
-    reason = "The tokens already used leave no room for it."
+    reason = "The tokens of this read leave no room for it."
     omission = Omission("window", "window", reason, cut[0].seq, cut[-1].seq)
     shorter = replace(
         snapshot,
@@ -84,6 +84,7 @@ def latest_alone(snapshot: Snapshot, tokens: int) -> Snapshot:
     return replace(
         snapshot,
         pinned=(),
+        note=None,
         window=kept,
         window_from=max(snapshot.window_from, window_from or 0),
         fixed_tokens=_tokens(kept),

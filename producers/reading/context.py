@@ -81,7 +81,9 @@ class MemoryContext(Sequence[Message]):
         token_limit: the tokens that the read could use: the limit without ``initial_token_count``.
         window_from: ``seq`` at which the window begins.
         pinned_through: ``seq`` of the last of the system messages that begin the session; 0 without one.
+        prompt_seq: ``seq`` of the message that replaced these; None: they stand.
         session_id: of the session that was read.
+        time_zone: of its policy, for days of messages without an offset of their own; None: UTC.
         memory: what the memory in the messages consists of; ``.facts``, ``.hits`` and ``.summary`` have its
             parts, and ``.citations()`` numbers them.
     """
@@ -97,6 +99,8 @@ class MemoryContext(Sequence[Message]):
     token_limit: int = 0
     window_from: int = 1
     pinned_through: int = 0
+    prompt_seq: int | None = None
+    time_zone: str | None = None
 
     @property
     def facts(self) -> tuple[GivenFact, ...]:
@@ -115,20 +119,24 @@ class MemoryContext(Sequence[Message]):
 
     @property
     def head(self) -> tuple[Message, ...]:
-        """The pinned head: system messages that begin the session; the memory may be inserted into one."""
-        return tuple(one for one in self.messages if one.seq is not None and one.seq <= self.pinned_through)
+        """The system messages in front, which begin the session, or what replaced them; with the memory."""
+        return tuple(one for one in self.messages if self._is_head(one.seq))
 
     @property
     def tail(self) -> tuple[Message, ...]:
-        """The flushed messages that are shown because memory does not cover them yet."""
+        """The flushed messages that memory does not cover yet, and the newest system message."""
         seqs = range(self.pinned_through + 1, self.window_from)
-        return tuple(one for one in self.messages if one.seq is not None and one.seq in seqs)
+        return tuple(one for one in self.messages if one.seq in seqs and not self._is_head(one.seq))
 
     @property
     def window(self) -> tuple[Message, ...]:
         """The latest messages; the memory may be inserted into one."""
         first = max(self.window_from, self.pinned_through + 1)
-        return tuple(one for one in self.messages if one.seq is not None and one.seq >= first)
+        newest = (one for one in self.messages if one.seq is not None and one.seq >= first)
+        return tuple(one for one in newest if not self._is_head(one.seq))
+
+    def _is_head(self, seq: int | None) -> bool:
+        return seq is not None and (seq <= self.pinned_through or seq == self.prompt_seq)
 
     def token_use(self, count_text: Callable[[str], int] = count_default) -> TokenUse:
         """What ``tokens`` are used for.

@@ -46,9 +46,14 @@ def question_in_order(
     """Tail and window where the window's first message, the question, may belong into the tail."""
     if not question or not tail or window[0].seq != question:
         return tail, window
-    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > question and not one.answers)
+    return insert_in_order(window[0], tail), window[1:]
+
+
+def insert_in_order(message: Message, tail: Sequence[Message]) -> Sequence[Message]:
+    """The tail with a message in its place, which is never between a call and its results."""
+    behind = (at for at, one in enumerate(tail) if (one.seq or 0) > (message.seq or 0) and not one.answers)
     at = next(behind, len(tail))
-    return (*tail[:at], window[0], *tail[at:]), window[1:]
+    return (*tail[:at], message, *tail[at:])
 
 
 def _latest_user(window: Sequence[Message]) -> int | None:

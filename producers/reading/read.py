@@ -9,9 +9,10 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from datetime import UTC, date, datetime
+from datetime import date
 from functools import partial
 
+from strandline.pipelines.flush.flush import end_delay
 from strandline.producers.blocks.base import (
     BaseMemoryBlock,
     FactExtractionMemoryBlock,
@@ -52,11 +53,13 @@ from strandline.producers.reading.window_cache import (
     SessionKey,
     WindowCache,
 )
-from strandline.producers.sessions import check_unowned
+from strandline.producers.sessions import check_unowned, tell_stored_policy
+from strandline.schemas.display.local_time import today_in
 from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch, note_unsealed
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
+from strandline.schemas.values.lanes import Ring
 from strandline.schemas.values.message import Message, is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
@@ -88,6 +91,8 @@ def read(request: ReadRequest) -> Operation[MemoryContext]:
     known, snapshot = yield from _snapshot(request, pipelines)
     if not snapshot.exists:
         yield from check_unowned(request.identity)
+    elif request.named:
+        tell_stored_policy(request.named, snapshot.header["session"])
     answer: Answer | None = known.answer
     if answer is not None and answer.fits(request, snapshot):
         return replace(answer.context, covered_through=dict(answer.context.covered_through))
@@ -127,6 +132,8 @@ def _context(asked: ReadRequest, snapshot: Snapshot, pipelines: tuple[str, ...])
         token_limit=request.token_limit,
         window_from=snapshot.window_from,
         pinned_through=snapshot.pinned_through,
+        time_zone=snapshot.time_zone,
+        prompt_seq=snapshot.prompt,
     )
 
 
@@ -134,9 +141,10 @@ def _assemble(
     request: ReadRequest, snapshot: Snapshot, fitted: Fitted
 ) -> tuple[tuple[Message, ...], list[Omission]]:
     """The messages in order; where they are in the form of a provider that wants it, a user's line first."""
-    tail, window = question_in_order(fitted.tail, snapshot.window, snapshot.question)
+    tail = snapshot.with_note(fitted.tail)
+    tail, window = question_in_order(tail, snapshot.window, snapshot.question)
     messages = assemble_messages(
-        pinned=snapshot.pinned,
+        pinned=snapshot.head,
         tail=tail,
         window=window,
         memory=fitted.memory,
@@ -184,7 +192,7 @@ class Answer:
             and snapshot.known.window is before.known.window
             and snapshot.pinned == before.pinned
             and request == self.request
-            and self.day == datetime.now(UTC).date()
+            and self.day == today_in(snapshot.time_zone)
         )
 
 
@@ -195,7 +203,7 @@ def _keep(request: ReadRequest, known: KnownSession, snapshot: Snapshot, context
         return
     answer, size = None, latest.window.size + FACT_BYTES * len(latest.facts.facts)
     if _may_be_given_again(request, snapshot, context):
-        answer = Answer(request, snapshot, datetime.now(UTC).date(), context)
+        answer = Answer(request, snapshot, today_in(snapshot.time_zone), context)
         size += sum(len(section.text) for section in context.memory.sections)
         size += FACT_BYTES * (len(context.facts) + len(context.hits))
     elif latest.window is known.window and latest.facts is known.facts:
@@ -270,7 +278,7 @@ def _wait(request: ReadRequest, pipelines: tuple[str, ...], seq: int) -> Operati
     """Wait until ``seq`` was put and every pipeline covers the messages up to it, or the time is over."""
     timeout = DEFAULT_WAIT_SECONDS if request.timeout_seconds is None else request.timeout_seconds
     pauses = pauses_within(timeout)
-    while not (yield from is_covered(request.identity, pipelines, seq)):
+    while not (yield from is_covered(request.identity, pipelines, seq, request.ring)):
         seconds = next(pauses, None)
         if seconds is None:
             return
@@ -285,18 +293,26 @@ def pauses_within(seconds: float) -> Iterator[float]:
         pause = min(2 * pause, MAX_PAUSE_SECONDS)
 
 
-def is_covered(identity: SessionIdentity, pipelines: Sequence[str], seq: int) -> Operation[bool]:
-    """Whether ``seq`` was put, and every pipeline covers the messages up to it that were flushed."""
+def is_covered(
+    identity: SessionIdentity, pipelines: Sequence[str], seq: int, ring: Ring | None
+) -> Operation[bool]:
+    """Whether ``seq`` was put, and every pipeline covers the messages up to it that were flushed.
+
+    Turns that wait for others to share their calls wait no longer, if workers can be told (``ring``).
+    """
     rows = yield from fetch(Coverage(**identity.keys, pipelines=list(pipelines), seq=seq))
+    if ring is not None and any(row.waits for row in rows):
+        ring((yield from end_delay(identity.shard_key, identity.session_key)))
     return bool(rows) and all(row.from_seq is None and seq <= row.last_seq for row in rows)
 
 
 def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snapshot, list[Omission]]:
     """The read without blocks that cannot be shown, and messages for which the caller left no room."""
     blocks, omissions = readable_blocks(request.blocks, snapshot, request.shared_key)
-    request = replace(request, blocks=blocks)
-    if request.initial_token_count:
-        request = replace(request, token_limit=max(0, request.token_limit - request.initial_token_count))
+    own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
+    limit = (own if request.within_own else request.token_limit) - request.initial_token_count
+    request = replace(request, blocks=blocks, token_limit=max(0, limit), time_zone=snapshot.time_zone)
+    if limit < own:
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut
     if request.latest_tokens is not None:

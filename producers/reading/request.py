@@ -16,7 +16,8 @@ from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import Message
+from strandline.schemas.values.lanes import Ring
+from strandline.schemas.values.message import NOTHING, Message
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,7 +25,11 @@ class ReadRequest:
     """One read of one session.
 
     Attributes:
-        token_limit: maximum tokens of the result, memory included.
+        token_limit: maximum tokens of the result, memory included.  If they are fewer than the session's own,
+            the window is cut to fit.
+        within_own: read within the session's own limit; ``token_limit`` is that of one that has not begun.
+        named: values of the policy that the memory was made with, which are told if the session has others.
+        time_zone: of the session, as the first statement told it; None: UTC.
         count_text: the session's tokenizer.
         part_tokens: tokens of content parts that are not text, by type.
         initial_token_count: tokens of the limit that are already used.
@@ -41,6 +46,7 @@ class ReadRequest:
         indexed_characters: how much of a message searches know; ``omitted`` names longer ones.
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         indexes: of the scopes that the process searches again and again; None as for ``windows``.
+        ring: tells workers of work that a wait does not let wait; None: it waits its time.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -60,11 +66,15 @@ class ReadRequest:
     part_tokens: Mapping[str, int] = field(default_factory=lambda: PART_TOKENS)
     initial_token_count: int = 0
     latest_tokens: int | None = None
+    within_own: bool = False
+    time_zone: str | None = None
+    named: Mapping[str, Any] = field(default_factory=lambda: NOTHING)
     shared_key: UUID | None = None
     windows: WindowCache | None = None
     indexes: IndexCache | None = None
     block_arguments: Mapping[str, Any] = field(default_factory=dict)
     indexed_characters: int = MAX_INDEXED_CHARACTERS
+    ring: Ring | None = None
 
     @property
     def measure(self) -> Measure:

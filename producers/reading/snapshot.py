@@ -12,6 +12,7 @@ from uuid import UUID
 from strandline.producers.reading.budget.fitting import Tail
 from strandline.producers.reading.context import Omission
 from strandline.producers.reading.history.call_pairs import REASONS, Settled, is_settled
+from strandline.producers.reading.insertion import insert_in_order
 from strandline.producers.reading.window_cache import (
     NOTHING_KNOWN,
     UNKNOWN,
@@ -39,10 +40,15 @@ class Snapshot:
         serving: by pipeline, ``generation_id``, ``version`` and ``config`` of the generation that serves.
         pending: pipeline, first and last ``seq`` of each range that is flushed and not covered.
         has_flushed: whether anything can have been derived from it.
-        fixed_tokens: tokens of the pinned head and the window.
+        pinned: the pinned head or the message that replaced it, and ``note``.
+        note: the newest system message behind the head, if it is before the window and says something else.
+        prompt: the number of the message that replaced the head; None: the head stands.
+        fixed_tokens: tokens of ``pinned`` and the window.
         standing: by which it is known whether what a process keeps of the owner is what there is.
         known: the window and the facts in the form of the cache, for the next read.
+        token_limit: of the session's policy; None: it has not begun.
         header: what the statement said beside facts and messages.
+        time_zone: of the session's policy; None: UTC.
         erasures: the newest erasure in the database.
         omitted: what of tail and window is not shown as the log has it.
         question: number of the user's message that the window's first turn answers, if that has left the
@@ -71,6 +77,19 @@ class Snapshot:
     erasures: int = 0
     omitted: tuple[Omission, ...] = ()
     question: int = 0
+    token_limit: int | None = None
+    time_zone: str | None = None
+    note: Message | None = None
+    prompt: int | None = None
+
+    @property
+    def head(self) -> list[Message]:
+        """The system messages that stand in front."""
+        return [one for one in self.pinned if one is not self.note]
+
+    def with_note(self, tail: Sequence[Message]) -> Sequence[Message]:
+        """The tail with the note in its place."""
+        return tail if self.note is None else insert_in_order(self.note, tail)
 
     @property
     def fact_texts(self) -> list[str]:
@@ -105,9 +124,20 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
     known_facts = known.facts
     if facts is not None or known_facts.version != version or known_facts.most != most_facts:
         known_facts = KnownFacts(version, most_facts, tuple(map(HitFact.read_json, facts or ())))
-    pinned = read_rows(rows[part_two:window_at])
-    messages = window.messages
-    tail, shown, question = read_rows(rows[1:part_two]), messages, 0
+    prompt = marks.get("prompt")
+    head = read_rows(rows[part_two:window_at])
+    note = head.pop() if head and (head[-1].seq or 0) > (prompt or pinned_through) else None
+    whole = messages = window.messages
+    prompts = frozenset(marks.get("prompts") or ())
+    if prompts:
+        head = head or [one for one in messages if one.seq == prompt]
+        messages = tuple([one for one in messages if one.seq not in prompts])
+    if note is not None and any(one.content == note.content for one in head):
+        note = None  # a framework may put the prompt again with each turn
+    pinned = head if note is None else [*head, note]
+    shown_elsewhere = prompts.union(one.seq for one in pinned)
+    tail = [one for one in read_rows(rows[1:part_two]) if one.seq not in shown_elsewhere]
+    shown, question = messages, 0
     asked = next((one for one in tail if one.seq == marks.get("question_seq")), None)
     if asked is not None and _begins_turn(messages):
         tail.remove(asked)  # once: it may be of the tail as well
@@ -135,8 +165,12 @@ def read_snapshot(rows: Sequence[ReadRow], known: KnownSession = UNKNOWN, most_f
         known=KnownSession(window, known_facts),
         header=header,
         erasures=header["erasures"] or 0,
+        token_limit=marks.get("token_limit"),
+        time_zone=marks.get("time_zone"),
+        note=note,
+        prompt=prompt,
         tail=Tail(before, _gaps(pending, window_from)),
-        fixed_tokens=_tokens(pinned) + (window.tokens if shown is messages else _tokens(shown)),
+        fixed_tokens=_tokens(pinned) + (window.tokens if shown is whole else _tokens(shown)),
         omitted=omitted,
         question=question,
     )

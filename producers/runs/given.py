@@ -13,6 +13,8 @@ from dataclasses import dataclass, replace
 from uuid import uuid5
 
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.blocks.base import BaseMemoryBlock
+from strandline.producers.writing.own_memory import without_own_memory
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
 from strandline.schemas.queries.conversation.runs import ReplacedMessagesRow, RunRowsRow
 from strandline.schemas.values.identity import SessionIdentity
@@ -116,9 +118,11 @@ def name_messages(
     sources: Sequence[object],
     limits: PutLimits,
     redaction: Redaction | None = None,
+    blocks: Sequence[BaseMemoryBlock] = (),
 ) -> Iterator[Message]:
     """The messages of a run as they may be stored, with ids, by which a repeated call is the same.
 
+    Memory that a read with ``blocks`` gave is left out.
     A system message without an id gets one of its text, so that it is stored once, whichever runs bring it.
 
     Raises:
@@ -127,7 +131,9 @@ def name_messages(
     """
     for index, source in enumerate(sources):
         where = f"messages[{index}]"
-        message = Message.from_openai(source, where=where)
+        message = without_own_memory(Message.from_openai(source, where=where), blocks)
+        if message is None:
+            continue
         if redaction is not None:
             message = redact_message(message, where, limits, redaction)
         if message.id is not None:

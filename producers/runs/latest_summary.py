@@ -21,8 +21,9 @@ from strandline.producers.runs.history import RunHistoryRequest, run_seqs
 from strandline.producers.runs.run import UNFINISHED
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.conversation.messages import MessagesInOrder
+from strandline.schemas.queries.conversation.sessions import SessionPolicy
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.message import read_rows
+from strandline.schemas.values.message import by_local_clock, read_rows
 
 MAX_SUMMARIZED_MESSAGES = 1_000
 # A model is shown no more text than this: some 30,000 tokens, the newest.
@@ -132,10 +133,12 @@ def _newest_within(
     """Messages with something to read, as many as a model is shown, at least one; none is kept whole."""
     spoken: list[tuple[int, TranscriptLine]] = []
     characters, left = MAX_SUMMARIZED_CHARACTERS, MAX_READ_BYTES
+    policy = yield from fetch(SessionPolicy(**request.identity.keys))
+    zone = policy[0].time_zone if policy else None
     while seqs and left > 0:
         page = min(PAGE_BYTES, left)
         rows = yield from fetch(MessagesInOrder(**request.identity.keys, seqs=seqs, page_bytes=page))
-        for message in read_rows(rows):
+        for message in (by_local_clock(one, zone) for one in read_rows(rows)):
             text = full_text(message)
             characters -= len(text)
             if characters < 0 and spoken:

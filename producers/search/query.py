@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from datetime import UTC, datetime
 from functools import partial
 from typing import Any
 
 from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.producers.search.ranking import SearchQuery, Vectors
-from strandline.schemas.errors import ConfigurationError, ProviderSetupError, StrandlineError
+from strandline.schemas.display.local_time import today_in
+from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
@@ -26,38 +26,30 @@ def prepare_query(
 ) -> Operation[SearchQuery]:
     """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
     if vectors is None:
-        return _query(text, None, "There are no vectors: the search compared only words.")
-    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors.config, embed_query))
+        return _query(text, None, "There are no vectors: the search compared only words.", None)
+    prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query))
     return prepared
 
 
-def _prepare(text: str, config: Mapping[str, Any], embed_query: EmbedQuery | None) -> SearchQuery:
+def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> SearchQuery:
+    zone, config = vectors.time_zone, vectors.config
     if embed_query is None:
-        return _query(text, None, "No embedding model is set for queries: the search compared only words.")
+        problem = "No embedding model is set for queries: the search compared only words."
+        return _query(text, None, problem, zone)
     try:
         vector = embed_query(text, config)
     except StrandlineError as error:
-        problem = f"The query could not be embedded, so the search compared only words: {_reason(error)}"
-        return _query(text, None, problem)
+        problem = f"The query could not be embedded, so the search compared only words: {error}"
+        return _query(text, None, problem, zone)
     if vector is None:
         problem = (
             f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
             " compared only words."
         )
-        return _query(text, None, problem)
-    return _query(text, vector, None)
+        return _query(text, None, problem, zone)
+    return _query(text, vector, None, zone)
 
 
-def _query(text: str, vector: str | None, problem: str | None) -> SearchQuery:
+def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
     lexemes = query_lexemes(text)[-MAX_QUERY_WORDS:]
-    return SearchQuery(text, lexemes, vector, problem, aim_of(text, datetime.now(UTC).date()))
-
-
-def _reason(error: StrandlineError) -> str:
-    """The reason to show; an error of the setup already says what to do, others may be transient."""
-    if isinstance(error, (ProviderSetupError, ConfigurationError)):
-        return str(error)
-    return (
-        "the embedding model did not answer in time, or is unavailable"
-        " (STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS bounds the wait)."
-    )
+    return SearchQuery(text, lexemes, vector, problem, aim_of(text, today_in(time_zone)))

@@ -84,11 +84,13 @@ class Vectors:
 
     Attributes:
         standing: what the statement that found it says of the owner.
+        time_zone: in which a query asks for days; None: UTC.
     """
 
     generation_id: int
     config: Mapping[str, Any]
     standing: Standing | None = None
+    time_zone: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -321,7 +323,8 @@ def serving_vectors(shard_key: UUID) -> Operation[Vectors | None]:
     rows = yield from fetch(ServingGeneration(shard_key=shard_key, pipeline=VECTORS))
     if not rows:
         return None
-    return Vectors(rows[0].generation_id, json.loads(rows[0].config), Standing(rows[0].pieces_version))
+    generation_id, config, pieces, time_zone = rows[0]
+    return Vectors(generation_id, json.loads(config), Standing(pieces), time_zone)
 
 
 def facts_generation(kinds: Sequence[HitKind], shard_key: UUID) -> Operation[int | None]:
@@ -346,9 +349,8 @@ def _hit(rows: Sequence[RankedRow], messages: Iterator[Message]) -> Hit:
         fact = HitFact.read(first.fact_id, first.fact, first.created_at, sources)
         return Hit(first.score, None, (), first.similarity, fact)
     of_hit = list(islice(messages, len(rows)))
-    return _message_hit(
-        first.score, first.similarity, first.session_key, of_hit, first.from_seq, first.through_seq
-    )
+    bounds = first.from_seq, first.through_seq
+    return _message_hit(first.score, first.similarity, first.session_key, of_hit, *bounds)
 
 
 def _message_hit(
@@ -378,12 +380,11 @@ def _recalled_hits(recall: Recalled) -> list[Hit]:
             continue
         session_key = ranks.sessions[number - 1]
         if len(utterances) == 1 and utterances[0].place[1] == ranks.from_seqs[place]:
-            hits.append(
-                Hit(score, session_key, (utterances[0].message,), similarity, utterance=utterances[0])
-            )
+            (only,) = utterances
+            hits.append(Hit(score, session_key, (only.message,), similarity, utterance=only))
             continue
-        messages = [one.message for one in utterances]
         bounds = ranks.from_seqs[place], ranks.through_seqs[place]
+        messages = [one.message for one in utterances]
         hits.append(_message_hit(score, similarity, session_key, messages, *bounds))
     hits += [Hit(fact.score, None, (), fact.similarity, fact.fact) for fact in recall.facts]
     return hits

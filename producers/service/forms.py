@@ -79,6 +79,8 @@ def context_form(context: MemoryContext, messages: MessagesForm = "stored") -> d
         "summary": memory.summary,
         "window_from": context.window_from,
         "pinned_through": context.pinned_through,
+        "prompt_seq": context.prompt_seq,
+        "time_zone": context.time_zone,
     }
 
 

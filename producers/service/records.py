@@ -7,7 +7,7 @@ another user's, the same statement finds nothing.
 from __future__ import annotations
 
 from collections import OrderedDict
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 from time import monotonic
 from uuid import UUID
@@ -59,14 +59,13 @@ class SessionRecords:
     ) -> SessionMemory:
         """The memory of a session that exists, with the policy that is stored with it.
 
-        ``token_limit``: read within so many tokens, if these are more.  For a read within fewer, say that the
-        rest is used (``initial_token_count``): that shortens the window as well.
+        ``token_limit``: of its reads; None: the session's own.
 
         Raises:
             ProblemError: the caller has no such session.
         """
         record = await self.find(identity)
-        return self._memory(identity, _within(record.policy, token_limit), record.blocks, insert_method)
+        return self._memory(identity, record.policy, record.blocks, insert_method, token_limit)
 
     def begin(
         self,
@@ -83,9 +82,10 @@ class SessionRecords:
         """
         return self._memory(
             identity,
-            _within(policy or self._default, token_limit),
+            policy or self._default,
             default_blocks() if blocks is None else blocks,
             insert_method,
+            token_limit,
         )
 
     async def find(self, identity: SessionIdentity) -> SessionRecord:
@@ -141,6 +141,7 @@ class SessionRecords:
         policy: Policy,
         blocks: tuple[BaseMemoryBlock, ...],
         insert_method: InsertMethod,
+        token_limit: int | None,
     ) -> SessionMemory:
         scope = policy.shared_scope
         return SessionMemory(
@@ -149,15 +150,9 @@ class SessionRecords:
             policy,
             blocks=blocks,
             insert_method=insert_method,
+            token_limit=token_limit,
             shared_key=None if scope is None else shared_scope_key(identity.namespace, scope),
         )
-
-
-def _within(policy: Policy, token_limit: int | None) -> Policy:
-    """The policy for a read within so many tokens, if these are more."""
-    if token_limit is None or token_limit <= policy.token_limit:
-        return policy
-    return replace(policy, token_limit=token_limit)
 
 
 def default_policy() -> Policy:

@@ -15,8 +15,9 @@ from typing import Literal
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.given import GivenFact, Source
 from strandline.producers.tools.results import CitationResult, ContextResult, source_results
+from strandline.schemas.display.local_time import in_zone
 from strandline.schemas.display.shown_text import seen
-from strandline.schemas.values.message import Message, speaker_name
+from strandline.schemas.values.message import Message, by_local_clock, speaker_name
 
 NOTHING = "Memory holds nothing for this question, or nothing that fits the token_limit."
 
@@ -72,23 +73,25 @@ def _pieces(context: MemoryContext) -> Iterator[_Piece]:
         if section.kind == "other":
             yield _Piece("Notes", (_WHOLE, 0.0), f"{section.name}: {_line(section.text)}", None)
     for fact in context.facts:
-        yield _fact(fact)
+        yield _fact(fact, context.time_zone)
     if context.summary is not None:
         yield _Piece("Summary", (_WHOLE, 0.0), _line(context.summary.text), "summary")
     for hit in context.hits:
         source = Source(hit.session_id, (hit.message.seq or 0,))
-        yield _message("Messages", (_MATCHING, -hit.score), hit.message, source)
+        hit_message = by_local_clock(hit.message, context.time_zone)
+        yield _message("Messages", (_MATCHING, -hit.score), hit_message, source)
     latest = [*context.tail, *context.window]
     for age, message in zip(range(len(latest), 0, -1), latest, strict=True):
         if message.shown_text.strip():
             source = Source(context.session_id, (message.seq or 0,))
-            yield _message("Latest messages", (_LATEST, float(age)), message, source)
+            local = by_local_clock(message, context.time_zone)
+            yield _message("Latest messages", (_LATEST, float(age)), local, source)
 
 
-def _fact(fact: GivenFact) -> _Piece:
+def _fact(fact: GivenFact, time_zone: str | None) -> _Piece:
     is_match = fact.score > 0
     rank = (_MATCHING, -fact.score) if is_match else (_NEWEST, -fact.said_at.timestamp())
-    line = f"{_day(fact.said_at)}{_line(fact.text)}"
+    line = f"{_day(in_zone(fact.said_at, time_zone))}{_line(fact.text)}"
     return _Piece("Facts", rank, line, "fact", str(fact.fact_id), fact.sources)
 
 

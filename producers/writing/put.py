@@ -12,9 +12,11 @@ from uuid import uuid4
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.flush.flush import Flushed, flush_at_put
 from strandline.pipelines.redaction.hook import Redaction
+from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.sessions import claim_session
 from strandline.producers.tokens import INLINE_CHARACTERS, PART_TOKENS, count_message, is_loaded
 from strandline.producers.writing.accepting import Accept, SinglePut
+from strandline.producers.writing.own_memory import without_own_memory
 from strandline.producers.writing.unregistered import unknown_pipelines
 from strandline.producers.writing.validate import (
     PreparedMessage,
@@ -61,20 +63,25 @@ class PutRequest:
     The ids are made here, before the first attempt, so that a repeated attempt is the same put.
 
     Attributes:
+        places: of each given message its place among ``messages``; None: it is memory of a read alone.
         acting: who puts; taken from the caller's context, which the statement may not be sent in.
         act: the kind of act that the audit trail records; None: what this put is part of is recorded.
         flags: what a compliance hook added to the act.
+        replaces_prompt: whether the first message takes the place of the prompt in reads.
+        turn_delay_seconds: how long the work of a turn that it ends waits for more.
     """
 
     identity: SessionIdentity
     policy: Policy
     messages: tuple[PreparedMessage, ...]
-    places: tuple[int, ...]
+    places: tuple[int | None, ...]
     count_text: Callable[[str], int]
     part_tokens: Mapping[str, int]
     acting: Acting = field(default_factory=current_acting)
     act: str | None = "put"
     flags: tuple[str, ...] = ()
+    replaces_prompt: bool = False
+    turn_delay_seconds: float = 0.0
 
     @property
     def is_change(self) -> bool:
@@ -102,8 +109,9 @@ class PutRequest:
         limits: PutLimits,
         max_messages: int,
         redaction: Redaction | None = None,
+        blocks: Sequence[BaseMemoryBlock] = (),
     ) -> PutRequest:
-        """Check every message of a put, as ``redaction`` leaves it.
+        """Check every message of a put, as ``redaction`` leaves it, without memory that ``blocks`` showed.
 
         Raises:
             InvalidMessageError: a message cannot be stored, or is refused, or there are too many.
@@ -119,16 +127,21 @@ class PutRequest:
                 " puts, or raise STRANDLINE_MAX_MESSAGES_PER_PUT",
             )
         if len(sources) == 1:
-            only = Message.from_openai(sources[0])
+            only = without_own_memory(Message.from_openai(sources[0]), blocks)
+            if only is None:
+                return cls(identity, policy, (), (None,), count_text, part_tokens)
             if redaction is not None:
                 only = redact_message(only, "message", limits, redaction)
             one = prepare(only, "message", limits)
             return cls(identity, policy, (one,), (0,), count_text, part_tokens)
         prepared: dict[str, PreparedMessage] = {}
-        order: list[str] = []
+        order: list[str | None] = []
         for index, source in enumerate(sources):
             where = f"messages[{index}]"
-            message = Message.from_openai(source, where=where)
+            message = without_own_memory(Message.from_openai(source, where=where), blocks)
+            if message is None:
+                order.append(None)
+                continue
             if redaction is not None:
                 message = redact_message(message, where, limits, redaction)
             one = prepare(message, where, limits)
@@ -141,13 +154,13 @@ class PutRequest:
                 )
             order.append(one.id)
         index_of = {message_id: index for index, message_id in enumerate(prepared)}
-        places = tuple(index_of[i] for i in order)
+        places = tuple(None if i is None else index_of[i] for i in order)
         return cls(identity, policy, tuple(prepared.values()), places, count_text, part_tokens)
 
 
 @dataclass(slots=True)
 class PutResult:
-    """The seqs of a put, in the order of its messages, and its flush, if it caused one."""
+    """The seqs of a put, in the order of its messages (0: not stored), and its flush, if it caused one."""
 
     seqs: list[int]
     flushed: Flushed | None
@@ -162,6 +175,8 @@ def put_messages(
     flushes.  The same applies if a crash of Postgres loses the flush, which does not wait for the disk.  In
     the caller's transaction a failed flush does fail the put, since Postgres has ended that transaction.
     """
+    if not request.messages:
+        return PutResult([0] * len(request.places), None)
     if _is_counted_quickly(request):
         tokens = _token_counts(request)
     else:
@@ -172,13 +187,17 @@ def put_messages(
         identity = request.identity
         try:
             flushed = yield from flush_at_put(
-                identity.shard_key, identity.session_key, window, lazily=not in_callers_transaction
+                identity.shard_key,
+                identity.session_key,
+                window,
+                lazily=not in_callers_transaction,
+                turn_delay_seconds=request.turn_delay_seconds,
             )
         except StrandlineError as error:
             if in_callers_transaction:
                 raise
             logger.warning("flush after put failed", extra={"action": "flush_failed", "reason": str(error)})
-    return PutResult([seqs[place] for place in request.places], flushed)
+    return PutResult([0 if place is None else seqs[place] for place in request.places], flushed)
 
 
 def _is_counted_quickly(request: PutRequest) -> bool:
@@ -201,7 +220,7 @@ def _put(request: PutRequest, tokens: list[int], accept: Accept) -> Operation[tu
     identity = request.identity
     sealed = yield from seal_request(request)
     whole = partial(_whole, sealed, tokens)
-    if len(tokens) == 1:
+    if len(tokens) == 1 and not request.replaces_prompt:
         make_act = None if request.act is None else request.make_act
         single = SinglePut(identity, sealed.messages[0], tokens[0], whole, make_act, request.is_change)
         row = yield from accept(single)
@@ -324,7 +343,7 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
     return Put(
         **request.identity.keys,
         claimed=claimed,
-        session=session_record(request.identity, request.policy),
+        session=_session_record(request),
         ids=[m.id for m in messages],
         roles=[m.role for m in messages],
         tokens=tokens,
@@ -339,6 +358,14 @@ def _whole(request: PutRequest, tokens: list[int], *, claimed: bool = False) -> 
         data_key=min([m.data_key for m in messages], default=0),
         act=request.act_json,
     )
+
+
+def _session_record(request: PutRequest) -> str:
+    record = session_record(request.identity, request.policy)
+    if not request.replaces_prompt:
+        return record
+    way = "important" if request.messages[0].may_be_important else "plain"
+    return f'{record[:-1]}, "replaces_prompt": "{way}"}}'
 
 
 @lru_cache(maxsize=1024)
@@ -356,6 +383,7 @@ def session_record(identity: SessionIdentity, policy: Policy) -> str:
             "max_window_bytes": policy.max_window_bytes,
             "message_flush_size": policy.message_flush_size,
             "deliver": policy.deliver,
+            "time_zone": policy.time_zone,
             "idle_seconds": policy.idle_seconds,
             "tokenizer": policy.tokenizer,
             "pipelines": policy.pipelines,

@@ -24,7 +24,7 @@ MAX_ATTEMPTS = 10
 
 _CHANGEABLE = (
     "token_limit", "flush_at_tokens", "token_flush_size", "idle_seconds", "pipelines", "max_facts",
-    "max_window_messages", "max_window_bytes", "message_flush_size", "deliver",
+    "max_window_messages", "max_window_bytes", "message_flush_size", "deliver", "time_zone",
 )  # fmt: skip
 
 

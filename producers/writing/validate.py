@@ -17,6 +17,7 @@ from uuid import UUID
 from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.redacting import redact_stored
 from strandline.producers.writing.message_ids import random_id
+from strandline.schemas.display.local_time import offset_of
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.misspelt_fields import name_misspelt
@@ -144,6 +145,10 @@ def _prepare(message: Message, where: str, limits: PutLimits) -> PreparedMessage
     metadata = _encode_metadata(message, where, limits.max_metadata_bytes)
     _check_time(f"{where}.created_at", message.created_at)
     digest, size = _digest(message.role, envelope, metadata)
+    if message.created_at is not None and (minutes := offset_of(message.created_at)):
+        # Behind the digest: as the time itself, it does not make another message of the same words.
+        offset = f',"offset":{minutes}'
+        envelope, size = f"{envelope[:-1]}{offset}}}", size + len(offset)
     return PreparedMessage(
         id=message_id,
         role=message.role,

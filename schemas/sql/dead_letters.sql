@@ -8,12 +8,13 @@
 -- row: event_id uuid, stage text, generation_id integer, pipeline text, namespace text, session_id text, user_id
 --     text?, shard_key uuid, session_key uuid, scope_key uuid, from_seq bigint, through_seq bigint, message_count
 --     integer, tokens bigint, cause text, flushed_at timestamptz, died_at timestamptz, batch_id uuid, reason text,
---     current boolean, generation_state text, dropped_at timestamptz?
+--     current boolean, generation_state text, dropped_at timestamptz?, retry_at timestamptz?, retries smallint
 -- repeatable
 SELECT d.event_id, d.stage, d.generation_id, g.pipeline, s.namespace, s.session_id, s.user_id,
     d.shard_key, d.session_key, d.scope_key, d.from_seq, d.through_seq, e.message_count, e.tokens, e.cause,
     e.created_at AS flushed_at, d.created_at AS died_at, d.batch_id, d.reason,
-    s.incarnation = d.incarnation AS current, g.state AS generation_state, d.dropped_at
+    s.incarnation = d.incarnation AS current, g.state AS generation_state, d.dropped_at, d.retry_at,
+    d.retries
 FROM strandline.dead_letter d
 JOIN strandline.flush_event e ON e.shard_key = d.shard_key AND e.event_id = d.event_id
 JOIN strandline.session s ON s.shard_key = d.shard_key AND s.session_key = d.session_key
@@ -28,6 +29,15 @@ WHERE (%(namespace)s::text IS NULL OR s.namespace = %(namespace)s)
         > (%(after_at)s, %(after_session)s::uuid, %(after_seq)s::bigint, %(after_generation)s::integer,
             %(after_stage)s::text))
 ORDER BY d.created_at, d.session_key, d.from_seq, d.generation_id, d.stage LIMIT %(limit)s
+
+-- name: ripe_letters
+-- The dead letters that are to be retried now.  Nothing is locked: a retry deletes the letter.
+-- params: stages text[], limit bigint
+-- row: event_id uuid, stage text, generation_id integer
+SELECT d.event_id, d.stage, d.generation_id FROM strandline.dead_letter d
+WHERE d.retry_at <= statement_timestamp() AND d.dropped_at IS NULL AND d.stage = ANY (%(stages)s::text[])
+    AND @is_kept(d.generation_id)
+ORDER BY d.retry_at LIMIT %(limit)s
 
 -- name: reopen_lane
 -- The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the end.
@@ -47,7 +57,9 @@ RETURNING lease_epoch
 -- Delete the dead letter and its receipt, and make the event due again; after a reset it is void instead. Merge work
 -- is sized by its candidates, as when extract passed it on.  Where the derivation does not serve the owner, it is
 -- left to the replay slots (ring_at: infinity).
--- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
+-- retries: how often it was retried by itself, this one included.
+-- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid, retries
+--     smallint
 -- row: current boolean
 WITH letter AS (
     DELETE FROM strandline.dead_letter d
@@ -72,14 +84,14 @@ WITH letter AS (
         AND r.generation_id = p.generation_id AND r.stage = p.stage
 ), again AS (
     INSERT INTO strandline.due (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at)
+        scope_key, event_id, incarnation, tokens, namespace, precedence, created_at, ring_at, retries)
     SELECT p.shard_key, p.session_key, p.generation_id, p.stage, p.from_seq, p.through_seq, p.scope_key,
         p.event_id, p.incarnation, CASE WHEN p.stage <> 'merge' THEN p.tokens ELSE coalesce((
             SELECT greatest(1, sum(length(c.text)) / 4) FROM strandline.fact_candidate c
             WHERE c.shard_key = %(shard_key)s AND c.generation_id = p.generation_id
                 AND c.event_id = p.event_id), 1) END,
         p.namespace, CASE WHEN p.is_live AND p.cause <> 'import' THEN 0 ELSE 1 END, p.flushed_at,
-        CASE WHEN p.is_live THEN statement_timestamp() ELSE 'infinity' END
+        CASE WHEN p.is_live THEN statement_timestamp() ELSE 'infinity' END, %(retries)s
     FROM placed p WHERE p.current
 )
 SELECT current FROM placed
@@ -95,7 +107,7 @@ SELECT strandline.refold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(s
 -- Give up for good: receipt and batch stay dead, and the letter stays as the record of the drop.
 -- params: shard_key uuid, session_key uuid, generation_id integer, stage text, from_seq bigint, event_id uuid
 -- row: batch_id uuid
-UPDATE strandline.dead_letter SET dropped_at = statement_timestamp()
+UPDATE strandline.dead_letter SET dropped_at = statement_timestamp(), retry_at = NULL
 WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s AND generation_id = %(generation_id)s
     AND stage = %(stage)s AND from_seq = %(from_seq)s AND event_id = %(event_id)s AND dropped_at IS NULL
 RETURNING batch_id

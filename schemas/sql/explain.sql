@@ -77,12 +77,13 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- params: pipelines text[], stages text[], stages_before text[], shard_key uuid, event_id uuid
 -- row: pipeline text, generation_id integer, generation_state text, stage text, outcome text?, applied_at
 --     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, event_ids uuid[]!,
---     context_seqs bigint[]!, capture_number bigint?, due_since timestamptz?, reason text?, dropped_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
+--     context_seqs bigint[]!, capture_number bigint?, due_since timestamptz?, reason text?, dropped_at timestamptz?,
+--     retry_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
 --     timestamptz!, waits_until timestamptz?, waits_for text?, is_used_up boolean
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, b.event_ids, b.context_seqs,
     b.capture_number, d.created_at AS due_since,
-    dl.reason, dl.dropped_at, coalesce(l.last_error, (
+    dl.reason, dl.dropped_at, dl.retry_at, coalesce(l.last_error, (
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
         ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,

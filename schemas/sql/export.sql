@@ -6,9 +6,9 @@
 -- params: shard_key uuid, session_key uuid?, after_session uuid, limit bigint
 -- row: session_key uuid, session_id text, created_at timestamptz, last_put_at timestamptz, log_start_seq bigint, next_seq
 --     bigint, corrections integer, tokenizer text, pipelines text[], shared_scope text?, token_limit integer,
---     flush_at_tokens integer
+--     flush_at_tokens integer, time_zone text?
 SELECT s.session_key, s.session_id, s.created_at, s.last_put_at, s.log_start_seq, s.next_seq, s.corrections, s.tokenizer,
-    s.pipelines, s.shared_scope, s.token_limit, s.flush_at_tokens
+    s.pipelines, s.shared_scope, s.token_limit, s.flush_at_tokens, s.time_zone
 FROM strandline.session s
 WHERE s.shard_key = %(shard_key)s AND (%(session_key)s::uuid IS NULL OR s.session_key = %(session_key)s)
     AND s.session_key > %(after_session)s

@@ -12,14 +12,28 @@ SELECT strandline.window_v1(%(shard_key)s, %(session_key)s) AS to_flush
 -- params: shard_key uuid, session_key uuid, incarnation uuid, corrections integer, old_window_from bigint,
 --     old_flushed_through bigint, window_from bigint, flushed_through bigint, tokens_out bigint, messages_out integer, bytes_out bigint, cause
 --     text, event_ids uuid[], from_seqs bigint[], through_seqs bigint[], tokens bigint[], messages integer[], version
---     smallint, question_seq bigint?, lazily boolean
+--     smallint, question_seq bigint?, lazily boolean, delay_seconds float8
 -- row: generation_id integer?, stage text!, scope_key uuid!
 -- repeatable
 SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
     %(shard_key)s, %(session_key)s, %(incarnation)s, %(corrections)s, %(old_window_from)s, %(old_flushed_through)s,
     %(window_from)s, %(flushed_through)s, %(tokens_out)s, %(messages_out)s, %(bytes_out)s, %(cause)s, %(event_ids)s::uuid[],
     %(from_seqs)s::bigint[], %(through_seqs)s::bigint[], %(tokens)s::bigint[], %(messages)s::integer[],
-    %(version)s::smallint, %(question_seq)s::bigint, %(lazily)s::boolean)
+    %(version)s::smallint, %(question_seq)s::bigint, %(lazily)s::boolean, %(delay_seconds)s)
+
+-- name: end_delay
+-- The work of a session waits no longer for more to share its model calls; returns its lanes.
+-- params: shard_key uuid, session_key uuid
+-- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+WITH waiting AS MATERIALIZED (
+    SELECT d.generation_id, d.stage, d.from_seq FROM strandline.due d
+    WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.ready_at IS NOT NULL
+    ORDER BY d.generation_id, d.stage, d.from_seq FOR UPDATE SKIP LOCKED
+)
+UPDATE strandline.due d SET ready_at = NULL, ring_at = statement_timestamp() FROM waiting w
+WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
+    AND d.generation_id = w.generation_id AND d.stage = w.stage AND d.from_seq = w.from_seq
+RETURNING d.shard_key, d.scope_key, d.generation_id, d.stage
 
 -- name: postpone_planning
 -- Nothing could be flushed: do not plan again before the window has grown by so much.

@@ -26,7 +26,8 @@ WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
         OR NOT @is_held(l, statement_timestamp(), %(dead_after_seconds)s))
     AND EXISTS (
         SELECT FROM strandline.due d WHERE d.shard_key = l.shard_key AND d.scope_key = l.scope_key
-            AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity')
+            AND d.generation_id = l.generation_id AND d.stage = l.stage AND d.ring_at < 'infinity'
+            AND @is_ready(d, statement_timestamp()))
 LIMIT %(limit)s
 
 -- name: claim_lane
@@ -174,12 +175,12 @@ WHERE holder = %(worker_id)s
     AND deadline_at > statement_timestamp() + make_interval(secs => %(deadline_seconds)s)
 
 -- name: lane_has_work
--- Whether anything is due in the lane.
+-- Whether anything is due in the lane, and ready.
 -- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
 -- row: due integer
 SELECT 1 AS due FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
-    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
+    AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s AND @is_ready(d, statement_timestamp())
 LIMIT 1
 
 -- name: close_batch
@@ -221,18 +222,21 @@ ORDER BY m.seq
 -- The messages of several events, with each event's place among them (1, 2, …); those that retention removed, as far as
 -- they were taken from the archive for the derivation.
 -- params: session_keys uuid[], from_seqs bigint[], through_seqs bigint[], shard_key uuid, generation_id integer
--- row: place bigint, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
---     text?
+-- row: place bigint, time_zone text?, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope
+--     text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT w.place, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
-    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+WITH w AS MATERIALIZED (
+    SELECT g.*, @zone_of(%(shard_key)s, g.session_key, g.from_seq) AS time_zone
+    FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
+        WITH ORDINALITY AS g (session_key, from_seq, through_seq, place)
+)
+SELECT w.place, w.time_zone, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM w
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = w.session_key
     AND m.seq BETWEEN w.from_seq AND w.through_seq
 UNION ALL
-SELECT w.place, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
-FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(through_seqs)s::bigint[])
-    WITH ORDINALITY AS w (session_key, from_seq, through_seq, place)
+SELECT w.place, w.time_zone, i.seq, i.id, i.role, i.tokens, i.created_at, i.envelope::text, i.metadata::text
+FROM w
 JOIN strandline.archived_input i ON i.shard_key = %(shard_key)s AND i.session_key = w.session_key
     AND i.seq BETWEEN w.from_seq AND w.through_seq AND i.generation_id = %(generation_id)s
 WHERE NOT EXISTS (
@@ -243,9 +247,11 @@ ORDER BY place, seq
 -- name: context_messages
 -- The messages before a batch's first event that it shows as context.
 -- params: shard_key uuid, batch_id uuid
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, time_zone
+--     text?
 -- opens: envelope json message id, metadata json metadata id
-SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text,
+    @zone_of(%(shard_key)s, b.scope_key, m.seq) AS time_zone
 FROM strandline.batch b
 JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = b.scope_key
     AND m.seq = ANY (b.context_seqs)
@@ -303,7 +309,7 @@ SELECT (SELECT count(*) FROM held) AS leases, (SELECT count(*) FROM locked) AS e
 
 -- name: finish_batch
 -- The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A lane
--- that has no more to do is released with that.  No row: there is no such open batch, and nothing was done.
+-- that has no more to do now is released with that.  No row: there is no such open batch, and nothing was done.
 -- Says whether the lane has more to do, and so is still held.
 -- params: outcome text, shard_key uuid, batch_id uuid, scope_key uuid, generation_id integer, stage text, event_ids
 --     uuid[], lease_epoch bigint, worker_id uuid
@@ -326,7 +332,7 @@ WITH closed AS (
         SELECT FROM strandline.due d
         WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s
             AND d.generation_id = %(generation_id)s AND d.stage = %(stage)s
-            AND d.event_id <> ALL (%(event_ids)s::uuid[])) AS is_due
+            AND d.event_id <> ALL (%(event_ids)s::uuid[]) AND @is_ready(d, statement_timestamp())) AS is_due
     FROM closed
 ), released AS (
     UPDATE strandline.lane l SET
@@ -339,12 +345,14 @@ WITH closed AS (
 SELECT is_due FROM more
 
 -- name: make_dead_letter
--- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.
--- params: batch_id uuid, reason text, shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
+-- Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.  It is tried again by itself
+-- after the wait at the place of the retries that it has had; without one, a person has to.
+-- params: batch_id uuid, reason text, retry_seconds float8[], shard_key uuid, scope_key uuid, generation_id integer, stage text, event_id uuid
 INSERT INTO strandline.dead_letter (shard_key, session_key, generation_id, stage, from_seq, through_seq,
-    scope_key, event_id, incarnation, batch_id, reason)
+    scope_key, event_id, incarnation, batch_id, reason, retries, retry_at)
 SELECT d.shard_key, d.session_key, d.generation_id, d.stage, d.from_seq, d.through_seq, d.scope_key,
-    d.event_id, d.incarnation, %(batch_id)s, %(reason)s
+    d.event_id, d.incarnation, %(batch_id)s, %(reason)s, d.retries, statement_timestamp()
+        + make_interval(secs => (%(retry_seconds)s::double precision[])[d.retries + 1])
 FROM strandline.due d
 WHERE d.shard_key = %(shard_key)s AND d.scope_key = %(scope_key)s AND d.generation_id = %(generation_id)s
     AND d.stage = %(stage)s AND d.event_id = %(event_id)s

@@ -165,3 +165,17 @@ WHERE namespace = %(namespace)s AND day = %(day)s AND worker_id = '00000000-0000
 -- row: nothing void
 SELECT strandline.record_call_v1(%(shard_key)s, %(call_id)s, %(purpose)s, %(batch_id)s, %(step)s, %(model)s,
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric) AS nothing
+
+-- name: lock_pace
+-- The pace that workers keep with a model server, as JSON, and the present in seconds; locked to the end of the
+-- transaction.
+-- params: server text
+-- row: pace text?, now float8
+INSERT INTO strandline.replay_budget AS b (namespace, calls_left) VALUES ('server ' || %(server)s, 0)
+ON CONFLICT (namespace) DO UPDATE SET filled_at = excluded.filled_at
+RETURNING b.pace, extract(epoch FROM statement_timestamp())::double precision AS now
+
+-- name: keep_pace
+-- Keep the pace that was locked.
+-- params: pace text, server text
+UPDATE strandline.replay_budget SET pace = %(pace)s WHERE namespace = 'server ' || %(server)s

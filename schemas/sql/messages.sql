@@ -198,7 +198,7 @@ SELECT coalesce(sum(m.bytes), 0) AS bytes FROM strandline.message m
 WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq = ANY (%(seqs)s::bigint[])
 
 -- name: newest_within
--- A page of messages behind the pinned head, the newest first, as far as they fit so many tokens together, up to the one
+-- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up to the one
 -- that fills max_bytes; a message takes some beside its texts.
 -- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint, max_bytes bigint
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
@@ -213,21 +213,25 @@ FROM (
         SELECT m.* FROM strandline.message m
         WHERE @is_of_log(m) AND m.seq < %(before_seq)s
             AND m.seq NOT BETWEEN (SELECT k.shown_from FROM retained k) AND (SELECT k.pinned_through FROM retained k)
+            AND (m.seq = ANY ((
+                SELECT t.prompts FROM strandline.session t
+                WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s)::bigint[])) IS NOT TRUE
         ORDER BY m.seq DESC LIMIT %(page_size)s) AS n
     ) AS p
 WHERE p.taken <= %(tokens)s AND p.bytes_taken - p.bytes - 200 < %(max_bytes)s
 ORDER BY p.seq DESC
 
 -- name: head_messages
--- The pinned head of a session, in order.
+-- The pinned head of a session, in order, or what replaced it.
 -- params: shard_key uuid, session_key uuid
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.session s
-JOIN strandline.message m ON m.shard_key = s.shard_key AND m.session_key = s.session_key
-    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through
+CROSS JOIN LATERAL (SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq) AS p
+JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq BETWEEN coalesce(p.seq, s.log_start_seq) AND coalesce(p.seq, s.pinned_through)
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
     AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
 ORDER BY m.seq

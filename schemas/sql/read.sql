@@ -3,7 +3,7 @@
 -- name: read
 -- One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail,
 -- newest first and cut off by count and bytes, and the question of the turn inside of which the window begins, part 2
--- the pinned head and the window, without what is known of it.
+-- the pinned head or what replaced it, the newest system message behind it, and the window, without what is known of it.
 -- params: shard_key uuid, session_key uuid, pipelines text[], tail_rows bigint, tail_bytes bigint, known_through
 --     bigint?, known_from bigint?, known_seal text?, max_facts bigint, known_facts text?
 -- row: part integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
@@ -11,10 +11,15 @@
 -- opens: envelope json message id, metadata json metadata id, envelope within
 --     facts.*.text=text:fact;states.*=json:state
 -- repeatable
-WITH retained AS MATERIALIZED (
-    @retained(%(shard_key)s, %(session_key)s)
-), s AS (
-    SELECT * FROM strandline.session WHERE shard_key = %(shard_key)s AND session_key = %(session_key)s
+WITH s AS (
+    -- newest_note: of the newest system message; an index on these alone has it.
+    SELECT t.*, @bounds_of(t, %(shard_key)s, %(session_key)s), (
+            SELECT max(n.seq) FROM strandline.message n
+            WHERE n.shard_key = %(shard_key)s AND n.session_key = %(session_key)s
+                AND n.role IN ('system', 'developer')) AS newest_note,
+        CASE WHEN t.prompts IS NOT NULL THEN @prompt_of(t, %(shard_key)s, %(session_key)s) END AS prompt
+    FROM strandline.session t
+    WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s
 ), g AS (
     SELECT generation_id, pipeline, version, entry_scope, config
     FROM @serving(%(shard_key)s, %(pipelines)s) AS serving
@@ -36,10 +41,11 @@ WITH retained AS MATERIALIZED (
 ), tail AS (
     -- Per gap: as a plain join, a generic plan reads the whole log even if there is no gap.
     SELECT * FROM (
-        SELECT t.*, gap.is_question, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes FROM gap CROSS JOIN LATERAL (
+        SELECT t.*, gap.is_question, sum(t.bytes) OVER (ORDER BY t.seq DESC) AS taken_bytes
+        FROM s CROSS JOIN gap CROSS JOIN LATERAL (
             SELECT m.* FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_shown(m)
+                AND m.seq BETWEEN gap.from_seq AND gap.through_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT %(tail_rows)s) AS t
         ) AS t
     WHERE t.taken_bytes <= %(tail_bytes)s OR t.is_question
@@ -50,12 +56,12 @@ WITH retained AS MATERIALIZED (
     -- nothing was corrected since.
     -- And nothing of it is past its time.
     SELECT %(known_through)s::bigint AS through_seq FROM s
-    WHERE s.window_from >= %(known_from)s::bigint AND (SELECT k.shown_from = s.log_start_seq
-            AND (k.oldest = '-infinity' OR NOT EXISTS (
-                SELECT FROM strandline.message m
-                WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                    AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_shown(m) IS NOT TRUE))
-            FROM retained k) AND EXISTS (
+    WHERE s.window_from >= %(known_from)s::bigint AND s.shown_from = s.log_start_seq
+        AND (s.oldest = '-infinity' OR NOT EXISTS (
+            SELECT FROM strandline.message m
+            WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+                AND m.seq BETWEEN s.window_from AND %(known_through)s::bigint AND @is_within(m, s) IS NOT TRUE))
+        AND EXISTS (
         SELECT FROM strandline.message m
         WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
             AND m.seq = %(known_through)s::bigint
@@ -69,7 +75,10 @@ WITH retained AS MATERIALIZED (
         'pinned_through', s.pinned_through, 'question_seq', s.question_seq, 'next_seq', s.next_seq, 'log_start_seq', s.log_start_seq,
         'token_limit', s.token_limit, 'flush_at_tokens', s.flush_at_tokens,
         'token_flush_size', s.token_flush_size, 'pipelines', s.pipelines,
-        'shared_key', s.shared_key) AS session
+        'shared_key', s.shared_key, 'time_zone', s.time_zone, 'idle_seconds', s.idle_seconds,
+        'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
+        'message_flush_size', s.message_flush_size, 'deliver', s.deliver,
+        'prompt', s.prompt, 'prompts', s.prompts) AS session
     FROM s
 )
 SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS tokens,
@@ -81,10 +90,10 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
             SELECT md5((s.corrections, m.xmin, m.incarnation, m.id, m.digest, m.created_at)::text) AS seal
             FROM strandline.message m
             WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-                AND m.seq >= s.window_from AND m.seq < s.next_seq AND @is_shown(m)
+                AND m.seq >= s.window_from AND m.seq < s.next_seq AND @is_within(m, s)
             ORDER BY m.seq DESC LIMIT 1) AS l),
         -- Part of the window may be past its age: it then begins where a conversation can.
-        'is_aging', (SELECT k.oldest > '-infinity' FROM retained k),
+        'is_aging', (SELECT s.oldest > '-infinity' FROM s),
         'serving', (SELECT json_object_agg(g.pipeline, json_build_object(
             'generation_id', g.generation_id, 'version', g.version,
             -- Only for the search.
@@ -122,19 +131,26 @@ UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
     AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
-    AND @is_shown(m)
+    AND @is_within(m, s)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN s.log_start_seq AND s.pinned_through AND @is_shown(m)
+    AND m.seq BETWEEN coalesce(s.prompt, s.log_start_seq) AND coalesce(s.prompt, s.pinned_through)
+    AND m.seq < s.window_from AND @is_within(m, s)
+UNION ALL
+SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq = s.newest_note AND m.seq > s.pinned_through AND m.seq < s.window_from
+    AND m.seq IS DISTINCT FROM s.prompt AND @is_within(m, s)
 ORDER BY part, seq
 
 -- name: coverage
--- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait).
+-- Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait); and whether a
+-- range waits for more to share its model call (end_delay).
 -- params: shard_key uuid, pipelines text[], seq bigint, session_key uuid
--- row: pipeline text?, from_seq bigint?, last_seq bigint
+-- row: pipeline text?, from_seq bigint?, last_seq bigint, waits boolean
 -- repeatable
-SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq
+SELECT g.pipeline, d.from_seq, s.next_seq - 1 AS last_seq, d.ready_at IS NOT NULL AS waits
 FROM strandline.session s
 LEFT JOIN @serving(%(shard_key)s, %(pipelines)s) g ON true
 LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s
@@ -142,11 +158,12 @@ LEFT JOIN strandline.due d ON d.shard_key = %(shard_key)s AND d.session_key = %(
 WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: serving_generation
--- The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's pieces.
+-- The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces, and its time zone.
 -- params: shard_key uuid, pipeline text
--- row: generation_id integer, config text, pieces_version text
+-- row: generation_id integer, config text, pieces_version text, time_zone text?
 -- repeatable
-SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version
+SELECT generation_id, config::text, @version_of(%(shard_key)s, 'pieces') AS pieces_version,
+    @owners_zone(%(shard_key)s) AS time_zone
 FROM @serving(%(shard_key)s, ARRAY[%(pipeline)s::text]) AS serving
 
 -- name: fact_sources

@@ -117,7 +117,7 @@ ORDER BY o.user_id, o.session_id LIMIT %(limit)s
 --     window_tokens bigint, created_at timestamptz, last_put_at timestamptz, token_limit integer, flush_at_tokens
 --     integer, token_flush_size integer, idle_seconds integer?, tokenizer text, pipelines text[], max_facts integer?,
 --     shared_scope text?, max_window_messages integer, max_window_bytes integer, message_flush_size integer?,
---     deliver text
+--     deliver text, time_zone text?
 SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_start_seq - (
         SELECT count(*) FROM strandline.popped p WHERE p.shard_key = s.shard_key
             AND p.session_key = s.session_key AND p.seq >= s.log_start_seq)
@@ -125,7 +125,7 @@ SELECT s.session_key, s.namespace, s.session_id, s.user_id, s.next_seq - s.log_s
     s.log_start_seq, s.pinned_through, s.flushed_through, s.window_from, s.next_seq - 1 AS last_seq,
     s.pinned_tokens, s.window_tokens, s.created_at, s.last_put_at, s.token_limit, s.flush_at_tokens,
     s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, s.shared_scope,
-    s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver
+    s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver, s.time_zone
 FROM unnest(%(shard_keys)s::uuid[], %(session_keys)s::uuid[]) AS wanted (shard_key, session_key)
 JOIN strandline.session s ON s.shard_key = wanted.shard_key AND s.session_key = wanted.session_key
 
@@ -225,10 +225,11 @@ ORDER BY d.from_seq, d.generation_id, d.stage LIMIT 1000
 -- params: shard_key uuid, session_key uuid
 -- row: token_limit integer, flush_at_tokens integer, token_flush_size integer, idle_seconds integer?, tokenizer text,
 --     pipelines text[], max_facts integer?, shared_scope text?, max_window_messages integer, max_window_bytes integer,
---     message_flush_size integer?, deliver text
+--     message_flush_size integer?, deliver text, time_zone text?
 -- repeatable
 SELECT s.token_limit, s.flush_at_tokens, s.token_flush_size, s.idle_seconds, s.tokenizer, s.pipelines,
-    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver
+    s.max_facts, s.shared_scope, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
+    s.time_zone
 FROM strandline.session s WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
 
 -- name: set_policy

@@ -68,6 +68,9 @@ session = Table(
     Column("max_window_bytes", Integer, nullable=False),
     Column("message_flush_size", Integer),
     Column("deliver", Text, nullable=False, server_default="window"),
+    Column("time_zone", Text),
+    # The newest messages that replaced the prompt, in order.
+    Column("prompts", ARRAY(BigInteger)),
     Column("idle_seconds", Integer),
     moment("last_put_at", default=True),
     moment("watched_until", nullable=True),
@@ -83,6 +86,7 @@ session = Table(
     Column("shared_key", Uuid),
     # Of the owner's data keys, the first of its present life; 0: the session takes content in clear.
     Column("first_data_key", Integer, nullable=False, server_default=text("0")),
+    Index("session_by_zone", "shard_key", "created_at", postgresql_where=text("time_zone IS NOT NULL")),
     # Its marks, counters and policy fit together: the trigger session_check (check_session_v1).
     comment="One conversation: its marks, its token count and its policy",
     postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
@@ -132,6 +136,13 @@ message = Table(
         postgresql_using="gin",
         postgresql_where=text("labels IS NOT NULL"),
         postgresql_with={"gin_pending_list_limit": 64},
+    ),
+    Index(
+        "message_by_system",
+        "shard_key",
+        "session_key",
+        "seq",
+        postgresql_where=text("role IN ('system', 'developer')"),
     ),
     CheckConstraint(f"role IN ({', '.join(repr(role) for role in ROLES)})", name="role"),
     CheckConstraint("tokens >= 0", name="tokens"),

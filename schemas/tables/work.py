@@ -90,7 +90,9 @@ replay_budget = Table(
     Column("namespace", Text, primary_key=True),
     Column("calls_left", Double, nullable=False),
     moment("filled_at", default=True),
-    comment="Model calls that replays may make now, by namespace; all workers draw on it",
+    # Of a model server that limits calls: those that all workers made lately, and how many it takes, as JSON.
+    Column("pace", Text),
+    comment="Model calls that may be made now, of replays by namespace, and by server; all workers share it",
 )
 
 due = Table(
@@ -119,6 +121,10 @@ due = Table(
     Column("precedence", SmallInteger, nullable=False, server_default="0"),
     # It was derived before, and is to be again: a reset that forgets nothing leaves it.
     Column("was_applied", Boolean, nullable=False, server_default=text("false")),
+    # It waits until then for what may share its model call; NULL: it does not wait.
+    moment("ready_at", nullable=True),
+    # How often its dead letter was retried by itself.
+    Column("retries", SmallInteger, nullable=False, server_default="0"),
     Index("due_by_lane", "shard_key", "scope_key", "generation_id", "stage", "created_at"),
     Index("due_by_ring", "stage", "ring_at"),
     Index(
@@ -271,6 +277,10 @@ dead_letter = Table(
     Column("reason", Text, nullable=False),
     moment("created_at", default=True),
     moment("dropped_at", nullable=True),
+    # When workers try it again by themselves, and how often they have.
+    moment("retry_at", nullable=True),
+    Column("retries", SmallInteger, nullable=False, server_default="0"),
+    Index("dead_letter_by_retry", "retry_at", postgresql_where=text("retry_at IS NOT NULL")),
     comment="A hole: an event that a lane went past, and why; it stays in the tail until it is dropped",
 )
 

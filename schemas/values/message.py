@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from datetime import datetime
 from typing import Any, Literal, NoReturn, Protocol, get_args
 
+from strandline.schemas.display.local_time import at_offset, in_zone
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import InvalidMessageError, StrandlineError
 from strandline.schemas.values.content_parts import (
@@ -80,7 +81,8 @@ class Message:
         tool_calls: an assistant's calls, as OpenAI spells them.
         tool_call_id: for ``tool`` messages, the call that this answers.
         metadata: any JSON object; never sent to a model.
-        created_at: time of the message, with a time zone; default: when it is accepted.
+        created_at: time of the message, with a time zone; default: when it is accepted.  Its offset from UTC
+            is kept, in minutes: days such as "tomorrow" are those of its speaker.
         seq: its number in the session, set once stored (1, 2, …; never used twice).
         tokens: its size as stored, in tokens of the session's tokenizer.
         extra: further OpenAI fields (``refusal``, ``reasoning_content``, …), kept and given back by reads.
@@ -286,6 +288,13 @@ _new = object.__new__
 ) = (Message.__dict__[one.name].__set__ for one in fields(Message))
 
 
+def by_local_clock(message: Message, time_zone: str | None) -> Message:
+    """The message with its time by its speaker's clock: at its own offset, else in the zone (None: UTC)."""
+    at = message.created_at
+    local = at if at is None else in_zone(at, time_zone)
+    return message if local is at else replace(message, created_at=local)
+
+
 def _read_whole(row: StoredMessage, body: dict[str, Any]) -> Message:
     return Message(
         role=row.role,  # type: ignore[arg-type]
@@ -295,7 +304,7 @@ def _read_whole(row: StoredMessage, body: dict[str, Any]) -> Message:
         tool_calls=body.get("tool_calls"),
         tool_call_id=body.get("tool_call_id"),
         metadata=NOTHING if row.metadata is None else ReadOnlyDict(json.loads(row.metadata)),
-        created_at=row.created_at,
+        created_at=at_offset(row.created_at, body["offset"]) if "offset" in body else row.created_at,
         seq=row.seq,
         tokens=row.tokens,
         extra=ReadOnlyDict(body["extra"]) if "extra" in body else NOTHING,

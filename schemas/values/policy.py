@@ -13,8 +13,9 @@ from enum import Enum
 from functools import lru_cache
 from typing import Literal, Protocol, TypedDict, cast, get_args
 
+from strandline.schemas.display.local_time import time_zones
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.values.foreign_values import plain_int, plain_number
 from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.lanes import OVERFLOW
@@ -56,6 +57,7 @@ class Policy:
         message_flush_size: minimum messages of a flush by the second mark; None: a quarter of the mark.
         deliver: ``window``: messages are delivered when they leave the window, or the session is idle;
             ``turn``: also at the end of each turn, without leaving the window.
+        time_zone: of messages that name no offset from UTC, an IANA name; None: UTC.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """
 
@@ -71,6 +73,7 @@ class Policy:
     max_window_bytes: int = DEFAULT_WINDOW_BYTES
     message_flush_size: int | None = None
     deliver: Deliver = "window"
+    time_zone: str | None = None
 
 
 class StoredPolicy(Protocol):
@@ -112,6 +115,9 @@ class StoredPolicy(Protocol):
     @property
     def deliver(self) -> str: ...
 
+    @property
+    def time_zone(self) -> str | None: ...
+
 
 def stored_policy(stored: StoredPolicy) -> Policy:
     """The policy that is stored: it was checked then."""
@@ -128,12 +134,13 @@ def stored_policy(stored: StoredPolicy) -> Policy:
         max_window_bytes=stored.max_window_bytes,
         message_flush_size=stored.message_flush_size,
         deliver=cast(Deliver, stored.deliver),
+        time_zone=stored.time_zone,
     )
 
 
 def make_policy(
     *,
-    token_limit: int = DEFAULT_TOKEN_LIMIT,
+    token_limit: int | None = None,
     chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
     token_flush_size: int = DEFAULT_FLUSH_SIZE,
     idle_seconds: int | None = DEFAULT_IDLE_SECONDS,
@@ -145,8 +152,9 @@ def make_policy(
     max_window_bytes: int = DEFAULT_WINDOW_BYTES,
     message_flush_size: int | None = None,
     deliver: Deliver = "window",
+    time_zone: str | None = None,
 ) -> Policy:
-    """Check the limits and derive the mark.
+    """Check the limits and derive the mark; ``token_limit`` None: 30,000.
 
     A flush size above the token limit is set to 0.7 of the limit, as LlamaIndex does; that is logged, unless
     the default does not fit, which is not a mistake.
@@ -155,9 +163,9 @@ def make_policy(
         ConfigurationError: a limit is not positive, no message fits the token limit, the ratio is not in
             (0, 1], a flush by messages is to take more than the window may hold, or ``deliver`` is neither
             ``window`` nor ``turn``.
-        InvalidMessageError: ``shared_scope`` is not a valid name.
+        InvalidMessageError: ``shared_scope`` is not a valid name, or there is no such time zone.
     """
-    token_limit = _token_limit(token_limit)
+    token_limit = _token_limit(DEFAULT_TOKEN_LIMIT if token_limit is None else token_limit)
     token_flush_size = _positive("token_flush_size", token_flush_size)
     max_window_messages = _positive("max_window_messages", max_window_messages)
     max_window_bytes = _positive("max_window_bytes", max_window_bytes)
@@ -185,6 +193,16 @@ def make_policy(
         max_window_bytes=max_window_bytes,
         message_flush_size=message_flush_size,
         deliver=deliver,
+        time_zone=None if time_zone is None else check_time_zone(time_zone),
+    )
+
+
+def check_time_zone(name: object) -> str:
+    """The name of a time zone that this machine knows; raises InvalidMessageError."""
+    if isinstance(name, str) and name in time_zones():
+        return name
+    raise InvalidMessageError(
+        "time_zone", "must be a name of the IANA time zone database, such as Europe/Lisbon"
     )
 
 
@@ -226,6 +244,13 @@ class Unchanged(Enum):
     UNCHANGED = "unchanged"
 
 
+# The values that a caller sets as they are stored.
+PLAIN_VALUES = (
+    "token_limit", "token_flush_size", "max_window_messages", "max_window_bytes", "message_flush_size",
+    "deliver", "time_zone",
+)  # fmt: skip
+
+
 @dataclass(frozen=True, slots=True)
 class PolicyChange:
     """A change of a policy; None (for ``idle_seconds``, ``UNCHANGED``) leaves a value as it is.
@@ -246,6 +271,7 @@ class PolicyChange:
     max_window_bytes: int | None = None
     message_flush_size: int | None = None
     deliver: Deliver | None = None
+    time_zone: str | None = None
     on_overflow: bool | None = None
 
 
@@ -281,6 +307,7 @@ def changed_policy(present: Policy, change: PolicyChange) -> Policy:
             else change.message_flush_size
         ),
         deliver=present.deliver if change.deliver is None else change.deliver,
+        time_zone=present.time_zone if change.time_zone is None else change.time_zone,
     )
     if change.chat_history_token_ratio is not None:
         return policy

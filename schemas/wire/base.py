@@ -12,6 +12,7 @@ from pydantic_core import PydanticCustomError, PydanticKnownError
 
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import KEY_ACTOR_PREFIX, check_name, check_user_id
+from strandline.schemas.values.policy import check_time_zone
 
 Item = TypeVar("Item")
 
@@ -38,6 +39,7 @@ def _in_words(check: Callable[[Any], str]) -> AfterValidator:
 Short = Annotated[str, Field(min_length=1, max_length=512)]
 Name = Annotated[Short, _in_words(partial(check_name, "name"))]
 UserName = Annotated[Short, _in_words(check_user_id)]
+TimeZone = Annotated[Short, _in_words(check_time_zone)]
 Seq = Annotated[int, Field(ge=1, le=MAX_SEQ)]
 Count = Annotated[int, Field(ge=0, le=2**31 - 1)]
 

@@ -141,6 +141,12 @@ class ContextOut(Answer):
     pinned_through: int = Field(
         description="The number of the last message of the pinned head, with which each begins; 0: none."
     )
+    prompt_seq: int | None = Field(
+        default=None, description="The number of the message that replaced the head; null: none did."
+    )
+    time_zone: str | None = Field(
+        default=None, description="Of the session, for messages whose time is in UTC; null: UTC."
+    )
 
 
 HitKindName = Literal["message", "fact"]

@@ -68,6 +68,7 @@ class StageTrace(Report):
     ``capture_number`` is the newest act on capturing that applied to its batch.
     ``waits_until`` says until when its namespace waits for a budget, ``waits_for`` which, and ``is_used_up``
     whether the budget is used up; if not, workers hold the rest of it.
+    ``retry_at`` is when a worker tries a dead letter again; null if a person has to.
     """
 
     pipeline: str
@@ -87,6 +88,7 @@ class StageTrace(Report):
     waits_for: str | None
     is_used_up: bool
     reason: str | None
+    retry_at: datetime | None
     calls: tuple[ModelCall, ...]
 
 

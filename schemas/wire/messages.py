@@ -29,6 +29,7 @@ from strandline.schemas.wire.base import (
     Request,
     Seq,
     Short,
+    TimeZone,
     example,
     one_of,
 )
@@ -101,6 +102,10 @@ ABOUT = {
     "max_window_messages": "Messages above which a put flushes.",
     "max_window_bytes": "Bytes above which a put flushes.",
     "message_flush_size": "Messages that a flush takes out of the window at least; null: a quarter.",
+    "time_zone": (
+        "An IANA name, such as Europe/Lisbon: whose days messages have whose time is in UTC or left out;"
+        " null: UTC. An offset in `created_at` wins."
+    ),
     "deliver": (
         "`window`: facts and other memory are made of messages that a flush took out of the window; `turn`:"
         " of each turn as soon as its answer is put, and it stays in the window."
@@ -129,6 +134,7 @@ class PolicyIn(Request):
     max_window_bytes: WindowBytes = Field(default=DEFAULT_WINDOW_BYTES, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] = Field(default="window", description=ABOUT["deliver"])
+    time_zone: TimeZone | None = Field(default=None, description=ABOUT["time_zone"])
     blocks: list[Name] | None = Field(default=None, max_length=64, description=ABOUT["blocks"])
     max_facts: Limit | None = Field(default=None, description=ABOUT["max_facts"])
     shared_scope: Name | None = Field(default=None, description=ABOUT["shared_scope"])
@@ -141,6 +147,11 @@ class PutMessages(Request):
 
     messages: Annotated[list[MessageIn], Field(min_length=1, max_length=1_000)]
     policy: PolicyIn | None = None
+    replace_prompt: bool = Field(
+        default=False,
+        description="The first message, a system or developer message, stands in front of later contexts in"
+        " the place of the system messages that begin the session; these stay in the log.",
+    )
 
 
 class MessagePlace(Answer):

@@ -32,7 +32,10 @@ class LimitsIn(Request, json_schema_extra=example(calls_per_day=10000, agents_re
 
 
 class DeadLetterOut(Answer):
-    """An event that a pipeline gave up on; ``dropped_at`` is null while its messages stay in the tail."""
+    """An event that a pipeline gave up on; ``dropped_at`` is null while its messages stay in the tail.
+
+    ``retry_at`` is when a worker tries it again; null if a person has to.
+    """
 
     event_id: UUID
     pipeline: str
@@ -52,6 +55,7 @@ class DeadLetterOut(Answer):
     reason: str
     current: bool
     dropped_at: datetime | None
+    retry_at: datetime | None
 
 
 class LetterAction(Answer):

@@ -8,7 +8,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq, example
+from strandline.schemas.wire.base import Actor, Answer, Json, Name, Request, Seq, TimeZone, example
 from strandline.schemas.wire.messages import ABOUT, Limit, MessageOut, WindowBytes, WindowMessages
 
 
@@ -28,6 +28,7 @@ class PolicyChangeIn(Request, json_schema_extra=example(token_limit=8000, actor=
     max_window_bytes: WindowBytes | None = Field(default=None, description=ABOUT["max_window_bytes"])
     message_flush_size: Limit | None = Field(default=None, description=ABOUT["message_flush_size"])
     deliver: Literal["window", "turn"] | None = Field(default=None, description=ABOUT["deliver"])
+    time_zone: TimeZone | None = Field(default=None, description=ABOUT["time_zone"])
     blocks: Annotated[list[Name], Field(max_length=64)] | None = Field(
         default=None, description=ABOUT["blocks"]
     )
@@ -50,6 +51,7 @@ class PolicyOut(Answer):
     max_window_bytes: int
     message_flush_size: int | None
     deliver: str
+    time_zone: str | None = None
 
 
 class SessionOut(Answer):

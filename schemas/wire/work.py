@@ -15,6 +15,7 @@ class StageReport(Report):
 
     ``lag_seconds`` is the age of its oldest due work that waits for no budget, 0 without any.
     ``reason``: why that work waits, as a live worker says; null where none knows a reason.
+    ``retry_at``: when the first of its dead letters is retried by itself; null if none is.
     """
 
     name: str
@@ -23,6 +24,7 @@ class StageReport(Report):
     dead: int
     lag_seconds: float
     reason: str | None
+    retry_at: datetime | None = None
 
 
 class PipelineReport(Report):

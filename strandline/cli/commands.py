@@ -213,6 +213,20 @@ def _migrate() -> click.Command:
     return command
 
 
+@_list_command("models", "Show how each model is asked, and try it.")
+def _models() -> click.Command:
+    from strandline.cli.models import command
+
+    return command
+
+
+@_list_command("prompts", "Show what the models are told.")
+def _prompts() -> click.Command:
+    from strandline.cli.prompts import command
+
+    return command
+
+
 @_list_command("doctor", "Check this installation, its servers and its models.")
 def _doctor() -> click.Command:
     from strandline.cli.doctor.command import command

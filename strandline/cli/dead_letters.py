@@ -60,6 +60,7 @@ class DeadLetterReport(Report):
     """One dead letter; ``id`` is what retry, drop and show take.
 
     ``dropped_at`` is null while it is a hole; what was dropped is listed with ``--all``.
+    ``retry_at`` is when a worker tries it again, null if a person has to; ``retries`` how often workers have.
     """
 
     id: str
@@ -81,6 +82,8 @@ class DeadLetterReport(Report):
     reason: str
     current: bool
     dropped_at: str | None
+    retry_at: str | None
+    retries: int
 
 
 class DeadLettersReport(Report):
@@ -300,6 +303,7 @@ def _report(letter: DeadLetter) -> DeadLetterReport:
         flushed_at=letter.flushed_at.isoformat(),
         died_at=letter.died_at.isoformat(),
         dropped_at=letter.dropped_at.isoformat() if letter.dropped_at else None,
+        retry_at=letter.retry_at.isoformat() if letter.retry_at else None,
     )
 
 
@@ -308,6 +312,8 @@ def _line(letter: DeadLetter) -> str:
     if len(reason) > MAX_REASON_CHARACTERS:
         reason = reason[: MAX_REASON_CHARACTERS - 1].rstrip() + "…"
     dropped = f", dropped {time_text(letter.dropped_at)}" if letter.dropped_at else ""
+    if letter.retry_at:
+        dropped = f", to be retried {time_text(letter.retry_at)}"
     return (
         f"{_id(letter)}  {letter.session_id}, messages {letter.from_seq} to {letter.through_seq},"
         f" {time_text(letter.died_at)}{dropped}: {reason}"
@@ -334,6 +340,8 @@ def _picture(letter: DeadLetter) -> Iterator[str]:
         yield "its generation is retired: it cannot be retried, only dropped"
     elif not letter.current:
         yield "its session has been reset since: a retry only ends it"
+    elif letter.retry_at is not None:
+        yield f"next: a worker retries it {time_text(letter.retry_at)}"
 
 
 def _print(actions: Sequence[ActionReport], *, as_json: bool) -> None:

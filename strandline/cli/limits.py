@@ -15,6 +15,7 @@ from strandline.cli.terminal.output import print_json, say
 from strandline.pipelines.audit.appending import Act, append_query
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
+from strandline.schemas.model_roles import ROLES
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.prices import cost_usd
 from strandline.schemas.queries.conversation.sessions import NamespaceIsKnown
@@ -252,14 +253,9 @@ def _notes(database: Database, settings: Settings, namespace: str, usd_per_day: 
 
 def _unpriced_models(settings: Settings) -> list[str]:
     """The models of these settings that cost something and have no price."""
-    text = (settings.facts_model, settings.summary_model) if settings.text_model_kind == "openai" else ()
-    embedding = (settings.embedding_model,) if settings.embedder_kind == "openai" else ()
+    used = [settings.role(role).of.model for role in ROLES if settings.backend(role) == "openai"]
     sizes = {"input_tokens": 1, "output_tokens": 1}
-    return [
-        model
-        for model in dict.fromkeys((*text, *embedding))
-        if cost_usd(settings.model_prices, model, **sizes) is None
-    ]
+    return [model for model in dict.fromkeys(used) if cost_usd(settings.model_prices, model, **sizes) is None]
 
 
 def read_limits(

@@ -19,7 +19,7 @@ from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import console, is_rich, print_json, say, styled_text
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.replay.records import replays
-from strandline.schemas.display.shown_text import quantity, quote
+from strandline.schemas.display.shown_text import quantity, quote, time_text
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.inspection.status import (
     StatusKeys,
@@ -181,6 +181,7 @@ def _stage(
         dead=dead.get(name, {}).get("dead", 0),
         lag_seconds=round(max(0.0, float(due.get(name, {}).get("lag_seconds", 0.0))), 3),
         reason=reason if name in due else None,
+        retry_at=dead.get(name, {}).get("retry_at"),
     )
 
 
@@ -305,6 +306,13 @@ def _warnings(report: StatusReport, starter: str) -> list[str]:
         for pipeline in report.pipelines
         for stage in pipeline.stages
         if stage.reason
+    ]
+    lines += [
+        f"{quantity(stage.dead, 'dead letter')} of {stage.name}; the next is retried by itself"
+        f" {time_text(stage.retry_at)}"
+        for pipeline in report.pipelines
+        for stage in pipeline.stages
+        if stage.retry_at is not None
     ]
     lines += [
         f"{pipeline.name} goes on as it was made; the settings differ ({'; '.join(pipeline.differences)}):"

@@ -62,7 +62,7 @@ class RemoteSession:
         session_id: str,
         user_id: str | None,
         *,
-        token_limit: int,
+        token_limit: int | None,
         insert_method: str,
         policy: dict[str, Any],
     ) -> None:
@@ -82,13 +82,14 @@ class RemoteSession:
         *,
         service: RemoteService,
         user_id: str | None = None,
-        token_limit: int = DEFAULT_TOKEN_LIMIT,
+        token_limit: int | None = None,
         chat_history_token_ratio: float = DEFAULT_HISTORY_RATIO,
         token_flush_size: int = DEFAULT_FLUSH_SIZE,
         max_window_messages: int = DEFAULT_WINDOW_MESSAGES,
         max_window_bytes: int = DEFAULT_WINDOW_BYTES,
         message_flush_size: int | None = None,
         deliver: Deliver = "window",
+        time_zone: str | None = None,
         memory_blocks: Sequence[str] | None = None,
         insert_method: str = InsertMethod.SYSTEM,
         shared_scope: str | None = None,
@@ -103,7 +104,7 @@ class RemoteSession:
             user_id: the owner of facts; default: that of the key, or without one the session itself.
             memory_blocks: names of pipelines; None: facts, summary and vectors; []: none.
             token_limit, chat_history_token_ratio, token_flush_size, max_window_messages, max_window_bytes,
-                message_flush_size, deliver, insert_method, shared_scope, idle_seconds: as for
+                message_flush_size, deliver, time_zone, insert_method, shared_scope, idle_seconds: as for
                 ``Memory.from_defaults``.  They are stored with the session at its first put.
 
         Raises:
@@ -123,12 +124,13 @@ class RemoteSession:
             "max_window_bytes": max_window_bytes,
             "message_flush_size": message_flush_size,
             "deliver": deliver,
+            "time_zone": time_zone,
             "idle_seconds": idle_seconds,
             "shared_scope": shared_scope,
         }
         names = None if memory_blocks is None else [check_name("memory_blocks", one) for one in memory_blocks]
-        make_policy(tokenizer="", pipelines=tuple(names or ()), **limits)  # type: ignore[arg-type]
         policy = {name: value for name, value in limits.items() if value != _DEFAULTS[name]}
+        make_policy(tokenizer="", pipelines=tuple(names or ()), **policy)  # type: ignore[arg-type]
         return cls(
             service,
             new_session_id() if session_id is None else check_name("session_id", session_id),
@@ -153,7 +155,12 @@ class RemoteSession:
 
     @property
     def token_limit(self) -> int:
-        """Of a read; ``set_policy`` changes it."""
+        """Of a read; ``set_policy`` changes it.  Unless it was given, that of a new session."""
+        return self._token_limit or DEFAULT_TOKEN_LIMIT
+
+    @property
+    def own_token_limit(self) -> int | None:
+        """The same as it was given; None: a read takes the session's."""
         return self._token_limit
 
     def read_within(self, token_limit: int) -> None:

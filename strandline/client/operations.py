@@ -133,7 +133,7 @@ class SessionFace(Face, Protocol):
     """A face of one session.
 
     Attributes:
-        insert_method: of its reads, as ``token_limit``, which ``read_within`` changes.
+        insert_method: of its reads, as ``own_token_limit``, which ``read_within`` changes.
         policy: what its first put stores, as far as it is not the default.
     """
 
@@ -144,7 +144,7 @@ class SessionFace(Face, Protocol):
     def user_id(self) -> str | None: ...
 
     @property
-    def token_limit(self) -> int: ...
+    def own_token_limit(self) -> int | None: ...
 
     @property
     def insert_method(self) -> str: ...

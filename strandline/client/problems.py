@@ -75,7 +75,7 @@ ERRORS: dict[str, Callable[[str], StrandlineError]] = {
 _CHOICES = frozenset(
     "among chat_history_token_ratio deliver from_seq idle_seconds initial_token_count insert_method kinds"
     " last_n limit max_tokens max_window_bytes max_window_messages message_flush_size offset roles runs scope"
-    " seq since skip_roles skip_statuses status through_seq token_flush_size token_limit until"
+    " seq since skip_roles skip_statuses status through_seq time_zone token_flush_size token_limit until"
     " wait_for".split()
 )
 

@@ -95,6 +95,7 @@ def set_policy(
     max_window_bytes: int | None = None,
     message_flush_size: int | None = None,
     deliver: Deliver | None = None,
+    time_zone: str | None = None,
     actor: str | None = None,
 ) -> Operation[Policy]:
     """Change the stored policy of the session, from the next put and flush on; return the new one.
@@ -110,6 +111,7 @@ def set_policy(
         max_window_bytes=max_window_bytes,
         message_flush_size=message_flush_size,
         deliver=deliver,
+        time_zone=time_zone,
         actor=actor,
     )
     if not isinstance(idle_seconds, Unchanged):

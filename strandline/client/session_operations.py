@@ -33,7 +33,7 @@ from strandline.client.values import (
     run_from,
     summary_from,
 )
-from strandline.producers.arguments import check_count, check_page_size, check_seq, check_timeout
+from strandline.producers.arguments import check_count, check_flag, check_page_size, check_seq, check_timeout
 from strandline.producers.reading.context import MemoryContext
 from strandline.producers.reading.history.context_window import DEFAULT_CONTEXT_TOKENS
 from strandline.producers.reading.history.filters import HistoryFilter
@@ -58,25 +58,29 @@ DEFAULT_WAIT_SECONDS = 10.0
 MAX_IMPORT_BYTES = 512 * 1024
 
 
-def put(memory: SessionFace, message: object) -> Operation[int]:
+def put(memory: SessionFace, message: object, *, replace_prompt: bool = False) -> Operation[int]:
     """Accept one message (a ``Message`` or an OpenAI dict) and return its ``seq``, once it is committed.
 
     An answer that is lost costs nothing: the request is sent again under the same key, and adds nothing.
     Raises as ``Memory.put``, and ServiceError and its subclasses.
     """
-    return (yield from _put(memory, [message_body(message, "message")]))[0]
+    return (yield from _put(memory, [message_body(message, "message")], replace_prompt))[0]
 
 
-def put_messages(memory: SessionFace, messages: Sequence[object]) -> Operation[list[int]]:
+def put_messages(
+    memory: SessionFace, messages: Sequence[object], *, replace_prompt: bool = False
+) -> Operation[list[int]]:
     """Accept several messages, all or none; an empty list does nothing."""
     bodies = message_bodies(messages)
     if not bodies:
         return []
-    return (yield from _put(memory, bodies))
+    return (yield from _put(memory, bodies, replace_prompt))
 
 
-def _put(memory: SessionFace, bodies: list[dict[str, Any]]) -> Operation[list[int]]:
+def _put(memory: SessionFace, bodies: list[dict[str, Any]], replace_prompt: bool) -> Operation[list[int]]:
     body: dict[str, Any] = {"messages": bodies}
+    if check_flag("replace_prompt", replace_prompt):
+        body["replace_prompt"] = True
     if memory.policy:
         body["policy"] = dict(memory.policy)
     reply = yield session_call(memory, "POST", "messages", body=body, headers=once())
@@ -110,7 +114,7 @@ def get(
     body = set_fields(
         input=input if input is None or isinstance(input, str) else message_body(input, "input"),
         messages=None if messages is None else message_bodies(messages),
-        token_limit=memory.token_limit,
+        token_limit=memory.own_token_limit,
         initial_token_count=initial_token_count or None,
         wait_for=wait_for,
         insert_method=memory.insert_method,

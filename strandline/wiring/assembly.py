@@ -26,7 +26,7 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import HEAD_REVISION
 from strandline.schemas.queries.inspection.status import SchemaRevision
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, pipeline_of
+from strandline.schemas.values.lanes import OVERFLOW_STAGE, STAGES, VECTORS, pipeline_of
 from strandline.wiring.archives import open_archive
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.stop_points import stop_at
@@ -67,6 +67,11 @@ def prepare_stages(
             " Custom blocks are named by STRANDLINE_BLOCKS, an overflow handler by STRANDLINE_ON_OVERFLOW."
         )
     recipes = wanted_recipes({pipeline_of(name) for name in names}, settings, serving_generations(database))
+    if VECTORS in recipes and settings.backend("embedding") == "none":
+        logger.warning(
+            "no embedding model is chosen: new messages are searched by words alone",
+            extra={"action": "no_embedder", "setting": "STRANDLINE_EMBEDDING_BACKEND"},
+        )
     for pipeline, generation in register(database, recipes).items():
         if pipeline in recipes:
             _compare(generation, recipes[pipeline], settings)

@@ -86,7 +86,7 @@ class ProcessResources:
         self._stack: EmbeddedStack | None = None
         self._doorbell: Doorbell | None = None
         self._runner: BackgroundRunner | None = None
-        self._embedders: dict[tuple[str, object], Embedder | None] = {}
+        self._embedders: dict[tuple[str, object, str], Embedder | str | None] = {}
         self._text_models: dict[str, TextModel] = {}
         self._facts_models: dict[str, TextModel] = {}
 
@@ -287,22 +287,30 @@ class ProcessResources:
             return self._text_models[name]
 
     def _query_embedder(self, config: Mapping[str, Any]) -> Embedder | None:
-        """The embedder that the stored vectors were made with; None if this process cannot load it."""
+        """The embedder that the stored vectors were made with; None if another one is chosen here.
+
+        Raises:
+            ConfigurationError: it cannot be loaded here; a read says so and goes by words.
+        """
         name = str(config.get("embedder"))
-        # Two derivations may be of one model that gives vectors of several lengths.
-        made_with = (name, config.get("dimensions"))
+        # Two derivations may be of one model that gives several vectors of a text.
+        made_with = (name, config.get("dimensions"), str(config.get("query_body", config.get("body"))))
         with self._starting:
             if made_with not in self._embedders:
                 self._embedders[made_with] = self._build_embedder(name, config)
-            return self._embedders[made_with]
+            embedder = self._embedders[made_with]
+        if isinstance(embedder, str):
+            raise ConfigurationError(embedder)
+        return embedder
 
-    def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | None:
+    def _build_embedder(self, name: str, config: Mapping[str, Any]) -> Embedder | str | None:
+        """The embedder, or why it cannot be loaded."""
         with undivided:
             from strandline.pipelines.models.factory import build_query_embedder, with_recorded_embedder
         try:
             embedder = build_query_embedder(with_recorded_embedder(self.settings, config))
-        except ConfigurationError:
-            return None
+        except ConfigurationError as error:
+            return str(error)
         same = embedder.model == name and embedder.dimensions == config.get("dimensions")
         return embedder if same else None
 

@@ -56,6 +56,7 @@ def memory(url: str, server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> It
     """A memory of a namespace of its own; its user has two facts."""
     monkeypatch.setenv("OPENAI_BASE_URL", server.base_url)
     monkeypatch.setenv("STRANDLINE_MODEL_PRICES", PRICES)
+    monkeypatch.setenv("OPENAI_API_KEY", uuid4().hex)  # what a test learns of the server is its own
     server.behave()
     namespace = uuid4().hex
     memory = Memory.from_defaults("s", database_url=url, memory_blocks=[], user_id="ana", namespace=namespace)

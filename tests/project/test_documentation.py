@@ -20,6 +20,8 @@ import pytest
 
 import strandline
 from strandline.cli.entry import cli
+from strandline.schemas.model_roles import ModelRoles
+from strandline.schemas.model_roles import variable as variable_of_role
 from strandline.schemas.settings import Settings
 
 ROOT = Path(__file__).resolve().parent.parent.parent
@@ -268,12 +270,19 @@ def test_make_targets_exist(path: Path) -> None:
 def test_variables_exist(path: Path) -> None:
     sources = (ROOT / "tests" / "conftest.py", ROOT / "tests" / "support" / "servers" / "databases.py")
     of_the_tests = {name for each in sources for name in VARIABLE.findall(each.read_text(encoding="utf-8"))}
-    assert set(VARIABLE.findall(text_of(path))) <= set(variables()) | of_the_tests
+    of_roles = {
+        variable_of_role(role, field)
+        for role, info in ModelRoles.model_fields.items()
+        for field in type(info.default).model_fields
+    }
+    assert set(VARIABLE.findall(text_of(path))) <= {*variables(), *of_roles} | of_the_tests
 
 
 def test_every_setting_is_described_with_its_default() -> None:
     rows = {row[0].strip("`"): row[1] for row in table_rows(DOCS / "operations.md") if len(row) == 3}
     for variable, field in variables().items():
+        if field == "models":
+            continue  # docs/models.md describes the roles
         assert variable in rows, f"{variable} is not described"
         default = Settings.model_fields[field].get_default()
         if isinstance(default, bool):

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import ssl
 import weakref
 from collections.abc import Mapping
 from functools import cache
 from typing import Any
-from urllib.parse import parse_qsl
+from urllib.parse import parse_qsl, urlencode
 
 import httpx2
 import openai
+from pydantic import SecretStr
 
 from strandline.pipelines.models.openai.refusals import RejectedError, read_rejection
 from strandline.pipelines.models.openai.replies import Body
@@ -22,11 +24,15 @@ from strandline.pipelines.models.openai.response_bounds import (
     watch_body,
 )
 from strandline.pipelines.models.openai.url_log import hide_secrets_of
-from strandline.schemas.errors import ConfigurationError, ModelError, PermanentModelError, TransientModelError
+from strandline.schemas.errors import (
+    ConfigurationError,
+    ModelError,
+    TransientModelError,
+    UnusableAnswerError,
+)
 from strandline.schemas.forking import ProcessKey, this_process
-from strandline.schemas.settings import Settings
+from strandline.schemas.model_roles import COMMON, Role, is_header_text
 
-OPENAI_URL = "https://api.openai.com/v1"
 # Self-hosted servers rarely check a key, but the SDK insists on one.
 PLACEHOLDER_KEY = "no-key-configured"
 # How long a probe may take, at most as long as a call: a slow server is asked for little.
@@ -43,39 +49,58 @@ class ModelClient:
     Redirects are not followed: a request holds messages, and a key.
 
     Raises:
-        ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
+        ConfigurationError: neither key nor base URL is set, or one of them, or the environment's proxies and
+            authorities, cannot be used.
     """
 
-    def __init__(self, settings: Settings, *, max_answer_bytes: int = MAX_COMPLETION_BYTES) -> None:
-        if not settings.has_openai:
+    def __init__(
+        self,
+        role: Role[Any],
+        *,
+        connect_timeout_seconds: float = 5.0,
+        max_answer_bytes: int = MAX_COMPLETION_BYTES,
+    ) -> None:
+        if not role.is_configured:
             raise ConfigurationError(
-                "A model server is chosen but none is configured; set OPENAI_API_KEY or OPENAI_BASE_URL."
+                f"A model server is chosen for {role.name}, but none is configured; set OPENAI_API_KEY or"
+                f" OPENAI_BASE_URL, or {role.place('base_url')}."
             )
-        url = settings.openai_base_url or OPENAI_URL
-        hide_secrets_of(url)
+        self.role = role
+        self._body = json.loads(role.of.body or "{}")
+        hide_secrets_of(role.address)
         # The paths of requests are behind the address, and its query behind them.
-        address, _, query = url.partition("?")
-        total = settings.model_timeout_seconds
-        timeout = openai.Timeout(total, connect=min(settings.connect_timeout_seconds, total))
-        http = openai.DefaultHttpxClient(
-            timeout=timeout,
-            follow_redirects=False,
-            headers=UNCOMPRESSED,
-            verify=_trusted_authorities(),
-            event_hooks={
-                "request": [start_clock(settings.model_silence_seconds)],
-                "response": [watch_body(max_answer_bytes)],
-            },
-        )
-        self._client = openai.OpenAI(
-            api_key=_key(settings),
-            # Given even where it is the default: otherwise the SDK would read the environment itself.
-            base_url=address,
-            default_query=dict(parse_qsl(query, keep_blank_values=True)),
-            max_retries=0,
-            timeout=timeout,
-            http_client=http,
-        )
+        address, _, query = role.address.partition("?")
+        query_values = dict(parse_qsl(query, keep_blank_values=True)) | _plain(role.of.query)
+        hide_secrets_of(f"{address}?{urlencode(query_values)}")
+        total = role.of.timeout_seconds
+        timeout = openai.Timeout(total, connect=min(connect_timeout_seconds, total))
+        key = _key(role)
+        try:
+            http = openai.DefaultHttpxClient(
+                timeout=timeout,
+                follow_redirects=False,
+                headers=UNCOMPRESSED,
+                verify=_trusted_authorities(),
+                event_hooks={
+                    "request": [start_clock(role.of.silence_seconds)],
+                    "response": [watch_body(max_answer_bytes)],
+                },
+            )
+            self._client = openai.OpenAI(
+                api_key=key,
+                # Given even where it is the default: otherwise the SDK would read the environment itself.
+                base_url=address,
+                default_query=query_values,
+                default_headers=_headers(role, key),
+                max_retries=0,
+                timeout=timeout,
+                http_client=http,
+            )
+        except (OSError, ValueError, ImportError, openai.OpenAIError) as error:
+            raise ConfigurationError(
+                f"The client of model servers cannot be made ({type(error).__name__}); check HTTP_PROXY,"
+                " HTTPS_PROXY, ALL_PROXY, SSL_CERT_FILE and SSL_CERT_DIR."
+            ) from None
         # A client that is dropped without close() leaves no sockets behind.
         weakref.finalize(self, _close_own, http, this_process())
 
@@ -88,16 +113,20 @@ class ModelClient:
         Raises:
             RejectedError: the server refused.
             TransientModelError: time-out, connection failure, or a reply that cannot be read.
-            PermanentModelError: the answer went on until its time was over.
+            UnusableAnswerError: the answer went on until its time was over.
         """
         options: openai.RequestOptions = {} if timeout_seconds is None else {"timeout": timeout_seconds}
+        if (self.role.of.key_header or "authorization").lower() != "authorization":
+            options["headers"] = {"Authorization": openai.Omit()}
         try:
-            response = self._client.post(path, cast_to=httpx2.Response, body=request, options=options)
+            fields = {**request, **self._body}
+            body = {name: value for name, value in fields.items() if value is not None}
+            response = self._client.post(path, cast_to=httpx2.Response, body=body, options=options)
         except openai.APIStatusError as error:
             answer = error.response
             raise RejectedError(read_rejection(error.status_code, answer.content, answer.headers)) from None
         except openai.OpenAIError as error:
-            raise _unreachable(error) from None
+            raise _unreachable(error, self.role) from None
         return Body(response.content, response.headers)
 
     def close(self) -> None:
@@ -114,47 +143,69 @@ def _trusted_authorities() -> ssl.SSLContext:
     return httpx2.create_ssl_context()
 
 
+def _headers(role: Role[Any], key: str) -> dict[str, Any]:
+    """The headers of every request; the organisation at OpenAI is told to no server that a role has apart."""
+    headers: dict[str, Any] = {}
+    if role.place("base_url") != COMMON["base_url"]:
+        headers |= dict.fromkeys(("OpenAI-Organization", "OpenAI-Project"), openai.Omit())
+    if role.of.key_header is not None:
+        headers[role.of.key_header] = key
+    return headers | _plain(role.of.headers)
+
+
+def _plain(pairs: tuple[tuple[str, SecretStr], ...] | None) -> dict[str, str]:
+    return {name: content.get_secret_value() for name, content in pairs or ()}
+
+
 def _close_own(http: openai.DefaultHttpxClient, process: ProcessKey) -> None:
     # The connections that a forked child finds are its parent's.
     if process == this_process():
         http.close()
 
 
-def _key(settings: Settings) -> str:
-    secret = settings.openai_api_key
+def _key(role: Role[Any]) -> str:
+    secret = role.of.api_key
     key = "" if secret is None else secret.get_secret_value().strip()
-    if not key.isascii() or not key.isprintable():
-        raise ConfigurationError("OPENAI_API_KEY holds characters that a key cannot have; copy it again.")
+    if not is_header_text(key):
+        raise ConfigurationError(
+            f"{role.place('api_key')} holds characters that a key cannot have; copy it again."
+        )
     return key or PLACEHOLDER_KEY
 
 
-def _unreachable(error: openai.OpenAIError) -> ModelError:
+def _unreachable(error: openai.OpenAIError, role: Role[Any]) -> ModelError:
     cause = error.__cause__
     if isinstance(cause, EndlessAnswerError):
-        return PermanentModelError(f"The model's answer did not end: {cause}.")
+        return UnusableAnswerError(
+            f"The model's answer did not end: it took longer than {role.place('timeout_seconds')} allows."
+        )
     if isinstance(error, openai.APITimeoutError):
         late = TransientModelError(
-            "The model server did not answer in time; see STRANDLINE_MODEL_TIMEOUT_SECONDS and"
-            " STRANDLINE_MODEL_SILENCE_SECONDS."
+            f"The model server did not answer in time; see {role.place('timeout_seconds')} and"
+            f" {role.place('silence_seconds')}."
         )
         late.is_slow = True
         return late
     if isinstance(cause, UnboundedAnswerError):
         return TransientModelError(f"The model server's answer could not be read: {cause}.")
     if isinstance(error, openai.APIConnectionError):
-        return TransientModelError(f"The model server cannot be reached{_why(cause)}.")
+        return TransientModelError(
+            f"The model server cannot be reached{_why(cause, role.place('base_url'))}."
+        )
     return TransientModelError(f"The model client failed ({type(error).__name__}); it will be tried again.")
 
 
-def _why(cause: BaseException | None) -> str:
+def _why(cause: BaseException | None, address: str) -> str:
     """The reason that a connection failed for, as far as it can be told from the error's words."""
     words = str(cause).lower()
     if "certificate" in words:
         return ": its certificate is not trusted; name your authority's file in SSL_CERT_FILE"
     if "ssl" in words or "tls" in words:
-        return ": it does not speak TLS as expected; check whether OPENAI_BASE_URL begins with http or https"
+        return f": it does not speak TLS as expected; check whether {address} begins with http or https"
     if "name or service not known" in words or "name resolution" in words or "nodename" in words:
-        return ": its name cannot be resolved; check OPENAI_BASE_URL and the DNS of this machine"
+        return f": its name cannot be resolved; check {address} and the DNS of this machine"
     if isinstance(cause, httpx2.ProxyError):
         return ": the proxy refused; check HTTP_PROXY, HTTPS_PROXY and NO_PROXY"
-    return "; check OPENAI_BASE_URL and the network"
+    if "refused" in words:
+        return f": it refuses connections; check {address}, and whether the server runs"
+    return f"; check {address} and the network"

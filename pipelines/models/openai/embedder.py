@@ -25,6 +25,7 @@ from strandline.schemas.errors import (
     ProviderSetupError,
     TransientModelError,
 )
+from strandline.schemas.model_roles import EmbeddingPurpose, EmbeddingRole, Role
 from strandline.schemas.settings import Settings
 
 EMBEDDINGS = "/embeddings"
@@ -57,6 +58,17 @@ class _Form:
     max_texts: int = MAX_TEXTS_PER_REQUEST
     max_characters: int = MAX_CHARACTERS_PER_REQUEST
 
+    @classmethod
+    def of_role(cls, role: EmbeddingRole) -> _Form:
+        """The form that a role's settings ask for; without any, what most servers take."""
+        to_openai = str(role.model).startswith("text-embedding-3")
+        return cls(
+            sends_format=role.sends_encoding_format is not False,
+            sends_dimensions=to_openai if role.sends_dimensions is None else role.sends_dimensions,
+            max_texts=role.max_texts or MAX_TEXTS_PER_REQUEST,
+            max_characters=role.max_characters or MAX_CHARACTERS_PER_REQUEST,
+        )
+
     def weaker(self, rejection: Rejection) -> _Form | None:
         """The form without what ``rejection`` names; None if it names nothing that this form has."""
         if rejection.status not in _ABOUT_THE_INPUT:
@@ -69,22 +81,18 @@ class _Form:
 
 
 class OpenAIEmbedder:
-    """Embeds through ``/embeddings``; safe to call from many threads."""
+    """Embeds through ``/embeddings``; safe to call from many threads.
 
-    def __init__(self, client: ModelClient, model: str, dimensions: int) -> None:
+    ``model`` is the name that is recorded.
+    """
+
+    def __init__(self, client: ModelClient, role: Role[EmbeddingRole], model: str, dimensions: int) -> None:
         self._client = client
-        self._model = model
-        self._dimensions = dimensions
+        self.role = role
+        self.model = model
+        self.dimensions = dimensions
         # Replaced as a whole; threads that race here only repeat a request.
-        self._form = _Form(sends_dimensions=model.startswith("text-embedding-3"))
-
-    @property
-    def model(self) -> str:
-        return self._model
-
-    @property
-    def dimensions(self) -> int:
-        return self._dimensions
+        self._form = _Form.of_role(role.of)
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -107,7 +115,7 @@ class OpenAIEmbedder:
             max_characters=self._form.max_characters,
         ):
             vectors += call.embed(batch)
-        return EmbeddingAnswer(tuple(vectors), self._model, call.tokens)
+        return EmbeddingAnswer(tuple(vectors), self.model, call.tokens)
 
     def probe(self) -> None:
         """Embed one word, to learn whether the server answers at all; raises as ``embed``."""
@@ -120,11 +128,11 @@ class OpenAIEmbedder:
         """
         while True:
             form = self._form
-            request: dict[str, Any] = {"model": self._model, "input": list(batch)}
+            request: dict[str, Any] = {"model": self.role.of.model, "input": list(batch)}
             if form.sends_format:
                 request["encoding_format"] = "float"
             if form.sends_dimensions:
-                request["dimensions"] = self._dimensions
+                request["dimensions"] = self.dimensions
             try:
                 return read_embeddings(
                     self._client.post(EMBEDDINGS, request, timeout_seconds=timeout_seconds)
@@ -145,7 +153,7 @@ class OpenAIEmbedder:
         self._form = form
         logger.info(
             "embedding requests are made smaller",
-            extra={"model": self._model, "texts": form.max_texts, "characters": form.max_characters},
+            extra={"model": self.model, "texts": form.max_texts, "characters": form.max_characters},
         )
 
 
@@ -171,18 +179,19 @@ class _EmbeddingCall:
         return self._vectors(answer, len(batch))
 
     def _after_refusal(self, batch: Sequence[str], rejection: Rejection) -> list[tuple[float, ...]]:
-        problem = judge(rejection, model_setting="STRANDLINE_EMBEDDING_MODEL")
+        role, is_probe = self._embedder.role, list(batch) == [PROBE_TEXT]
+        problem = judge(rejection, role)
         if rejection.status == 404 and "model" not in rejection.subject.lower():
             raise ProviderSetupError(
                 "The model server answered 404: it has no embeddings at this address; set"
-                " STRANDLINE_EMBEDDING_BACKEND=local, or check OPENAI_BASE_URL."
+                f" STRANDLINE_EMBEDDING_BACKEND=local, or check {role.place('base_url')}."
             )
         if not isinstance(problem, PermanentModelError):
             raise problem
         if len(batch) > 1:
             return self._embed_halves(batch, rejection)
-        if batch[0] == PROBE_TEXT:
-            raise refuses_everything(rejection)
+        if is_probe:
+            raise refuses_everything(rejection, role)
         if not self._answered:
             self._embedder.probe()
         self._refused_alone += 1
@@ -217,7 +226,7 @@ class _EmbeddingCall:
                 f"The model {self._embedder.model} returns {len(vector)} dimensions, but"
                 f" {self._embedder.dimensions} are configured; set"
                 f" STRANDLINE_EMBEDDING_DIMENSIONS={len(vector)}, or choose another"
-                " STRANDLINE_EMBEDDING_MODEL."
+                f" {self._embedder.role.place('model')}."
             )
         try:
             return unit_length(vector)
@@ -225,11 +234,18 @@ class _EmbeddingCall:
             return NONE
 
 
-def embedder_from(settings: Settings) -> OpenAIEmbedder:
-    """The configured embedder, with its own client.
+def embedder_from(
+    settings: Settings, purpose: EmbeddingPurpose = "embedding", *, is_quoted: bool = False
+) -> OpenAIEmbedder:
+    """The configured embedder of messages or of queries, with its own client; ``is_quoted`` as for ``Role``.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    client = ModelClient(settings, max_answer_bytes=MAX_EMBEDDINGS_BYTES)
-    return OpenAIEmbedder(client, settings.embedding_model, settings.embedding_dimensions)
+    role = replace(settings.embedding_role(purpose), is_quoted=is_quoted)
+    client = ModelClient(
+        role,
+        connect_timeout_seconds=settings.connect_timeout_seconds,
+        max_answer_bytes=MAX_EMBEDDINGS_BYTES,
+    )
+    return OpenAIEmbedder(client, role, settings.embedding_model, settings.embedding_dimensions)

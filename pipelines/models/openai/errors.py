@@ -12,6 +12,7 @@ import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
 from strandline.pipelines.models.openai.refusals import Rejection
@@ -23,6 +24,7 @@ from strandline.schemas.errors import (
     RateLimitError,
     TransientModelError,
 )
+from strandline.schemas.model_roles import Role
 
 _ABOUT_THE_INPUT = frozenset({HTTPStatus.BAD_REQUEST, 413, 422})
 # What no waiting changes, and what servers of models do not say: something in between does.
@@ -53,13 +55,19 @@ _TOO_LONG = re.compile(
 _REQUEST_TOO_LARGE = re.compile(r"request too large", re.IGNORECASE)
 
 
-def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
-    """The error that ``rejection`` amounts to; ``model_setting`` is the variable that chose the model."""
+def judge(rejection: Rejection, role: Role[Any]) -> ModelError:
+    """The error that ``rejection`` amounts to, with the variables of ``role`` to look at."""
+    error = _error_of(rejection, role)
+    error.args = (f"{error}{_words(rejection, role)}",)
+    return error
+
+
+def _error_of(rejection: Rejection, role: Role[Any]) -> ModelError:
     answer = f"The model server answered {rejection.status}{rejection.shown_code}"
     wait = seconds_to_wait(rejection)
     if is_moderated(rejection):
         return PermanentModelError(f"{answer}: its moderation refuses this input.")
-    if setup := _setup_problem(rejection, model_setting):
+    if setup := _setup_problem(rejection, role):
         refused = ProviderSetupError(f"{answer}: {setup}.", retry_after_seconds=wait)
         refused.is_unpaid = True
         return refused
@@ -77,11 +85,15 @@ def judge(rejection: Rejection, *, model_setting: str) -> ModelError:
     return kind(f"{answer}.", retry_after_seconds=wait)
 
 
-def refuses_everything(rejection: Rejection) -> ProviderSetupError:
+def _words(rejection: Rejection, role: Role[Any]) -> str:
+    return rejection.shown_words(role.secrets) if role.is_quoted else ""
+
+
+def refuses_everything(rejection: Rejection, role: Role[Any]) -> ProviderSetupError:
     """The outage of a server that refuses even the smallest request, for a reason that is not recognised."""
     refused = ProviderSetupError(
         f"The model server answers every request with {rejection.status}{rejection.shown_code}; see its log,"
-        " and check OPENAI_BASE_URL and the settings of the model.",
+        f" and check {role.place('base_url')} and {role.place('body')}.{_words(rejection, role)}",
         retry_after_seconds=seconds_to_wait(rejection),
     )
     refused.is_unpaid = True
@@ -111,26 +123,27 @@ def after_answers(*, some: bool) -> Iterator[None]:
         raise
 
 
-def _setup_problem(rejection: Rejection, model_setting: str) -> str | None:
+def _setup_problem(rejection: Rejection, role: Role[Any]) -> str | None:
     """The fault that affects every call, with the setting to check; None if the input may be at fault."""
     status, words = rejection.status, rejection.subject
+    address, key = role.place("base_url"), role.place("api_key")
     if HTTPStatus.MULTIPLE_CHOICES <= status < HTTPStatus.BAD_REQUEST:
-        return f"it redirects to {_target(rejection.headers)}, which is not followed; check OPENAI_BASE_URL"
+        return f"it redirects to {_target(rejection.headers)}, which is not followed; check {address}"
     if status == HTTPStatus.PAYMENT_REQUIRED or (status in (403, 429) and _QUOTA.search(words)):
         return "the quota of the account is used up; check its plan and billing"
     if status in (400, 403, 404, 422) and _MODEL.search(words):
-        return f"it does not have the model; check {model_setting}"
+        return f"it does not have the model; check {role.place('model')}"
     if status == HTTPStatus.UNAUTHORIZED or (status in (400, 403) and _KEY.search(words)):
-        return f"the key was refused ({status}); check OPENAI_API_KEY"
+        return f"the key was refused ({status}); check {key}"
     if status == HTTPStatus.FORBIDDEN:
         return (
-            "access was refused (403): by the key, the region, or a firewall in between; check OPENAI_API_KEY"
-            " and OPENAI_BASE_URL"
+            f"access was refused (403): by the key, the region, or a firewall in between; check {key}"
+            f" and {address}"
         )
     if status == HTTPStatus.NOT_FOUND:
-        return "no such address; check OPENAI_BASE_URL (it often ends in /v1)"
+        return f"no such address; check {address} (it often ends in /v1)"
     if status in _FROM_IN_BETWEEN:
-        return "a proxy or firewall in between may have answered; check OPENAI_BASE_URL and the network"
+        return f"a proxy or firewall in between may have answered; check {address} and the network"
     return None
 
 

@@ -9,10 +9,10 @@ from __future__ import annotations
 import logging
 import time
 from collections.abc import Mapping
-from typing import assert_never
+from dataclasses import replace
 
 from strandline.pipelines.models.answers import CheckedAnswer, check_answer
-from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName, TextPurpose
+from strandline.pipelines.models.contract import ChooseTask, ModelAnswer, Task, TaskName
 from strandline.pipelines.models.openai.client import PROBE_SECONDS, ModelClient
 from strandline.pipelines.models.openai.errors import (
     after_answers,
@@ -25,7 +25,6 @@ from strandline.pipelines.models.openai.refusals import RejectedError, Rejection
 from strandline.pipelines.models.openai.replies import Completion, Usage, read_completion
 from strandline.pipelines.models.openai.request_forms import (
     MORE_ROOM,
-    PLAINEST,
     Messages,
     RequestForm,
     may_be_about_form,
@@ -37,7 +36,9 @@ from strandline.schemas.errors import (
     PermanentModelError,
     ProviderSetupError,
     TransientModelError,
+    UnusableAnswerError,
 )
+from strandline.schemas.model_roles import Role, TextPurpose, TextRole
 from strandline.schemas.settings import Settings
 
 COMPLETIONS = "/chat/completions"
@@ -53,36 +54,28 @@ logger = logging.getLogger(__name__)
 class OpenAITextModel:
     """Answers tasks through chat completions; safe to call from many threads.
 
-    ``model_setting`` is the variable named in errors when the server does not have ``model``;
-    ``timeout_seconds`` what one call may take (the client has the same limit); ``prompts`` own instructions.
+    ``prompts`` are own instructions.
     """
 
     def __init__(
         self,
         client: ModelClient,
-        model: str,
+        role: Role[TextRole],
         *,
-        model_setting: str = "STRANDLINE_FACTS_MODEL",
-        timeout_seconds: float = 300.0,
         prompts: Mapping[TaskName, str] | None = None,
     ) -> None:
         self._client = client
-        self._timeout_seconds = timeout_seconds
+        self._role = role
         self._prompts = dict(prompts or {})
-        self._model = model
-        self._model_setting = model_setting
+        self.model = str(role.of.model)
         # Replaced as a whole once a weaker form has worked; threads that race here only repeat a request.
-        self._form = RequestForm()
+        self._form = self._strongest = RequestForm.of_role(role.of)
         self._form_until = float("inf")
         self._worked: frozenset[RequestForm] = frozenset()
         # How often in a row the plainest form helped, and nothing said why.
         self._helped = 0
         self._has_answered = False
         self._is_broken_in_any_form = False
-
-    @property
-    def model(self) -> str:
-        return self._model
 
     def close(self) -> None:
         """Close the HTTP connections; calls after this fail."""
@@ -97,7 +90,8 @@ class OpenAITextModel:
         """
         prompt = render(task, self._prompts)
         messages = _messages(prompt)
-        room, spent, best, problem = most_tokens(task), Usage(), CheckedAnswer(""), ""
+        limit, spent, best, problem = self._role.of.max_tokens, Usage(), CheckedAnswer(""), ""
+        room = limit or most_tokens(task)
         for is_repair in (False, True):
             with after_answers(some=is_repair):
                 completion = self._complete(messages, task.name, room)
@@ -109,17 +103,18 @@ class OpenAITextModel:
             except PermanentModelError as error:
                 problem = str(error)
                 if completion.is_cut_off:
-                    problem = "The answer was cut off because it became too long."
+                    raised_by = self._role.place("max_tokens")
+                    problem = f"The answer was cut off because it became too long; {raised_by} allows more."
             else:
                 if not checked.shortcoming:
                     return self._answer(prompt, checked, spent)
                 best, problem = max(best, checked, key=lambda one: len(one.text)), checked.shortcoming
-            room *= MORE_ROOM if completion.is_cut_off else 1
+            room *= MORE_ROOM if completion.is_cut_off and limit is None else 1
             messages = _repair(messages, completion, problem)
         if best.text:
-            logger.warning("an answer is used in part", extra={"model": self._model, "reason": problem})
+            logger.warning("an answer is used in part", extra={"model": self.model, "reason": problem})
             return self._answer(prompt, best, spent)
-        raise PermanentModelError(f"The model's answer stayed unusable after one repair. {problem}")
+        raise UnusableAnswerError(f"The model's answer stayed unusable after one repair. {problem}")
 
     def probe(self) -> None:
         """Make the smallest request in the form of a real one, to learn whether the server answers at all.
@@ -128,7 +123,7 @@ class OpenAITextModel:
         """
         task = ChooseTask("What is OK?", (), 1)
         messages = _messages(render(task))
-        seconds = min(PROBE_SECONDS, self._timeout_seconds)
+        seconds = min(PROBE_SECONDS, self._role.of.timeout_seconds or PROBE_SECONDS)
         try:
             self._complete(messages, task.name, PROBE_TOKENS, is_probe=True, timeout_seconds=seconds)
         except PermanentModelError as error:
@@ -136,7 +131,7 @@ class OpenAITextModel:
 
     def _answer(self, prompt: Prompt, checked: CheckedAnswer, spent: Usage) -> ModelAnswer:
         return ModelAnswer(
-            checked.text, self._model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
+            checked.text, self.model, prompt.hash, spent.prompt_tokens, spent.completion_tokens
         )
 
     def _complete(
@@ -151,7 +146,7 @@ class OpenAITextModel:
         """One completion, in the strongest form that the server takes."""
         form, is_explained = self._form_now(), True
         while True:
-            request = form.request(self._model, messages, task, room)
+            request = form.request(self.model, messages, task, room)
             try:
                 completion = read_completion(
                     self._client.post(COMPLETIONS, request, timeout_seconds=timeout_seconds)
@@ -161,10 +156,13 @@ class OpenAITextModel:
             else:
                 self._remember(form, is_explained)
                 return completion
-            weaker, problem = form.weaker(rejection), judge(rejection, model_setting=self._model_setting)
+            problem = judge(rejection, self._role)
+            if is_moderated(rejection):
+                raise problem
+            weaker, plainest = form.weaker(rejection), form.plainest()
             is_explained = is_explained and "json_validate" not in rejection.subject
-            if weaker is None and form != PLAINEST and self._may_be_about_form(form, rejection, problem):
-                weaker, is_explained = PLAINEST, False
+            if weaker is None and form != plainest and self._may_be_about_form(form, rejection, problem):
+                weaker, is_explained = plainest, False
             if weaker is None:
                 self._is_broken_in_any_form = rejection.status >= 500
                 if isinstance(problem, PermanentModelError):
@@ -182,10 +180,10 @@ class OpenAITextModel:
 
         It is asked with the smallest request, unless it has answered since it last refused one.
         """
-        if is_moderated(rejection) or is_too_long(rejection):
+        if is_too_long(rejection):
             return
         if is_probe:
-            raise refuses_everything(rejection)
+            raise refuses_everything(rejection, self._role)
         if not self._has_answered:
             self.probe()
         self._has_answered = False
@@ -193,7 +191,7 @@ class OpenAITextModel:
     def _form_now(self) -> RequestForm:
         """The form that is known to work; after a while the strongest is tried again."""
         if time.monotonic() > self._form_until:
-            self._form, self._form_until = RequestForm(), float("inf")
+            self._form, self._form_until = self._strongest, float("inf")
         return self._form
 
     def _remember(self, form: RequestForm, is_explained: bool) -> None:
@@ -206,35 +204,25 @@ class OpenAITextModel:
         self._form, self._form_until = form, time.monotonic() + FORM_SECONDS
         logger.info(
             "model server needs a weaker request form",
-            extra={"model": self._model, "answer_form": form.answer, "temperature": form.temperature},
+            extra={"model": self.model, "answer_form": form.answer, "temperature": form.temperature},
         )
 
 
 def text_model_from(
-    settings: Settings, *, purpose: TextPurpose, prompts: Mapping[TaskName, str] | None = None
+    settings: Settings,
+    *,
+    purpose: TextPurpose,
+    prompts: Mapping[TaskName, str] | None = None,
+    is_quoted: bool = False,
 ) -> OpenAITextModel:
-    """The configured text model for facts (extract and merge) or for summaries, with its own client.
+    """The configured text model of a role, with its own client; ``is_quoted`` as for ``Role``.
 
     Raises:
         ConfigurationError: neither key nor base URL is set, or one of them cannot be used.
     """
-    return OpenAITextModel(
-        ModelClient(settings),
-        _model_for(purpose, settings),
-        model_setting=f"STRANDLINE_{purpose.upper()}_MODEL",
-        timeout_seconds=settings.model_timeout_seconds,
-        prompts=prompts,
-    )
-
-
-def _model_for(purpose: TextPurpose, settings: Settings) -> str:
-    match purpose:
-        case "facts":
-            return settings.facts_model
-        case "summary":
-            return settings.summary_model
-        case _:
-            assert_never(purpose)
+    role = replace(settings.text_role(purpose), is_quoted=is_quoted)
+    client = ModelClient(role, connect_timeout_seconds=settings.connect_timeout_seconds)
+    return OpenAITextModel(client, role, prompts=prompts)
 
 
 def _messages(prompt: Prompt) -> Messages:

@@ -1,16 +1,19 @@
 """What a server said when it refused a request, whatever the shape of its body, for decisions alone.
 
-The text is never shown: it may quote a key, or what people wrote.  What it quotes is taken out before
-anything is recognised in it, so that nobody's words decide what becomes of a request.
+The text may quote a key, or what people wrote, so it is shown to a check alone, which sends our own words.
+What it quotes is taken out before anything is recognised in it, so that nobody's words decide what becomes of
+a request.
 """
 
 from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
+
+from strandline.schemas.display.shown_text import quote
 
 MAX_MESSAGE_CHARACTERS = 4_000
 _MAX_LEVELS = 8
@@ -24,6 +27,12 @@ _WAITS = frozenset({"retryDelay", "retry_after", "retry_after_seconds"})
 # A quotation of several words, and an object: what was sent, or what the model said.
 _QUOTED = re.compile(
     r"\"[^\"\n]{0,400}\"|'[^'\n]{0,400}'(?!\w)|`[^`\n]{0,400}`|[\u201c\u00ab][^\u201d\u00bb\n]{0,400}[\u201d\u00bb]"
+)
+# A shorter one is in any word.
+_MIN_SECRET_CHARACTERS = 4
+# Also one of which all but its ends is hidden.
+_LIKE_A_KEY = re.compile(
+    r"(?<!\S)\S*[*\u2022]\S*|\b(sk|key|gsk)-\S+|(?<![\w+/=-])(?=[\w+/=-]*[\dA-Z])[\w+/=-]{20,}"
 )
 _CODE = re.compile(r"[A-Za-z0-9_.-]{1,64}")
 
@@ -62,6 +71,14 @@ class Rejection:
         """The code in parentheses behind the status, if it can be shown."""
         is_plain = self.code and _CODE.fullmatch(self.code) and self.code != str(self.status)
         return f" ({self.code})" if is_plain else ""
+
+    def shown_words(self, secrets: Iterable[str]) -> str:
+        """What it says, in short, of a request that held our own words alone; without keys and their ends."""
+        words = self.message
+        for secret in secrets:
+            words = words.replace(secret, "…") if len(secret) >= _MIN_SECRET_CHARACTERS else words
+        words = " ".join(_LIKE_A_KEY.sub("…", words).split())
+        return f" It says {quote(words)}." if words else ""
 
 
 def read_rejection(status: int, body: bytes, headers: Mapping[str, str]) -> Rejection:

@@ -263,5 +263,5 @@ def _load(text: str) -> Any:
 
 def _not_of_form() -> TransientModelError:
     return TransientModelError(
-        "The model server's response is not of OpenAI's form, or incomplete; check OPENAI_BASE_URL."
+        "The model server's response is not of OpenAI's form, or incomplete; check its base URL."
     )

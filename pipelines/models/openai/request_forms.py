@@ -20,8 +20,8 @@ from strandline.pipelines.models.contract import (
     Task,
     TaskName,
 )
-from strandline.pipelines.models.openai.errors import is_moderated
 from strandline.pipelines.models.openai.refusals import Rejection
+from strandline.schemas.model_roles import TextRole
 
 Messages = Sequence[dict[str, str]]
 
@@ -57,22 +57,43 @@ class RequestForm:
     """What a request makes use of."""
 
     answer: Literal["json_schema", "json_object", "text"] = "json_schema"
-    temperature: bool = True
+    temperature: float | None = 0
     system: bool = True
     limit: Literal["max_tokens", "max_completion_tokens", "none"] = "max_tokens"
     stream: Literal["with usage", "plain", "none"] = "with usage"
+    # The form of answers that the settings ask for stays, whatever a server says of it.
+    keeps_answer: bool = False
+
+    @classmethod
+    def of_role(cls, role: TextRole) -> RequestForm:
+        """The form that a role's settings ask for; the strongest where they ask for none."""
+        answer, limit = role.answer_form or "auto", role.max_tokens_field or "auto"
+        temperature = 0 if role.temperature is None else role.temperature
+        return cls(
+            answer="json_schema" if answer == "auto" else answer,
+            temperature=None if temperature == "none" else temperature,
+            limit="max_tokens" if limit == "auto" else limit,
+            keeps_answer=answer != "auto",
+        )
+
+    def plainest(self) -> RequestForm:
+        """The form that all servers take."""
+        answer = self.answer if self.keeps_answer else "text"
+        return RequestForm(
+            answer, None, system=False, limit="none", stream="none", keeps_answer=self.keeps_answer
+        )
 
     def weaker(self, rejection: Rejection) -> RequestForm | None:
         """The form without what ``rejection`` names; None if it names nothing that this form has."""
-        if rejection.status not in _REFUSING or is_moderated(rejection):
+        if rejection.status not in _REFUSING:
             return None
         words = rejection.subject
-        if self.temperature and _TEMPERATURE.search(words):
-            return replace(self, temperature=False)
+        if self.temperature is not None and _TEMPERATURE.search(words):
+            return replace(self, temperature=None)
         if self.limit != "none" and _LIMIT.search(words):
             takes_other = self.limit == "max_tokens" and "max_completion_tokens" in words
             return replace(self, limit="max_completion_tokens" if takes_other else "none")
-        if self.answer != "text" and _ANSWER_FORMAT.search(words):
+        if self.answer != "text" and not self.keeps_answer and _ANSWER_FORMAT.search(words):
             return replace(self, answer="json_object" if self.answer == "json_schema" else "text")
         if self.system and _SYSTEM.search(words):
             return replace(self, system=False)
@@ -83,8 +104,8 @@ class RequestForm:
     def request(self, model: str, messages: Messages, task: TaskName, max_tokens: int) -> dict[str, Any]:
         """The body of a request in this form."""
         request: dict[str, Any] = {"model": model, "messages": self._messages(messages, task)}
-        if self.temperature:
-            request["temperature"] = 0
+        if self.temperature is not None:
+            request["temperature"] = self.temperature
         if self.limit != "none":
             request[self.limit] = max_tokens
         if self.answer == "json_schema":
@@ -113,12 +134,9 @@ class RequestForm:
         return [{**user, "content": f"{instructions}\n\n{user['content']}"}, *rest]
 
 
-PLAINEST = RequestForm("text", temperature=False, system=False, limit="none", stream="none")
-
-
 def may_be_about_form(rejection: Rejection, *, is_proven: bool) -> bool:
     """Whether a refusal that names nothing may be about the form; one that has worked breaks by no 500."""
-    if is_moderated(rejection) or rejection.status not in _UNEXPLAINED:
+    if rejection.status not in _UNEXPLAINED:
         return False
     return rejection.status in (400, 422) or not is_proven
 

@@ -60,7 +60,7 @@ class _Clock:
 
     def over(self) -> httpx2.ReadTimeout:
         kind = EndlessAnswerError if self.has_begun else httpx2.ReadTimeout
-        return kind("it took longer than STRANDLINE_MODEL_TIMEOUT_SECONDS allows in all")
+        return kind("its time is over")
 
 
 # Of the request that this thread waits for; a connection goes from one request to the next.

@@ -11,7 +11,8 @@ waits again.  A probe that only took too long says little of a slow server: afte
 let through, which may take longer.  A call that is turned away gets the reason why it is open.
 
 A server that wants fewer calls is left alone for as long as it asks; if it names no time, it is asked at the
-pace that it was seen to take.
+pace that it was seen to take, by all workers together (``pace.py``).  Calls begin a few at a time, so that a
+limit is not met by as many as there are threads.
 """
 
 from __future__ import annotations
@@ -22,9 +23,11 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass, field
 
-from strandline.pipelines.models.provided.pace import Pace
+from strandline.pipelines.models.provided.pace import ProviderPace
 from strandline.schemas.errors import (
+    ModelError,
     PermanentModelError,
     ProviderDownError,
     ProviderSetupError,
@@ -39,17 +42,33 @@ MAX_PAUSE_SECONDS = 60.0
 _LATE_PROBES = 3
 
 
+@dataclass(slots=True, weakref_slot=True, eq=False)
+class Provider:
+    """What the models of one server and key share: its pace, and until when it is left alone, and why."""
+
+    pace: ProviderPace
+    lock: threading.Lock = field(default_factory=threading.Lock)
+    # Refusals for too many calls since the last that was answered.
+    refusals: int = 0
+    ask_at: float = float("-inf")
+    reason: str = ""
+    is_down: bool = False
+
+
 class Breaker:
-    """One per provider and process, shared by its threads.
+    """One per model and process, shared by its threads; what it learns of its provider, others share.
+
+    Whether a model, or an address within a server, is refused concerns that model alone.
 
     Args:
-        name: the provider in logs.
+        name: the role, model and server in logs and in the errors of its calls.
         probe: makes the smallest request, and raises as a call does.  Without one, the first call after the
             wait takes its place, and no failure is ever attributed to the input.
         first_wait_seconds: from the first failure to the next probe; doubles with each failed probe.
         longest_wait_seconds: between two probes, so also how long a provider that is back goes unnoticed.
         longest_pause_seconds: a provider that asks for more is asked again after this, by one probe; and the
             time within which the calls are counted that it takes.
+        provider: what is known of its server.
     """
 
     def __init__(
@@ -61,6 +80,7 @@ class Breaker:
         longest_wait_seconds: float = 10.0,
         longest_pause_seconds: float = MAX_PAUSE_SECONDS,
         clock: Callable[[], float] = time.monotonic,
+        provider: Provider | None = None,
     ) -> None:
         self._name = name
         self._probe = probe
@@ -68,20 +88,18 @@ class Breaker:
         self._longest_wait = longest_wait_seconds
         self._longest_pause = longest_pause_seconds
         self._clock = clock
-        self._lock = threading.Lock()
+        self._provider = provider or Provider(ProviderPace(longest_pause_seconds, clock=clock))
+        self._lock = self._provider.lock
         self._probing = threading.Lock()
         self._failed_probes = 0
         self._late_probes = 0
-        self._pace = Pace(longest_pause_seconds)
-        # Refusals for too many calls since the last that was answered.
-        self._refusals = 0
         self._reason = ""
         self._ask_at = self._answered_at = self._probed_at = float("-inf")
 
     def wait_seconds(self) -> float:
         """Seconds until the provider may be asked again; 0 when it may be now."""
         with self._lock:
-            return max(0.0, self._ask_at - self._clock())
+            return max(0.0, max(self._ask_at, self._provider.ask_at) - self._clock())
 
     @contextmanager
     def guard(self) -> Iterator[None]:
@@ -91,10 +109,30 @@ class Breaker:
             ProviderDownError: no call was made.
             TransientModelError: the call's, with ``counts`` set if the input is to blame.
         """
-        self._admit()
-        began = self._clock()
+        with self._begin():
+            self._admit()
+            began = self._clock()
+            with self._judge(began):
+                yield
+
+    @contextmanager
+    def _begin(self) -> Iterator[None]:
+        """Around one call: begin in turn, after a rest.  Only workers wait for that, no read."""
+        if self._probe is not None and (delay := self._provider.pace.begin()) > 0:
+            time.sleep(delay)
+        is_answered = False
         try:
             yield
+            is_answered = True
+        finally:
+            if self._probe is not None:
+                self._provider.pace.end(is_answered=is_answered)
+
+    @contextmanager
+    def _judge(self, began: float) -> Iterator[None]:
+        try:
+            with self._name_in_errors():
+                yield
         except RateLimitError as error:
             self._pause(error)
             raise
@@ -111,22 +149,26 @@ class Breaker:
         self._note_answer()
 
     def _admit(self) -> None:
-        now = self._clock()
-        with self._lock:
-            waiting, is_down = self._ask_at > now, self._failed_probes > 0
-            if not is_down and not waiting and (wait := self._pace.wait_seconds(now)) > 0:
-                self._ask_at, waiting = now + wait, True
-            if not waiting:
-                self._pace.note_call(now)
-                if self._refusals:  # one call at a time finds out
-                    self._ask_at = now + self._refusal_wait()
-            if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
-                # This call stands for the probe; the others go on waiting for what becomes of it.
-                self._ask_at = now + self._longest_wait
-                return
+        provider = self._provider
+        with provider.pace.admitting:
+            wait = self.wait_seconds()
+            learned = 0.0 if wait else provider.pace.take()
+            with self._lock:
+                now, is_down = self._clock(), self._failed_probes > 0
+                waiting = wait > 0 or learned > 0
+                if learned > 0:
+                    provider.ask_at = max(provider.ask_at, now + learned)
+                if not waiting and provider.refusals:  # one call at a time finds out
+                    provider.ask_at = now + self._refusal_wait()
+                if is_down and not waiting and (self._probe is None or self._late_probes >= _LATE_PROBES):
+                    # This call stands for the probe; the others go on waiting for what becomes of it.
+                    self._ask_at = now + self._longest_wait
+                    return
         if waiting or (is_down and not self._probe_succeeds(now)):
             raise ProviderDownError(
-                self._reason or "The model server asked for a pause; it will be asked again later.",
+                self._reason
+                or provider.reason
+                or "The model server asked for a pause; it will be asked again later.",
                 retry_after_seconds=self.wait_seconds(),
             )
 
@@ -150,7 +192,8 @@ class Breaker:
     def _run_probe(self) -> None:
         try:
             if self._probe is not None:
-                self._probe()
+                with self._name_in_errors():
+                    self._probe()
         except TransientModelError as error:
             self._note_failure(error)
         except PermanentModelError:
@@ -161,11 +204,14 @@ class Breaker:
 
     def _note_answer(self) -> None:
         with self._lock:
-            was_down, self._failed_probes, self._reason = self._failed_probes > 0, 0, ""
-            self._late_probes = self._refusals = 0
+            was_down, self._failed_probes, self._late_probes = self._failed_probes > 0, 0, 0
             self._answered_at = self._clock()
+            self._reason = self._provider.reason = ""
+            self._provider.refusals = 0
             if was_down:
                 self._ask_at = self._answered_at
+            if was_down or self._provider.is_down:
+                self._provider.ask_at, self._provider.is_down = self._answered_at, False
         if was_down:
             logger.info("provider answers again", extra={"action": "provider_up", "provider": self._name})
 
@@ -180,6 +226,10 @@ class Breaker:
             self._ask_at = self._clock() + max(
                 wait, min(error.retry_after_seconds or 0.0, self._longest_pause)
             )
+            # Without a probe the input may be to blame, which says nothing of the server's other calls.
+            if self._probe is not None and not isinstance(error, ProviderSetupError):
+                self._provider.ask_at, self._provider.reason = self._ask_at, self._reason
+                self._provider.is_down = True
         if failures == 1:
             logger.warning(
                 "provider is down",
@@ -187,16 +237,25 @@ class Breaker:
             )
 
     def _pause(self, error: RateLimitError) -> None:
+        provider, wait = self._provider, error.retry_after_seconds
+        learned = provider.pace.note_refusal() if wait is None else 0.0
         with self._lock:
-            now = self._clock()
-            self._reason = str(error)
-            wait = error.retry_after_seconds
+            provider.reason = str(error)
             if wait is None:
-                self._refusals += 1
-                self._pace.note_refusal(now)
-                wait = self._pace.wait_seconds(now) or self._refusal_wait()
-            self._ask_at = max(self._ask_at, now + min(wait, self._longest_pause))
+                provider.refusals += 1
+                wait = learned or self._refusal_wait()
+            provider.ask_at = max(provider.ask_at, self._clock() + min(wait, self._longest_pause))
 
     def _refusal_wait(self) -> float:
         """The wait after so many refusals in a row that told no time and no pace."""
-        return min(self._longest_pause, self._first_wait * 4.0 ** min(self._refusals - 1, 10))
+        return min(self._longest_pause, self._first_wait * 4.0 ** min(self._provider.refusals - 1, 10))
+
+    @contextmanager
+    def _name_in_errors(self) -> Iterator[None]:
+        """Errors end with whose they are: role, model and server; but a read's, which its caller is told."""
+        try:
+            yield
+        except ModelError as error:
+            if self._probe is not None:
+                error.args = (f"{error} [{self._name}]", *error.args[1:])
+            raise

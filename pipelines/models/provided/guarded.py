@@ -36,13 +36,8 @@ class GuardedTextModel:
     def __init__(self, model: ProvidedTextModel, breaker: Breaker) -> None:
         self._model = model
         self._breaker = breaker
-
-    @property
-    def model(self) -> str:
-        return self._model.model
-
-    def wait_seconds(self) -> float:
-        return self._breaker.wait_seconds()
+        self.model = model.model
+        self.wait_seconds = breaker.wait_seconds
 
     def answer(self, task: Task) -> ModelAnswer:
         """As the model's own; raises ProviderDownError, at once, while the provider is down."""
@@ -56,17 +51,8 @@ class GuardedEmbedder:
     def __init__(self, embedder: ProvidedEmbedder, breaker: Breaker) -> None:
         self._embedder = embedder
         self._breaker = breaker
-
-    @property
-    def model(self) -> str:
-        return self._embedder.model
-
-    @property
-    def dimensions(self) -> int:
-        return self._embedder.dimensions
-
-    def wait_seconds(self) -> float:
-        return self._breaker.wait_seconds()
+        self.model, self.dimensions = embedder.model, embedder.dimensions
+        self.wait_seconds = breaker.wait_seconds
 
     def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
         """As the embedder's own; raises ProviderDownError, at once, while the provider is down."""

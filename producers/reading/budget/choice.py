@@ -137,8 +137,9 @@ def in_order(pieces: Sequence[MessagePiece]) -> list[MessagePiece]:
     """Session by session, each from its beginning; the session that was begun first comes first."""
     if len({piece.place[0] for piece in pieces}) < 2:
         return sorted(pieces, key=attrgetter("place"))
-    begun: dict[int, str] = {}
+    begun: dict[int, float] = {}
     for piece in pieces:
-        session, at = piece.place[0], str(piece.message.created_at)
+        at = 0.0 if piece.message.created_at is None else piece.message.created_at.timestamp()
+        session = piece.place[0]
         begun[session] = min(at, begun.get(session, at))
     return sorted(pieces, key=lambda one: (begun[one.place[0]], one.place))

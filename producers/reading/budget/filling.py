@@ -50,6 +50,7 @@ class Filling:
         summaries: the whole text of each block that shows a summary, escaped, by its name.
         shown: the messages that the read shows anyway.
         shown_texts: what these say, if that is known.
+        time_zone: of the session; None: UTC.
     """
 
     blocks: tuple[BaseMemoryBlock, ...] = ()
@@ -57,6 +58,7 @@ class Filling:
     summaries: Mapping[str, str] = field(default_factory=dict)
     shown: Mapping[Place, Message] = field(default_factory=dict)
     shown_texts: frozenset[str] | None = None
+    time_zone: str | None = None
 
     @property
     def characters(self) -> int:
@@ -110,7 +112,7 @@ class Filling:
             beside = _without_repeated(cut, more)
             if _tokens(beside.values(), measure) <= _tokens(summaries.values(), measure):
                 chosen, summaries = more, beside
-        texts = {**summaries, **dict(_facts(self.blocks, chosen)), **dict(_conversations(chosen))}
+        texts = {**summaries, **dict(_facts(self.blocks, chosen)), **self._conversations(chosen)}
         contributions = {
             block.name: Contribution(block, texts[block.name])
             for block in self.blocks
@@ -118,6 +120,13 @@ class Filling:
         }
         left_out = (*_cut(self.summaries, cut, summaries, measure), *self._left_out(chosen, texts_shown))
         return Filled(contributions, chosen, left_out)
+
+    def _conversations(self, chosen: Chosen) -> dict[str, str]:
+        shown = {
+            name: [(one.place[0], one.message, one.line) for one in pieces]
+            for name, pieces in chosen.messages.items()
+        }
+        return {name: conversation_text(lines, self.time_zone) for name, lines in shown.items() if lines}
 
     def _has_pieces(self) -> bool:
         candidates = self.candidates
@@ -200,9 +209,3 @@ def _facts(blocks: Sequence[BaseMemoryBlock], chosen: Chosen) -> Iterator[tuple[
     for block in blocks:
         if isinstance(block, FactExtractionMemoryBlock) and chosen.facts:
             yield block.name, "\n".join(fact.line for fact in chosen.facts)
-
-
-def _conversations(chosen: Chosen) -> Iterator[tuple[str, str]]:
-    for name, pieces in chosen.messages.items():
-        if pieces:
-            yield name, conversation_text([(one.place[0], one.message, one.line) for one in pieces])

@@ -128,6 +128,7 @@ def _prepare(
     """The query in the form of the search; each text is embedded once per generation."""
     asked = text, None if vectors is None else vectors.generation_id
     if asked not in prepared:
+        vectors = None if vectors is None else replace(vectors, time_zone=request.time_zone)
         prepared[asked] = yield from prepare_query(text, vectors, request.embed_query)
     return prepared[asked]
 
@@ -177,7 +178,7 @@ def _may_find(block: VectorMemoryBlock, snapshot: Snapshot) -> bool:
 
 def _shown_anyway(request: ReadRequest, snapshot: Snapshot) -> Operation[Shown]:
     """The window, the facts, and the reserved part of the tail: the read shows these in any case."""
-    seqs = frozenset({snapshot.question})
+    seqs = frozenset([snapshot.question, *(one.seq or 0 for one in snapshot.pinned)])
     if not snapshot.tail.messages:
         return Shown(request.identity, snapshot.window_from, seqs, snapshot.facts)
     always = [block for block in request.blocks if block.priority == 0]
@@ -218,7 +219,8 @@ def gather_filling(
             for fact in snapshot.facts[: -NEWEST_FACTS - 1 : -1]
         ]
     window = snapshot.known.window
-    is_whole = window.messages is snapshot.window
+    is_behind_head = snapshot.note is None and snapshot.prompt is None
+    is_whole = window.messages is snapshot.window and is_behind_head
     return Filling(
         blocks=blocks,
         candidates=Candidates(
@@ -237,8 +239,9 @@ def gather_filling(
         },
         shown=window.by_place(request.identity.session_key.int)
         if is_whole
-        else by_place(request, snapshot.window),
+        else by_place(request, (*snapshot.pinned, *snapshot.window)),
         shown_texts=window.texts if is_whole and any(material.hits.values()) else None,
+        time_zone=request.time_zone,
     )
 
 

@@ -127,7 +127,7 @@ async def _read(call: Call, session_id: str, body: ContextRequest) -> Response:
     context = await memory.aget(
         body.input.openai_form() if isinstance(body.input, MessageIn) else body.input,
         messages=messages,
-        initial_token_count=body.initial_token_count + _withheld(memory, body.token_limit),
+        initial_token_count=body.initial_token_count,
         wait_for=body.wait_for,
         timeout=0,  # it has waited already, without a place among the reads
         block_arguments=body.block_arguments,
@@ -164,7 +164,9 @@ async def _covers(call: Call, identity: SessionIdentity, seq: int, *, begun_only
             raise
         return False
     pipelines = pipelines_of(record.blocks)
-    return not pipelines or await call.service.runner.arun(is_covered(identity, pipelines, seq))
+    return not pipelines or await call.service.runner.arun(
+        is_covered(identity, pipelines, seq, call.service.resources.ring)
+    )
 
 
 async def _open(
@@ -189,8 +191,3 @@ async def _open(
             raise
     identity = call.caller.session(new_session_id())
     return records.begin(identity, token_limit=token_limit, insert_method=insert_method)
-
-
-def _withheld(memory: SessionMemory, token_limit: int | None) -> int:
-    """What a read within fewer tokens than the session's own leaves of these: the window is cut to fit."""
-    return 0 if token_limit is None else max(0, memory.token_limit - token_limit)

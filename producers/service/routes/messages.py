@@ -71,7 +71,7 @@ async def put_messages(request: Request, session_id: SessionId, body: PutMessage
         if message.get("id") is None:
             message["id"] = message_id(call, index)
     try:
-        seqs = await memory.aput_messages(messages)
+        seqs = await memory.aput_messages(messages, replace_prompt=body.replace_prompt)
     except ConflictError as error:
         raise _of_put(error, body, [message["id"] for message in messages]) from None
     places = zip(messages, seqs, strict=True)

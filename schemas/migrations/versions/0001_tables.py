@@ -367,11 +367,21 @@ def upgrade() -> None:
             nullable=False,
         ),
         sa.Column("dropped_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("retry_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("retries", sa.SmallInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint(
             "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("dead_letter_pkey")
         ),
         schema=schema,
         comment="A hole: an event that a lane went past, and why; it stays in the tail until it is dropped",
+    )
+    op.create_index(
+        "dead_letter_by_retry",
+        "dead_letter",
+        ["retry_at"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("retry_at IS NOT NULL"),
     )
     op.create_table(
         "due",
@@ -401,6 +411,8 @@ def upgrade() -> None:
         sa.Column("namespace", sa.Text(collation="C"), nullable=False),
         sa.Column("precedence", sa.SmallInteger(), server_default="0", nullable=False),
         sa.Column("was_applied", sa.Boolean(), server_default=sa.text("false"), nullable=False),
+        sa.Column("ready_at", sa.DateTime(timezone=True), nullable=True),
+        sa.Column("retries", sa.SmallInteger(), server_default="0", nullable=False),
         sa.PrimaryKeyConstraint(
             "shard_key", "session_key", "generation_id", "stage", "from_seq", name=op.f("due_pkey")
         ),
@@ -855,9 +867,10 @@ def upgrade() -> None:
             server_default=sa.text("clock_timestamp()"),
             nullable=False,
         ),
+        sa.Column("pace", sa.Text(), nullable=True),
         sa.PrimaryKeyConstraint("namespace", name=op.f("replay_budget_pkey")),
         schema=schema,
-        comment="Model calls that replays may make now, by namespace; all workers draw on it",
+        comment="Model calls that may be made now, of replays by namespace, and by server; all workers share it",
     )
     op.create_index(
         "generation_serving",
@@ -942,6 +955,14 @@ def upgrade() -> None:
         [sa.text(in_schema("strandline.role_key_v1(session_key, role)", schema)), "created_at"],
         unique=False,
         schema=schema,
+    )
+    op.create_index(
+        "message_by_system",
+        "message",
+        ["shard_key", "session_key", "seq"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("role IN ('system', 'developer')"),
     )
     op.create_index(
         "message_by_label",
@@ -1063,6 +1084,8 @@ def upgrade() -> None:
         sa.Column("max_window_bytes", sa.Integer(), nullable=False),
         sa.Column("message_flush_size", sa.Integer(), nullable=True),
         sa.Column("deliver", sa.Text(), server_default="window", nullable=False),
+        sa.Column("time_zone", sa.Text(), nullable=True),
+        sa.Column("prompts", sa.ARRAY(sa.BigInteger()), nullable=True),
         sa.Column("idle_seconds", sa.Integer(), nullable=True),
         sa.Column(
             "last_put_at",
@@ -1091,6 +1114,14 @@ def upgrade() -> None:
         schema=schema,
         comment="One conversation: its marks, its token count and its policy",
         postgresql_with={"fillfactor": "45", "autovacuum_vacuum_scale_factor": "0.02"},
+    )
+    op.create_index(
+        "session_by_zone",
+        "session",
+        ["shard_key", "created_at"],
+        unique=False,
+        schema=schema,
+        postgresql_where=sa.text("time_zone IS NOT NULL"),
     )
     op.create_table(
         "session_owner",

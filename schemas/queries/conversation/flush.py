@@ -61,6 +61,7 @@ class Flush(Query[FlushRow]):
         version: int,
         question_seq: int | None,
         lazily: bool,
+        delay_seconds: float,
     ) -> None:
         self.values = (
             shard_key,
@@ -83,7 +84,26 @@ class Flush(Query[FlushRow]):
             version,
             question_seq,
             lazily,
+            delay_seconds,
         )
+
+
+class EndDelayRow(NamedTuple):
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+
+
+class EndDelay(Query[EndDelayRow]):
+    """The work of a session waits no longer for more to share its model calls; returns its lanes."""
+
+    __slots__ = ()
+    name = "end_delay"
+    row = EndDelayRow
+
+    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
+        self.values = (shard_key, session_key)
 
 
 class PostponePlanning(Query[Never]):

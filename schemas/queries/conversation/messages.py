@@ -403,8 +403,8 @@ class NewestWithinRow(NamedTuple):
 
 
 class NewestWithin(Query[NewestWithinRow]):
-    """A page of messages behind the pinned head, the newest first, as far as they fit so many tokens
-    together, up to the one that fills max_bytes; a message takes some beside its texts.
+    """A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up
+    to the one that fills max_bytes; a message takes some beside its texts.
     """
 
     __slots__ = ()
@@ -443,7 +443,7 @@ class HeadMessagesRow(NamedTuple):
 
 
 class HeadMessages(Query[HeadMessagesRow]):
-    """The pinned head of a session, in order."""
+    """The pinned head of a session, in order, or what replaced it."""
 
     __slots__ = ()
     name = "head_messages"

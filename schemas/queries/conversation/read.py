@@ -24,7 +24,8 @@ class ReadRow(NamedTuple):
 class Read(Query[ReadRow]):
     """One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail, newest
     first and cut off by count and bytes, and the question of the turn inside of which the window begins,
-    part 2 the pinned head and the window, without what is known of it.
+    part 2 the pinned head or what replaced it, the newest system message behind it, and the window,
+    without what is known of it.
     """
 
     __slots__ = ()
@@ -72,10 +73,13 @@ class CoverageRow(NamedTuple):
     pipeline: str | None
     from_seq: int | None
     last_seq: int
+    waits: bool
 
 
 class Coverage(Query[CoverageRow]):
-    """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait)."""
+    """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait);
+    and whether a range waits for more to share its model call (end_delay).
+    """
 
     __slots__ = ()
     name = "coverage"
@@ -90,11 +94,12 @@ class ServingGenerationRow(NamedTuple):
     generation_id: int
     config: str
     pieces_version: str
+    time_zone: str | None
 
 
 class ServingGeneration(Query[ServingGenerationRow]):
-    """The derivation of a pipeline that serves an owner, and its recipe; and the version of the owner's
-    pieces.
+    """The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces,
+    and its time zone.
     """
 
     __slots__ = ()

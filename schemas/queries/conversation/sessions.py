@@ -224,6 +224,7 @@ class SessionRowsRow(NamedTuple):
     max_window_bytes: int
     message_flush_size: int | None
     deliver: str
+    time_zone: str | None
 
 
 class SessionRows(Query[SessionRowsRow]):
@@ -355,6 +356,7 @@ class SessionPolicyRow(NamedTuple):
     max_window_bytes: int
     message_flush_size: int | None
     deliver: str
+    time_zone: str | None
 
 
 class SessionPolicy(Query[SessionPolicyRow]):

@@ -145,6 +145,7 @@ class ExplainStagesRow(NamedTuple):
     due_since: datetime | None
     reason: str | None
     dropped_at: datetime | None
+    retry_at: datetime | None
     error: str | None
     failures: int | None
     postponements: int

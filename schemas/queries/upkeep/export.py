@@ -24,6 +24,7 @@ class ExportSessionsRow(NamedTuple):
     shared_scope: str | None
     token_limit: int
     flush_at_tokens: int
+    time_zone: str | None
 
 
 class ExportSessions(Query[ExportSessionsRow]):

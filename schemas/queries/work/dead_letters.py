@@ -32,6 +32,8 @@ class ListDeadLettersRow(NamedTuple):
     current: bool
     generation_state: str
     dropped_at: datetime | None
+    retry_at: datetime | None
+    retries: int
 
 
 class ListDeadLetters(Query[ListDeadLettersRow]):
@@ -76,6 +78,23 @@ class ListDeadLetters(Query[ListDeadLettersRow]):
         )
 
 
+class RipeLettersRow(NamedTuple):
+    event_id: UUID
+    stage: str
+    generation_id: int
+
+
+class RipeLetters(Query[RipeLettersRow]):
+    """The dead letters that are to be retried now.  Nothing is locked: a retry deletes the letter."""
+
+    __slots__ = ()
+    name = "ripe_letters"
+    row = RipeLettersRow
+
+    def __init__(self, *, stages: list[str], limit: int) -> None:
+        self.values = (stages, limit)
+
+
 class ReopenLaneRow(NamedTuple):
     lease_epoch: int
 
@@ -103,7 +122,8 @@ class ReviveEventRow(NamedTuple):
 class ReviveEvent(Query[ReviveEventRow]):
     """Delete the dead letter and its receipt, and make the event due again; after a reset it is void instead.
     Merge work is sized by its candidates, as when extract passed it on.  Where the derivation does not
-    serve the owner, it is left to the replay slots (ring_at: infinity).
+    serve the owner, it is left to the replay slots (ring_at: infinity). retries: how often it was retried
+    by itself, this one included.
     """
 
     __slots__ = ()
@@ -119,8 +139,9 @@ class ReviveEvent(Query[ReviveEventRow]):
         stage: str,
         from_seq: int,
         event_id: UUID,
+        retries: int,
     ) -> None:
-        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id)
+        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id, retries)
 
 
 class RefoldRow(NamedTuple):

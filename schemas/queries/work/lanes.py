@@ -448,7 +448,7 @@ class LaneHasWorkRow(NamedTuple):
 
 
 class LaneHasWork(Query[LaneHasWorkRow]):
-    """Whether anything is due in the lane."""
+    """Whether anything is due in the lane, and ready."""
 
     __slots__ = ()
     name = "lane_has_work"
@@ -530,6 +530,7 @@ class RangeMessages(Query[RangeMessagesRow]):
 
 class BatchMessagesRow(NamedTuple):
     place: int
+    time_zone: str | None
     seq: int
     id: str
     role: str
@@ -548,23 +549,23 @@ class BatchMessages(Query[BatchMessagesRow]):
     name = "batch_messages"
     row = BatchMessagesRow
     marks = Marks(
-        owner=3,
+        owner=0,
         opens=(
-            Mark(6, "json", "message", 2),
-            Mark(7, "json", "metadata", 2),
+            Mark(7, "json", "message", 3),
+            Mark(8, "json", "metadata", 3),
         ),
     )
 
     def __init__(
         self,
         *,
+        shard_key: UUID,
         session_keys: list[UUID],
         from_seqs: list[int],
         through_seqs: list[int],
-        shard_key: UUID,
         generation_id: int,
     ) -> None:
-        self.values = (session_keys, from_seqs, through_seqs, shard_key, generation_id)
+        self.values = (shard_key, session_keys, from_seqs, through_seqs, generation_id)
 
 
 class ContextMessagesRow(NamedTuple):
@@ -575,6 +576,7 @@ class ContextMessagesRow(NamedTuple):
     created_at: datetime
     envelope: str
     metadata: str | None
+    time_zone: str | None
 
 
 class ContextMessages(Query[ContextMessagesRow]):
@@ -715,8 +717,8 @@ class FinishBatchRow(NamedTuple):
 
 class FinishBatch(Query[FinishBatchRow]):
     """The effect is written: the batch is over, its work is no longer due, and receipts say how it ended.  A
-    lane that has no more to do is released with that.  No row: there is no such open batch, and nothing
-    was done. Says whether the lane has more to do, and so is still held.
+    lane that has no more to do now is released with that.  No row: there is no such open batch, and
+    nothing was done. Says whether the lane has more to do, and so is still held.
     """
 
     __slots__ = ()
@@ -750,7 +752,10 @@ class FinishBatch(Query[FinishBatchRow]):
 
 
 class MakeDeadLetter(Query[Never]):
-    """Go past an event that cannot be applied: a dead letter, whose messages stay in the tail."""
+    """Go past an event that cannot be applied: a dead letter, whose messages stay in the tail.  It is tried
+    again by itself after the wait at the place of the retries that it has had; without one, a person has
+    to.
+    """
 
     __slots__ = ()
     name = "make_dead_letter"
@@ -760,13 +765,14 @@ class MakeDeadLetter(Query[Never]):
         *,
         batch_id: UUID,
         reason: str,
+        retry_seconds: list[float],
         shard_key: UUID,
         scope_key: UUID,
         generation_id: int,
         stage: str,
         event_id: UUID,
     ) -> None:
-        self.values = (batch_id, reason, shard_key, scope_key, generation_id, stage, event_id)
+        self.values = (batch_id, reason, retry_seconds, shard_key, scope_key, generation_id, stage, event_id)
 
 
 class PassOn(Query[Never]):

@@ -302,3 +302,31 @@ class RecordCall(Query[RecordCallRow]):
             seconds,
             cost_usd,
         )
+
+
+class LockPaceRow(NamedTuple):
+    pace: str | None
+    now: float
+
+
+class LockPace(Query[LockPaceRow]):
+    """The pace that workers keep with a model server, as JSON, and the present in seconds; locked to the end
+    of the transaction.
+    """
+
+    __slots__ = ()
+    name = "lock_pace"
+    row = LockPaceRow
+
+    def __init__(self, *, server: str) -> None:
+        self.values = (server,)
+
+
+class KeepPace(Query[Never]):
+    """Keep the pace that was locked."""
+
+    __slots__ = ()
+    name = "keep_pace"
+
+    def __init__(self, *, pace: str, server: str) -> None:
+        self.values = (pace, server)

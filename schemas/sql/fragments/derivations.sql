@@ -26,6 +26,20 @@
     FROM strandline.session feeding
     WHERE feeding.shard_key = {shard_key} AND feeding.session_key = {session_key})::text[]
 
+-- fragment: owners_zone(shard_key)
+-- The time zone of the newest session of an owner that has one: in it the owner's next session begins, and searches ask.
+(SELECT zoned.time_zone FROM strandline.session zoned
+    WHERE zoned.shard_key = {shard_key} AND zoned.time_zone IS NOT NULL ORDER BY zoned.created_at DESC LIMIT 1)
+
+-- fragment: zone_of(shard_key, session_key, seq)
+-- The time zone of a message that names no offset of its own, as the session's policy was when it was flushed; NULL: UTC.
+(SELECT CASE WHEN changed.before IS NULL THEN zoned.time_zone ELSE changed.before ->> 'time_zone' END
+    FROM strandline.session zoned LEFT JOIN LATERAL (
+        SELECT past.before FROM strandline.policy_change past
+        WHERE past.shard_key = {shard_key} AND past.session_key = {session_key} AND past.flushed_through >= {seq}
+        ORDER BY past.number LIMIT 1) AS changed ON true
+    WHERE zoned.shard_key = {shard_key} AND zoned.session_key = {session_key})
+
 -- fragment: ever_fed(shard_key, session_key)
 -- All pipelines that any event of a session was ever fed to, or is fed to now.
 (SELECT ARRAY(

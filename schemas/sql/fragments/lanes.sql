@@ -2,20 +2,25 @@
 -- how it is used).
 
 -- fragment: due_in_lane(shard_key, scope_key, generation_id, stage, limit)
--- The events that are due in a lane, in its order; was_split marks those that failed in company before.
+-- The events that are due in a lane, in its order; was_split marks those that failed before, perhaps in company.
 (WITH split AS MATERIALIZED (
         SELECT unnest(parted.event_ids) AS event_id FROM strandline.batch parted
         WHERE parted.shard_key = {shard_key} AND parted.scope_key = {scope_key}
             AND parted.generation_id = {generation_id} AND parted.stage = {stage} AND parted.state = 'split'
     )
     SELECT pending.event_id, pending.tokens,
-        pending.event_id IN (SELECT split.event_id FROM split) AS was_split
+        pending.retries > 0 OR pending.event_id IN (SELECT split.event_id FROM split) AS was_split
     FROM strandline.due pending
     WHERE pending.shard_key = {shard_key} AND pending.scope_key = {scope_key}
         AND pending.generation_id = {generation_id} AND pending.stage = {stage}
     ORDER BY CASE WHEN pending.scope_key = pending.session_key THEN pending.from_seq END, pending.created_at,
         pending.session_key, pending.from_seq
     LIMIT {limit})
+
+-- fragment: is_ready(work, now)
+-- Whether due work waits for nothing that may share its model call.  A wait from a time ahead is over: the clock has
+-- stepped back.
+({work}.ready_at IS NULL OR {work}.ready_at <= {now} OR {work}.created_at > {now})
 
 -- fragment: beats(worker, now, dead_after_seconds)
 -- Whether a worker counts as alive.  One whose heartbeat lies as far ahead does not: the clock has stepped back.

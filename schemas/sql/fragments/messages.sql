@@ -53,6 +53,12 @@
                 AND a.seq < {window_from} AND a.role = 'assistant' AND a.calls IS NULL)
     ORDER BY q.seq DESC LIMIT 1)
 
+-- fragment: prompt_of(session, shard_key, session_key)
+-- The number of the message that replaced the prompt last, of those that are in the log still; NULL: the head stands.
+(SELECT max(prompt.seq) FROM strandline.message prompt
+    WHERE prompt.shard_key = {shard_key} AND prompt.session_key = {session_key}
+        AND prompt.seq = ANY ({session}.prompts) AND prompt.seq >= {session}.log_start_seq)
+
 -- fragment: session_number(session_key)
 -- The last 64 bits of a session's key, which each label of its messages holds.
 ('x' || translate(right({session_key}::uuid::text, 17), '-', ''))::bit(64)::bigint

@@ -62,15 +62,17 @@ ARRAY[coalesce((
 coalesce(statement_timestamp() - make_interval(secs => @retention_of(
         max_age_seconds, {shard_key}, {session_key}, {namespace})), '-infinity')
 
+-- fragment: bounds_of(session, shard_key, session_key)
+CASE WHEN @is_expired({session}, {shard_key}, {session_key}) THEN {session}.next_seq ELSE {session}.log_start_seq END
+            AS shown_from,
+        @oldest({shard_key}, {session_key}, {session}.namespace) AS oldest,
+        @important({session_key}, {session}.namespace) AS important
+
 -- fragment: retained(shard_key, session_key)
 -- One row: the key of a session, where its log begins, also with what is kept of lives that expired (log_from), where
 -- what a read shows begins (shown_from), how old that may be, and the label of important messages, which stay.
 (SELECT kept.session_key, coalesce(kept.first_kept, kept.log_start_seq) AS log_from, kept.next_seq,
-        kept.pinned_through,
-        CASE WHEN @is_expired(kept, {shard_key}, {session_key}) THEN kept.next_seq ELSE kept.log_start_seq END
-            AS shown_from,
-        @oldest({shard_key}, {session_key}, kept.namespace) AS oldest,
-        @important({session_key}, kept.namespace) AS important
+        kept.pinned_through, @bounds_of(kept, {shard_key}, {session_key})
     FROM strandline.session kept WHERE kept.shard_key = {shard_key} AND kept.session_key = {session_key})
 
 -- fragment: is_shown(message)
@@ -79,6 +81,12 @@ coalesce(statement_timestamp() - make_interval(secs => @retention_of(
         AND ({message}.created_at > (SELECT bounds.oldest FROM retained bounds)
             OR {message}.seq <= (SELECT bounds.pinned_through FROM retained bounds))
     OR {message}.labels @> ARRAY[(SELECT bounds.important FROM retained bounds)])
+
+-- fragment: is_within(message, session)
+-- The same, of a session with its ``bounds_of``.
+({message}.seq >= {session}.shown_from
+        AND ({message}.created_at > {session}.oldest OR {message}.seq <= {session}.pinned_through)
+    OR {message}.labels @> ARRAY[{session}.important])
 
 -- fragment: is_visible(message, shard_key)
 -- The same of a message of any session of an owner; for single ones, such as the hits of a search.

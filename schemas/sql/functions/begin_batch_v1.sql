@@ -10,7 +10,8 @@
 -- The events of a batch of facts or of a summary have the same acts on capturing (capture_act), as these applied when the events were
 -- recorded; the batch names the newest one.
 -- The caller has the lane's row locked, and holds its lease. Returns the batch (p_batch_id if it is new) with its
--- events in order; no row if nothing is due.
+-- events in order; no row if nothing is due, or all of it waits for more (@is_ready): one that is ready takes the others
+-- with it.
 CREATE FUNCTION strandline.begin_batch_v1(
     p_shard_key uuid,
     p_scope_key uuid,
@@ -80,6 +81,11 @@ BEGIN
     END LOOP;
 
     IF begun IS NULL THEN
+        IF NOT EXISTS (
+            SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
+                AND d.generation_id = p_generation_id AND d.stage = p_stage AND @is_ready(d, moment)) THEN
+            RETURN;
+        END IF;
         IF p_stage IN ('extract', 'merge', 'summary') THEN
             SELECT d.namespace INTO tenant FROM strandline.due d
                 WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key

@@ -12,6 +12,7 @@ BEGIN
         WITH ahead AS (
             SELECT d.* FROM strandline.due d
             WHERE d.stage = ANY (p_stages) AND d.ring_at > moment + interval '10 seconds' AND d.ring_at < '5000-01-01'
+                AND @is_ready(d, moment)
             LIMIT p_limit FOR UPDATE SKIP LOCKED
         ), waited AS (
             SELECT d.* FROM strandline.due d

@@ -36,7 +36,7 @@ BEGIN
     END IF;
     SELECT d.namespace INTO wanted FROM strandline.due d
         WHERE d.shard_key = p_shard_key AND d.scope_key = p_scope_key
-            AND d.generation_id = p_generation_id AND d.stage = p_stage LIMIT 1;
+            AND d.generation_id = p_generation_id AND d.stage = p_stage AND @is_ready(d, statement_timestamp()) LIMIT 1;
     IF wanted IS NULL OR NOT strandline.may_derive_v1(p_shard_key, p_generation_id, p_stage) THEN
         RETURN;
     END IF;

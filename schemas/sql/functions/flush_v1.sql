@@ -7,6 +7,7 @@
 -- others waits for the workers' replay slots (ring_at: infinity). p_lazily: the commit, which is this statement's
 -- own, need not wait for the disk.  A crash then loses the flush as a whole, with all that was derived from it: the
 -- session is over its mark again.
+-- p_delay_seconds: the work that is rung for waits so long for what may share its model call; 0: not at all.
 -- p_question_seq: the user's message that the window's first turn answers, if that is no longer in the window.
 -- Returns the lanes to ring for: the session's, or the owner's, as the generation says.
 CREATE FUNCTION strandline.flush_v1(
@@ -29,7 +30,8 @@ CREATE FUNCTION strandline.flush_v1(
     p_messages integer[],
     p_version smallint,
     p_question_seq bigint,
-    p_lazily boolean
+    p_lazily boolean,
+    p_delay_seconds double precision
 ) RETURNS TABLE (generation_id integer, stage text, scope_key uuid)
 LANGUAGE plpgsql AS $function$
 #variable_conflict use_column
@@ -37,6 +39,7 @@ DECLARE
     fed text[];
     tenant text;
     rung_at timestamptz;
+    ready_at timestamptz;
 BEGIN
     IF p_lazily THEN
         PERFORM set_config('synchronous_commit', 'off', true);
@@ -67,13 +70,18 @@ BEGIN
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens, p_messages)
             AS e (event_id, from_seq, through_seq, tokens, messages);
     rung_at := clock_timestamp() + interval '2 seconds';
+    IF p_delay_seconds > 0 THEN
+        ready_at := clock_timestamp() + make_interval(secs => p_delay_seconds);
+        rung_at := ready_at;
+    END IF;
     INSERT INTO strandline.due (
             shard_key, session_key, generation_id, stage, from_seq, through_seq, scope_key, event_id,
-            incarnation, tokens, namespace, precedence, ring_at)
+            incarnation, tokens, namespace, precedence, ring_at, ready_at)
         SELECT p_shard_key, p_session_key, g.generation_id, g.entry_stage, e.from_seq, e.through_seq,
             CASE g.entry_scope WHEN 'owner' THEN p_shard_key ELSE p_session_key END,
             e.event_id, p_incarnation, e.tokens, tenant, CASE p_cause WHEN 'import' THEN 1 ELSE 0 END,
-            CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE rung_at END
+            CASE WHEN v.generation_id IS NULL THEN 'infinity' ELSE rung_at END,
+            CASE WHEN v.generation_id IS NOT NULL THEN ready_at END
         FROM unnest(p_event_ids, p_from_seqs, p_through_seqs, p_tokens)
             AS e (event_id, from_seq, through_seq, tokens)
         CROSS JOIN strandline.generation g

@@ -65,13 +65,14 @@ BEGIN
     INSERT INTO strandline.session (
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
-            max_window_messages, max_window_bytes, message_flush_size, deliver, idle_seconds, tokenizer, pipelines,
-            max_facts, last_put_at, watched_until, first_data_key)
+            max_window_messages, max_window_bytes, message_flush_size, deliver, time_zone, idle_seconds, tokenizer, pipelines,
+            max_facts, prompts, last_put_at, watched_until, first_data_key)
         VALUES (
             p_shard_key, p_new_key, life, last_seq + 1, s.log_start_seq, s.pinned_through, s.window_from,
             s.flushed_through, s.namespace, p_session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
-            s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts, moment,
+            s.time_zone, s.idle_seconds, s.tokenizer, s.pipelines, s.max_facts,
+            (SELECT array_agg(kept ORDER BY kept) FROM unnest(s.prompts) AS replaced (kept) WHERE kept <= last_seq), moment,
             moment + make_interval(secs => s.idle_seconds), s.first_data_key);
     INSERT INTO strandline.watch (shard_key, session_key, cause, check_at)
         SELECT p_shard_key, p_new_key, 'idle', moment + make_interval(secs => s.idle_seconds)

@@ -9,7 +9,7 @@
 -- that would be released for another one is not counted in its namespace, p_leaving (NULL without such a lane).
 -- The caller locks the lane it gets until its transaction ends, and skips lanes locked by others, so that no worker
 -- waits for another here.
--- Lanes that claim_lane_v1 would refuse are skipped; a lane is examined once, however much of its work is due.
+-- Lanes that claim_lane_v1 would refuse are skipped, and work that waits for more (@is_ready); a lane is examined once, however much of its work is due.
 -- Returns the lane. Without a scope_key: p_looks lanes, or 64 times as many pieces of their work, were examined in
 -- vain, and the round continues after this owner. No row: the whole round found nothing.
 CREATE FUNCTION strandline.next_lane_v1(
@@ -64,7 +64,8 @@ BEGIN
                 from_owner := coalesce(p_owners[array_position(p_namespaces, here)], gen_random_uuid());
                 FOR owners_half IN 1..2 LOOP
                     FOR one IN
-                        SELECT d.shard_key, d.scope_key, d.generation_id FROM strandline.due d
+                        SELECT d.shard_key, d.scope_key, d.generation_id, d.ready_at, d.created_at
+                        FROM strandline.due d
                         WHERE d.stage = p_stage AND d.precedence = rank AND d.ring_at < 'infinity'
                             AND d.namespace = here
                             AND d.shard_key > CASE owners_half WHEN 1 THEN from_owner ELSE lowest END
@@ -77,8 +78,8 @@ BEGIN
                             passed := '{}';
                         END IF;
                         rows_left := rows_left - 1;
-                        IF lane <> ALL (passed) THEN
-                            moment := clock_timestamp();
+                        moment := clock_timestamp();
+                        IF @is_ready(one, moment) AND lane <> ALL (passed) THEN
                             is_free := one.generation_id <> ALL (p_skipped_generations) AND NOT EXISTS (
                                 SELECT FROM strandline.lane l
                                 WHERE l.shard_key = one.shard_key AND l.scope_key = one.scope_key

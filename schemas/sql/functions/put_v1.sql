@@ -13,6 +13,8 @@
 -- With any other status than 'ok', nothing was stored.
 -- to_flush: the input of the flush plan (window_v1) if the put crossed one of the session's marks (tokens, messages,
 -- bytes), or ended a turn of a session that delivers each turn; else NULL.
+-- p_session ->> 'replaces_prompt': the first message takes the place of the head in reads; 'important': as a message that
+-- retention keeps, since what it replaced is not to come back.
 -- p_act: the act for the audit trail (append_act_v1), NULL for none; is_recorded: it was appended.
 CREATE FUNCTION strandline.put_v1(
     p_shard_key uuid,
@@ -94,17 +96,18 @@ BEGIN
         INSERT INTO strandline.session (
             shard_key, session_key, namespace, session_id, user_id, token_limit, flush_at_tokens,
             token_flush_size, max_window_messages, max_window_bytes, message_flush_size, idle_seconds, tokenizer,
-            pipelines, max_facts, shared_scope, shared_key, deliver, first_data_key, next_seq, log_start_seq,
+            pipelines, max_facts, shared_scope, shared_key, deliver, time_zone, first_data_key, next_seq, log_start_seq,
             pinned_through, window_from, flushed_through)
         SELECT p_shard_key, p_session_key, n.namespace, n.session_id, n.user_id, n.token_limit,
             n.flush_at_tokens, n.token_flush_size, n.max_window_messages, n.max_window_bytes,
             n.message_flush_size, n.idle_seconds, n.tokenizer, n.pipelines, n.max_facts, n.shared_scope,
-            n.shared_key, n.deliver, first_data_key, first_seq, first_seq, first_seq - 1, first_seq, first_seq - 1
+            n.shared_key, n.deliver, coalesce(n.time_zone, @owners_zone(p_shard_key)), first_data_key, first_seq, first_seq,
+            first_seq - 1, first_seq, first_seq - 1
         FROM jsonb_to_record(p_session) AS n (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
             message_flush_size integer, idle_seconds integer, tokenizer text, pipelines text[], max_facts integer,
-            shared_scope text, shared_key uuid, deliver text)
+            shared_scope text, shared_key uuid, deliver text, time_zone text)
         ON CONFLICT DO NOTHING;
         SELECT * INTO s FROM strandline.session t
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key FOR NO KEY UPDATE;
@@ -116,6 +119,10 @@ BEGIN
             WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     END IF;
     accepted_at := clock_timestamp();
+    IF p_session ->> 'replaces_prompt' = 'important' THEN
+        p_labels := array_prepend(
+            (coalesce(p_labels[1], '{}')::bigint[] || @session_number(p_session_key))::text, p_labels[2:]);
+    END IF;
     IF p_data_key < s.first_data_key THEN
         status := 'sealed';
         RETURN NEXT;
@@ -229,6 +236,13 @@ BEGIN
         s.window_from := s.pinned_through + 1;
         s.flushed_through := s.pinned_through;
     END IF;
+    -- Those of the window, which no read shows there; and so many can be taken back before the head stands again.
+    IF p_session ? 'replaces_prompt' AND seqs[1] > s.pinned_through THEN
+        s.prompts := ARRAY(
+            SELECT replaced.seq FROM unnest(s.prompts) WITH ORDINALITY AS replaced (seq, place)
+            WHERE replaced.seq >= s.window_from OR replaced.place > cardinality(s.prompts) - 15
+            ORDER BY replaced.place) || seqs[1];
+    END IF;
     -- A new turn, or the result that a call waited for, makes new places to cut at.
     IF p_roles && ARRAY['user', 'tool'] THEN
         s.replan_at_tokens := 0;
@@ -255,7 +269,7 @@ BEGIN
             next_seq = s.next_seq, window_tokens = s.window_tokens, window_messages = s.window_messages,
             window_bytes = s.window_bytes, pinned_through = s.pinned_through, pinned_tokens = s.pinned_tokens, window_from = s.window_from,
             flushed_through = s.flushed_through, replan_at_tokens = s.replan_at_tokens,
-            watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at
+            watched_until = s.watched_until, overdue_at = s.overdue_at, last_put_at = accepted_at, prompts = s.prompts
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN
         is_recorded := strandline.append_act_v1(

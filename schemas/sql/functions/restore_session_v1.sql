@@ -29,18 +29,18 @@ BEGIN
     INSERT INTO strandline.session (
             shard_key, session_key, incarnation, next_seq, log_start_seq, pinned_through, window_from,
             flushed_through, namespace, session_id, user_id, token_limit, flush_at_tokens, token_flush_size,
-            max_window_messages, max_window_bytes, message_flush_size, deliver, tokenizer, pipelines, max_facts,
-            last_put_at, first_data_key)
+            max_window_messages, max_window_bytes, message_flush_size, deliver, time_zone, tokenizer, pipelines,
+            max_facts, last_put_at, first_data_key)
         SELECT p_shard_key, p_session_key, life, p_from_seq, p_from_seq, p_from_seq - 1, p_from_seq,
             p_from_seq - 1, s.namespace, s.session_id, s.user_id, s.token_limit, s.flush_at_tokens,
             s.token_flush_size, s.max_window_messages, s.max_window_bytes, s.message_flush_size, s.deliver,
-            s.tokenizer, '{}', s.max_facts, moment, CASE WHEN EXISTS (
+            s.time_zone, s.tokenizer, '{}', s.max_facts, moment, CASE WHEN EXISTS (
                 SELECT FROM strandline.data_key k WHERE k.shard_key = p_shard_key)
             THEN @first_data_key(p_shard_key) ELSE 0 END
         FROM jsonb_to_record(p_policy) AS s (
             namespace text, session_id text, user_id text, token_limit integer, flush_at_tokens integer,
             token_flush_size integer, max_window_messages integer, max_window_bytes integer,
-            message_flush_size integer, deliver text, tokenizer text, max_facts integer)
+            message_flush_size integer, deliver text, time_zone text, tokenizer text, max_facts integer)
         ON CONFLICT DO NOTHING;
     is_new := FOUND;
     SELECT t.* INTO n FROM strandline.session t

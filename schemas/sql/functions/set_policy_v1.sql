@@ -32,7 +32,8 @@ BEGIN
             'token_flush_size', s.token_flush_size, 'idle_seconds', s.idle_seconds,
             'pipelines', to_jsonb(s.pipelines), 'max_facts', s.max_facts,
             'max_window_messages', s.max_window_messages, 'max_window_bytes', s.max_window_bytes,
-            'message_flush_size', s.message_flush_size, 'deliver', s.deliver) THEN
+            'message_flush_size', s.message_flush_size, 'deliver', s.deliver,
+            'time_zone', s.time_zone) THEN
         status := 'changed';
         RETURN NEXT;
         RETURN;
@@ -76,7 +77,7 @@ BEGIN
             max_facts = (p_after ->> 'max_facts')::integer,
             max_window_messages = s.max_window_messages, max_window_bytes = s.max_window_bytes,
             message_flush_size = (p_after ->> 'message_flush_size')::integer, deliver = p_after ->> 'deliver',
-            replan_at_tokens = 0,
+            time_zone = p_after ->> 'time_zone', replan_at_tokens = 0,
             watched_until = s.watched_until, overdue_at = s.overdue_at
         WHERE t.shard_key = p_shard_key AND t.session_key = p_session_key;
     IF p_act IS NOT NULL THEN

@@ -13,7 +13,7 @@ from strandline.pipelines.models.contract import Embedder
 from strandline.producers.arguments import check_count
 from strandline.producers.items.requests import Distance, vector_text
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.errors import ConfigurationError, PermanentModelError
 
 OWN_EMBEDDER = "strandline"
 
@@ -86,10 +86,13 @@ class VectorIndex:
             raise ConfigurationError(
                 f"The embedder returned {count} vectors for {len(texts)} texts; each text needs one."
             )
+        if not all(map(len, query_vectors)):
+            raise PermanentModelError("The embedder refuses this query; ask in other words.")
         return Vectors(
-            {
+            {  # an item is stored without the vector of a text that the embedder refuses
                 text: vector_text(vector, self._dimensions)
                 for text, vector in zip(texts, text_vectors, strict=True)
+                if len(vector)
             },
             {
                 query: vector_text(vector, self._dimensions)

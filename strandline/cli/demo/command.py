@@ -356,7 +356,7 @@ def _warm_up(environment: DemoEnvironment) -> None:
     """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
     count_default("warm-up")
     vectors = serving_generations(environment.database).get(VECTORS)
-    if vectors is not None and load_settings().embedder_kind == "local":
+    if vectors is not None and load_settings().backend("embedding") == "local":
         settings = load_settings(
             database_url=environment.servers.database_url, broker_url=environment.servers.broker_url
         )

@@ -12,7 +12,8 @@ import click
 from rich.table import Table
 from rich.text import Text
 
-from strandline.cli.doctor.checks import check_host, check_models
+from strandline.cli.doctor.checks import check_host
+from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.reports import CheckReport, DoctorReport
 from strandline.cli.doctor.servers import check_broker, check_database
 from strandline.cli.doctor.settings import check_settings, not_checked
@@ -45,7 +46,7 @@ def command(as_json: bool, no_model_call: bool, **target: Any) -> int:
     if as_json:
         print_json(report)
     else:
-        _print(reports)
+        print_checks(reports)
     return 0 if report.healthy else 1
 
 
@@ -87,7 +88,8 @@ def _without_database(settings: Settings, sentence: str) -> CheckReport:
     )
 
 
-def _print(checks: Sequence[CheckReport]) -> None:
+def print_checks(checks: Sequence[CheckReport]) -> None:
+    """Print a line for each, and how many there are of each result."""
     if not is_rich():
         for check in checks:
             say(f"{check.result:8} {check.name}: {_finding_text(check)}{_advice(check)}")

@@ -18,7 +18,7 @@ from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
 PLACES = {
     "database": {"database_url", "database_schema", "database_pooler", "embedded", "home"},
     "broker": {"broker_url", "embedded", "home"},
-    "models": {"text_backend", "embedding_backend", "embedding_dimensions"},
+    "models": {"models", "models_file", "text_backend", "embedding_backend", "embedding_dimensions"},
 }
 
 

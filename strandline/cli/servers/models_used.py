@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_TEXT_MODEL
+from strandline.schemas.model_roles import TEXT_ROLES
 from strandline.schemas.settings import Settings
 
 LOCAL_EMBEDDER = "wordllama"
@@ -34,12 +35,17 @@ class ModelsUsed:
 
 def models_used(settings: Settings) -> ModelsUsed:
     """What workers with these settings use."""
-    text_is_local = settings.text_model_kind == "local"
-    embedding_is_local = settings.embedder_kind == "local"
-    served = dict.fromkeys((settings.facts_model, settings.summary_model))
+    text_is_local = {settings.backend(role) for role in TEXT_ROLES} == {"local"}
+    embedder = settings.backend("embedding")
+    embedding_is_local = embedder == "local"
+    served = dict.fromkeys(
+        LOCAL_TEXT_MODEL if settings.backend(role) == "local" else str(settings.text_role(role).of.model)
+        for role in TEXT_ROLES
+    )
+    others = "no model" if embedder == "none" else settings.embedding_model
     return ModelsUsed(
-        text=LOCAL_TEXT_MODEL if text_is_local else " and ".join(served),
-        embedding=LOCAL_EMBEDDER if embedding_is_local else settings.embedding_model,
+        text=" and ".join(served),
+        embedding=LOCAL_EMBEDDER if embedding_is_local else others,
         text_is_local=text_is_local,
         embedding_is_local=embedding_is_local,
     )

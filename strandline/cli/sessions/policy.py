@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing
+from functools import partial
 from typing import Any
 
 import click
@@ -14,20 +16,45 @@ from strandline.cli.servers.options import (
     settings_from,
     target_options,
 )
+from strandline.cli.servers.targets import opened_pool, servers_for_once
 from strandline.cli.terminal.output import print_json, say
-from strandline.pipelines.inspect.sessions import SessionPolicy
+from strandline.memory import Memory
+from strandline.pipelines.inspect.sessions import SessionPolicy, SessionState, list_sessions
 from strandline.producers.blocks.resolve import stored_blocks
 from strandline.schemas.display.shown_text import quantity
-from strandline.schemas.values.policy import DELIVERIES, Deliver, Policy, Unchanged
+from strandline.schemas.errors import ConfigurationError, ConflictError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.policy import (
+    DELIVERIES,
+    PLAIN_VALUES,
+    PolicyChange,
+    changed_policy,
+    stored_policy,
+)
+from strandline.schemas.wire.report import Report
 
 _CHANGING = (
     "--token-limit", "--history-ratio", "--token-flush-size", "--max-window-messages", "--max-window-bytes",
-    "--message-flush-size", "--deliver", "--idle-seconds", "--never-idle", "--pipelines", "--no-pipelines",
+    "--message-flush-size", "--deliver", "--time-zone", "--idle-seconds", "--never-idle", "--pipelines",
+    "--no-pipelines",
 )  # fmt: skip
+_PAGE = 200
 
 
-@click.command("set-policy", short_help="Change a session's limits or pipelines.")
-@click.argument("session")
+class PoliciesChanged(Report):
+    """``set-policy --all``: the sessions that it changes, and why others cannot be changed so."""
+
+    sessions: int
+    changed: tuple[str, ...]
+    refused: dict[str, str]
+    dry_run: bool
+
+
+@click.command("set-policy", short_help="Change the limits or pipelines of a session, or of all.")
+@click.argument("session", required=False)
+@click.option("--all", "everything", is_flag=True, help="All sessions of the namespace, or of --user.")
+@click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @namespace_option
 @click.option("--user", metavar="ID", help="The user that must own it; default: any.")
 @click.option("--token-limit", type=int, metavar="N", help="Maximum tokens of a read.")
@@ -39,6 +66,7 @@ _CHANGING = (
     "--message-flush-size", type=int, metavar="N", help="Minimum messages of a flush by their number."
 )
 @click.option("--deliver", type=click.Choice(DELIVERIES), help="When messages are delivered.")
+@click.option("--time-zone", metavar="NAME", help="Whose days messages have whose time is in UTC.")
 @click.option("--idle-seconds", type=int, metavar="N", help="Flush after this long without a put.")
 @click.option("--never-idle", is_flag=True, help="Never flush an idle session.")
 @click.option("--pipelines", metavar="NAMES", help="What later flushes feed: facts,summary,vectors.")
@@ -47,19 +75,15 @@ _CHANGING = (
     "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
 @click.option("--actor", metavar="NAME", help="Your name; it is stored with the change, and shown with it.")
-@json_options(SessionPolicy)
+@json_options(SessionPolicy, PoliciesChanged)
 @target_options
 def set_policy_command(
-    session: str,
+    session: str | None,
+    everything: bool,
+    dry_run: bool,
     namespace: str,
     user: str | None,
-    token_limit: int | None,
     history_ratio: float | None,
-    token_flush_size: int | None,
-    max_window_messages: int | None,
-    max_window_bytes: int | None,
-    message_flush_size: int | None,
-    deliver: Deliver | None,
     idle_seconds: int | None,
     never_idle: bool,
     pipelines: str | None,
@@ -67,52 +91,101 @@ def set_policy_command(
     max_facts: int | None,
     actor: str | None,
     as_json: bool,
-    **target: Any,
-) -> None:
+    **options: Any,
+) -> int:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
+    With --all, of all sessions, one after the other; repeated, it goes on with those that are left.
     Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
     Tokenizer, user and shared scope are fixed.
     """
+    if everything is (session is not None):
+        raise click.UsageError("Whose policy? Name a SESSION, or give --all.")
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
         raise click.UsageError(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
         )
     names = _names(pipelines, no_pipelines)
-    limits = (token_limit, history_ratio, token_flush_size, max_window_messages, max_window_bytes)
-    changes = (*limits, message_flush_size, deliver, idle_seconds, names, max_facts)
-    if not never_idle and all(change is None for change in changes):
+    values = {name: options.pop(name) for name in PLAIN_VALUES} | {"chat_history_token_ratio": history_ratio}
+    if not never_idle and {*values.values(), idle_seconds, names, max_facts} == {None}:
         raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
-    settings = settings_from(**target)
+    if idle_seconds is not None or never_idle:
+        values["idle_seconds"] = idle_seconds
+    change = partial(_change_session, values, names, max_facts, actor, dry_run=dry_run)
+    done = "would change" if dry_run else "changed"
+    settings = settings_from(**options)
+    if session is None:
+        changes = _change_all(settings, namespace, user, change, dry_run)
+        if as_json:
+            print_json(changes)
+        else:
+            count = f"{len(changes.changed)} of {quantity(changes.sessions, 'session')}"
+            refusals = (f"not {name}: {reason}" for name, reason in changes.refused.items())
+            say(f"{done} {count} of namespace {namespace}", *changes.changed, *refusals)
+        return 1 if changes.refused else 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        policy = memory.set_policy(
-            token_limit=token_limit,
-            chat_history_token_ratio=history_ratio,
-            token_flush_size=token_flush_size,
-            idle_seconds=idle_seconds if idle_seconds is not None or never_idle else Unchanged.UNCHANGED,
-            memory_blocks=None
-            if names is None
-            else stored_blocks(names, max_facts or state.policy.max_facts),
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            actor=actor,
-        )
-    report = _report(policy)
+        report = change(memory, state)
     if as_json:
         print_json(report)
+        return 0
+    say("nothing changed" if report == state.policy else f"{done} the policy of session {session}")
+    requested_size = values["token_flush_size"] or state.policy.token_flush_size
+    if report.token_flush_size != requested_size:
+        say(
+            f"the flush size of {requested_size:,} does not fit the token limit and became"
+            f" {report.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
+        )
+    say(*policy_lines(report))
+    return 0
+
+
+def _change_session(
+    values: Mapping[str, Any],
+    pipelines: tuple[str, ...] | None,
+    max_facts: int | None,
+    actor: str | None,
+    memory: Memory,
+    state: SessionState,
+    *,
+    dry_run: bool,
+) -> SessionPolicy:
+    """The policy of a session after the change, or as it would be; raises as ``set_policy`` does."""
+    facts = max_facts or state.policy.max_facts
+    if dry_run:
+        change = PolicyChange(**values, pipelines=pipelines, max_facts=facts)
+        policy = changed_policy(stored_policy(state.policy), change)
     else:
-        say("nothing changed" if report == state.policy else f"changed the policy of session {session}")
-        requested_size = state.policy.token_flush_size if token_flush_size is None else token_flush_size
-        if policy.token_flush_size != requested_size:
-            say(
-                f"the flush size of {requested_size:,} does not fit the token limit and became"
-                f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
-            )
-        say(*policy_lines(report))
+        blocks = None if pipelines is None else stored_blocks(pipelines, facts)
+        policy = memory.set_policy(**values, memory_blocks=blocks, actor=actor)
+    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})
+
+
+def _change_all(
+    settings: Settings, namespace: str, user: str | None, change: Callable[..., SessionPolicy], dry_run: bool
+) -> PoliciesChanged:
+    sessions, changed, refused = 0, [], {}
+    with servers_for_once(settings) as servers, opened_pool(servers.database_url, settings) as database:
+        url, schema = servers.database_url, settings.database_schema
+        open_memory = partial(Memory.from_defaults, namespace=namespace, database_url=url, schema=schema)
+        with closing(open_memory()):
+            for state in _sessions(database, namespace, user):
+                sessions += 1
+                try:
+                    if change(open_memory(state.session_id, user_id=state.user_id), state) != state.policy:
+                        changed.append(state.session_id)
+                except (ConfigurationError, ConflictError) as error:
+                    refused[state.session_id] = str(error)
+    return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=dry_run)
+
+
+def _sessions(database: Database, namespace: str, user: str | None) -> Iterator[SessionState]:
+    page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE)
+    yield from page.sessions
+    while page.after is not None:
+        page = list_sessions(database, namespace=namespace, user_id=user, limit=_PAGE, after=page.after)
+        yield from page.sessions
 
 
 def policy_lines(policy: SessionPolicy) -> Iterator[str]:
@@ -130,9 +203,11 @@ def policy_lines(policy: SessionPolicy) -> Iterator[str]:
         f" {size}; window of at most {window}; delivered when idle: {idle}{at_turns}"
     )
     facts = "" if policy.max_facts is None else f", at most {quantity(policy.max_facts, 'fact')}"
+    zone = "" if policy.time_zone is None else f"; time zone {policy.time_zone}"
     shared = "" if policy.shared_scope is None else f", shared with {policy.shared_scope}"
     yield (
         f"  pipelines: {', '.join(policy.pipelines) or 'none'}{facts}{shared}; tokenizer {policy.tokenizer}"
+        f"{zone}"
     )
 
 
@@ -145,7 +220,3 @@ def _names(pipelines: str | None, none: bool) -> tuple[str, ...] | None:
     if not names:
         raise click.UsageError("--pipelines names none; to feed none, give --no-pipelines.")
     return names
-
-
-def _report(policy: Policy) -> SessionPolicy:
-    return SessionPolicy(**{name: getattr(policy, name) for name in SessionPolicy.model_fields})

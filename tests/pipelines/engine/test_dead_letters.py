@@ -295,7 +295,7 @@ def test_a_put_during_a_retry_does_not_wait(
     drain()
     letter = only_letter(database, "summary")
     with database.transaction() as tx:
-        tx.fetch(ReviveEvent(**letter.keys))
+        tx.fetch(ReviveEvent(**letter.keys, retries=0))
         tx.fetch(Refold(**letter.lane.keys, event_id=letter.event_id))
         # On another connection of the pool, while all that a retry locks is locked.
         memory.put({"role": "user", "content": "straight through"})

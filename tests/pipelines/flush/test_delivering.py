@@ -160,6 +160,7 @@ def test_a_read_shows_nothing_twice_and_says_how_far_memory_is(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("STRANDLINE_TURN_DELAY_SECONDS", "0")
     chosen = load_settings(database_url=database_url, embedding_backend="local")
     memory = make_memory("s", user_id="ana", deliver="turn", memory_blocks=["facts", "vectors"])
     memory.put_messages([user("Ana keeps bees in Graz."), assistant("How many?")])

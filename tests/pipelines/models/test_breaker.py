@@ -101,7 +101,7 @@ def test_a_refused_key_counts_nothing_though_another_call_was_answered_before_it
     for _time in range(100):
         error = provider.call()
         assert isinstance(error, ProviderDownError)
-        assert str(error) == "down"
+        assert str(error) == "down [p]"
     assert (provider.asked, provider.probed) == (1, 1)
 
 

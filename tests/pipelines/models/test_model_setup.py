@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from strandline import Memory
-from strandline.cli.doctor.checks import check_models
+from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_database
 from strandline.cli.servers.targets import Servers
 from strandline.cli.status import read_status
@@ -114,7 +114,7 @@ def test_doctor_asks_the_text_model_and_says_what_it_is_refused_for(
 def test_doctor_asks_each_text_model(model_server: ModelServer, chatting: Settings) -> None:
     two = chatting.model_copy(update={"summary_model": "other"})
     names = [check.name for check in check_models(two, call=True)]
-    assert names == ["text model of facts", "text model of summaries", "embedding model"]
+    assert names == ["text model of facts and merge", "text model of summary", "embedding model"]
     asked = [request.body["model"] for request in model_server.requests if "messages" in request.body]
     assert asked == [two.facts_model, "other"]
 

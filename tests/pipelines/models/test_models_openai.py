@@ -475,13 +475,13 @@ def test_a_base_url_alone_is_enough(server: ModelServer) -> None:
 def test_unusable_settings_are_named_before_any_call(changes: dict[str, Any], says: str) -> None:
     values = {"openai_api_key": SECRET, "openai_base_url": None} | changes
     with pytest.raises(ConfigurationError, match=says) as caught:
-        ModelClient(load_settings(**values))
+        ModelClient(load_settings(**values).text_role("facts"))
     assert "sk-" not in str(caught.value)
 
 
 def test_only_the_first_client_of_a_process_reads_the_certificates_to_trust(server: ModelServer) -> None:
     settings, reads = load_settings(openai_base_url=server.base_url), []
-    ModelClient(settings).close()
+    ModelClient(settings.text_role("facts")).close()
 
     def note(_frame: object, _event: str, called: object) -> None:
         name = getattr(called, "__name__", "")
@@ -490,7 +490,7 @@ def test_only_the_first_client_of_a_process_reads_the_certificates_to_trust(serv
 
     sys.setprofile(note)
     try:
-        ModelClient(settings).close()
+        ModelClient(settings.text_role("facts")).close()
     finally:
         sys.setprofile(None)
     assert reads == []

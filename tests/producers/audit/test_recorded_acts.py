@@ -233,6 +233,8 @@ COMMAND_ACTS = {
     "dead-letters": "dead_letters.retry, dead_letters.drop",
     "migrate": "makes the tables of the trail",
     "doctor": "looks at servers",
+    "models": "asks models, with a made-up message",
+    "prompts": "shows what the package asks models",
 }
 
 

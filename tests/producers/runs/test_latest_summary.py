@@ -71,6 +71,15 @@ def test_the_last_messages_are_summarized_with_topics_and_nothing_is_kept(
         assert rows_of(url, f"SELECT count(*) FROM strandline.{table}") == [(0,)]
 
 
+def test_the_model_is_told_the_days_of_the_speaker(memory: Memory, server: ModelServer) -> None:
+    at = "2026-03-10T22:30:00+00:00"
+    memory.put({"role": "user", "content": "In UTC.", "created_at": at})
+    memory.put({"role": "user", "content": "Abroad.", "created_at": "2026-03-10T14:30:00-08:00"})
+    memory.set_policy(time_zone="Asia/Tokyo")
+    memory.summarize_last(2)
+    assert "2026-03-11" in prompt(server) and "2026-03-10" in prompt(server)
+
+
 def test_runs_can_be_counted_instead_and_both_bounds_hold(memory: Memory) -> None:
     for number in range(3):
         memory.add_run(f"r{number}", say(f"Thing {number}."))

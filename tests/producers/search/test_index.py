@@ -117,7 +117,7 @@ def _index(filled: Pieces, scope_key: UUID | None, database: Database, at_once: 
     cache = IndexCache(10**9, ArrayParts)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(indexed_search, "PIECES_AT_ONCE", at_once)
-        ((*_, version),) = filled.connection.execute(
+        ((_, _, version, _),) = filled.connection.execute(
             VERSION.encode(), {"shard_key": filled.shard_key, "pipeline": "vectors"}
         ).fetchall()
         for _ in range(400):

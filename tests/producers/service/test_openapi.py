@@ -141,6 +141,7 @@ ERASURES = {
     "close": f"({_LOCAL})",
 }
 _OPERATORS = "an operator's, on a machine with the archives"
+_ASKED = "asks models as the machine on which it runs does"
 RETENTION = {
     "get_retention": f"GET {S}/retention",
     "set_retention": f"PUT {S}/retention",
@@ -200,6 +201,8 @@ COMMAND_ROUTES = {
     "replay": f"POST {A}/replays",
     "generations": f"GET {A}/generations",
     "dead-letters": f"GET {A}/dead-letters",
+    "models": f"({_ASKED})",
+    "prompts": "(shows what the package asks models)",
 }
 # Of commands that have parts; a command alone stands above.
 SUBCOMMAND_ROUTES = {
@@ -254,6 +257,9 @@ SUBCOMMAND_ROUTES = {
     "generations promote": f"POST {A}/generations/{{generation}}/promote",
     "generations rollback": f"POST {A}/pipelines/{{pipeline}}/rollback",
     "generations prune": f"DELETE {A}/generations/{{generation}}",
+    "models show": f"({_ASKED})",
+    "models check": f"({_ASKED})",
+    "prompts show": "(shows what the package asks models)",
     "dead-letters list": f"GET {A}/dead-letters",
     "dead-letters show": f"GET {A}/dead-letters",
     "dead-letters retry": f"POST {A}/dead-letters/{{event_id}}/retry",

@@ -60,7 +60,7 @@ def test_every_field_of_a_message_comes_back(client: httpx2.Client, session: str
     assert items[0]["extra"] == {"cache": True}
     assert (items[1]["id"], items[1]["name"], items[1]["content"][0]["text"]) == ("m1", "ana", "Look.")
     assert (items[2]["tool_calls"], items[2]["extra"]) == ([call], {"refusal": "no"})
-    assert (items[3]["tool_call_id"], items[3]["created_at"]) == ("c1", "2026-01-31T11:00:00Z")
+    assert (items[3]["tool_call_id"], items[3]["created_at"]) == ("c1", "2026-01-31T12:00:00+01:00")
 
 
 def test_a_context_is_ready_to_be_sent(client: httpx2.Client, session: str) -> None:

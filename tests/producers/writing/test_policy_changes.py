@@ -212,6 +212,62 @@ def test_the_command_changes_what_is_named_and_nothing_else(
     command(database_url, *change, "--pipelines", " , ", code=2)
 
 
+def test_the_command_changes_all_sessions_of_a_namespace_or_of_a_user(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    owners = {"a": "anna", "b": "anna", "c": None, "d": "ole"}
+    for name, owner in owners.items():
+        memory = make_memory(
+            name, user_id=owner, token_limit=1_000, deliver="turn" if name == "b" else "window"
+        )
+        memory.put({"role": "user", "content": "hello"})
+    other = make_memory("a", namespace="other", user_id="anna", token_limit=1_000)
+    other.put({"role": "user", "content": "hello"})
+    change = ("sessions", "set-policy", "--all", "--deliver", "turn")
+
+    def turns() -> set[str]:
+        states = {name: show_session(database, name).session.policy.deliver for name in owners}
+        return {name for name, deliver in states.items() if deliver == "turn"}
+
+    planned = json.loads(command(database_url, *change, "--dry-run", "--json"))
+    assert planned == {"sessions": 4, "changed": ["a", "c", "d"], "refused": {}, "dry_run": True}
+    assert turns() == {"b"}
+    said = command(database_url, *change, "--user", "anna", "--actor", "ops")
+    assert "changed 1 of 2 sessions of namespace default" in said and turns() == {"a", "b"}
+    assert [one.actor for one in show_session(database, "a").policy_changes] == ["ops"]
+    assert "changed 2 of 4 sessions" in command(database_url, *change) and turns() == set(owners)
+    assert "changed 0 of 4 sessions" in command(database_url, *change)
+    assert other.set_policy().deliver == "window"
+    one = ("sessions", "set-policy", "a", "--time-zone", "Asia/Tokyo")
+    assert "would change the policy of session a" in command(database_url, *one, "--dry-run")
+    assert "time zone Asia/Tokyo" in command(database_url, *one)
+    assert json.loads(command(database_url, *one, "--dry-run", "--json"))["time_zone"] == "Asia/Tokyo"
+    command(database_url, "sessions", "set-policy", "--deliver", "turn", code=2)
+    command(database_url, *change, "a", code=2)
+    command(database_url, *change, "--namespace", "none", code=1)
+    command(database_url, "sessions", "set-policy", "--all", "--time-zone", "Mars", code=1)
+
+
+def test_a_session_that_refuses_a_change_does_not_stop_that_of_all(
+    make_memory: MakeMemory, database: Database, database_url: str
+) -> None:
+    for name, least in (("a", None), ("b", 40), ("c", None)):
+        memory = make_memory(name, max_window_messages=100, message_flush_size=least)
+        memory.put({"role": "user", "content": "hello"})
+    change = ("sessions", "set-policy", "--all", "--max-window-messages", "50", "--message-flush-size", "60")
+    for dry in (("--dry-run",), ()):
+        reply = json.loads(command(database_url, *change, "--json", *dry, code=1))
+        assert reply["changed"] == [] and set(reply["refused"]) == {"a", "b", "c"}
+    change = ("sessions", "set-policy", "--all", "--token-flush-size", "9", "--message-flush-size", "60")
+    make_memory("b").set_policy(max_window_messages=50, message_flush_size=40)
+    for dry in (("--dry-run",), ()):
+        said = command(database_url, *change, *dry, code=1)
+        assert "2 of 3 sessions" in said and "not b: message_flush_size is 60" in said
+    sizes = [show_session(database, name).session.policy.message_flush_size for name in "abc"]
+    assert sizes == [60, 40, 60]
+    assert "changed 0 of 3 sessions" in command(database_url, *change, code=1)
+
+
 def test_a_change_of_a_fixed_or_wrong_setting_is_refused(make_memory: MakeMemory) -> None:
     memory = make_memory("s", user_id="anna")
     with pytest.raises(NotFoundError, match="Nothing has been put yet"):

@@ -127,7 +127,7 @@ def test_the_opening_system_messages_are_pinned(make_memory: MakeMemory, databas
     assert seen["pinned_tokens"] + seen["window_tokens"] <= 70
     shown = [message.text for message in memory.get()]
     assert shown[:2] == [rules["content"], "Be brief."]
-    assert "Too late to be pinned." not in shown
+    assert shown[2] == "Too late to be pinned.", "the newest system message, in its place"
     assert events(database_url, "s")[0][0] == 3
 
 

@@ -63,6 +63,7 @@ ACROSS_SHARDS = {
         "orphaned_lanes",
         "replay_lanes",
         "ring_due_v1",
+        "ripe_letters",
         "ripe_watches",
     },
     "a worker holds lanes of many owners": {"release_undrained_lanes", "leave", "shorten_leases"},

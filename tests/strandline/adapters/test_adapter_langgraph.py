@@ -35,6 +35,8 @@ from langgraph.store.memory import InMemoryStore
 
 from strandline import ConfigurationError, InvalidMessageError
 from strandline.adapters.langgraph import StrandlineStore
+from strandline.pipelines.models.contract import EmbeddingAnswer
+from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Database
 from strandline.workers.sweep import Sweep
 from tests.conftest import lock_is_awaited, rows_of, wait_until
@@ -723,6 +725,32 @@ def test_vectors_that_cannot_be_stored_are_refused(make_store: MakeStore, embed:
     with pytest.raises(ConfigurationError, match=problem):
         store.put(("t",), "doc", {"text": "a"})
     assert store.search(()) == []
+
+
+class Choosy:
+    """An embedder of our contract that has no vector for one text."""
+
+    model, dimensions = "choosy", DIMENSIONS
+
+    def wait_seconds(self) -> float:
+        return 0.0
+
+    def embed(self, texts: Sequence[str], *, timeout_seconds: float | None = None) -> EmbeddingAnswer:
+        vectors = (() if "refused" in text else tuple(letter_vectors([text])[0]) for text in texts)
+        return EmbeddingAnswer(tuple(vectors), self.model, 0)
+
+
+@pytest.mark.parametrize("dims", [{}, {"dims": DIMENSIONS}])
+def test_a_text_that_the_embedder_refuses_is_stored_without_its_vector(
+    make_store: MakeStore, dims: dict[str, int]
+) -> None:
+    store = make_store(index={"embed": Choosy(), "fields": ["a", "b"], **dims})
+    store.put(("t",), "doc", {"a": "refused", "b": "bee"})
+    store.put(("t",), "other", {"a": "refused"})
+    assert [item.key for item in store.search(("t",), query="bee") if item.score] == ["doc"]
+    assert store.get(("t",), "other") is not None
+    with pytest.raises(PermanentModelError, match="refuses this query"):
+        store.search(("t",), query="refused")
 
 
 def test_an_async_embedder_serves_the_async_half(database_url: str) -> None:

@@ -11,7 +11,7 @@ import pytest
 
 from strandline import ConfigurationError, Memory
 from strandline.cli import entry
-from strandline.cli.doctor.checks import check_models
+from strandline.cli.doctor.models import check_models
 from strandline.cli.doctor.servers import check_broker
 from strandline.cli.servers.targets import Servers
 from strandline.deploy.embedded.stack import start_stack

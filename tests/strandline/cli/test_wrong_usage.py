@@ -82,9 +82,9 @@ def test_set_policy_of_nothing_is_wrong_usage_and_lists_what_can_change(capfd: C
         if option.startswith("--")
     } - {
         "--namespace", "--user", "--actor", "--json", "--json-schema", "--database-url", "--broker-url",
-        "--schema", "--max-facts",
+        "--schema", "--max-facts", "--all", "--dry-run",
     }  # fmt: skip
-    assert len(changing) == 11
+    assert len(changing) == 12
     assert all(option in said for option in changing)
 
 

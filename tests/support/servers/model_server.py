@@ -22,7 +22,7 @@ import threading
 import time
 from collections import deque
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from types import TracebackType
 from typing import Any
@@ -40,6 +40,7 @@ class RecordedRequest:
     body: dict[str, Any]
     at: float
     accept_encoding: str = ""
+    headers: Mapping[str, str] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,6 +214,7 @@ class _Handler(BaseHTTPRequestHandler):
             body,
             time.monotonic(),
             sent.get("Accept-Encoding", ""),
+            {name.lower(): value for name, value in sent.items()},
         )
         behaviour = self.server.model_server.record(request)
         try:
@@ -272,9 +274,10 @@ def _response(request: RecordedRequest, behaviour: Behaviour) -> Raw:
         return made
     if isinstance(made, dict):
         return _json(200, made)
-    if request.path == "/v1/embeddings":
+    path = request.path.partition("?")[0]
+    if path == "/v1/embeddings":
         return _json(200, _embeddings(request.body))
-    if request.path == "/v1/chat/completions":
+    if path == "/v1/chat/completions":
         completion = _completion(request.body, behaviour, made)
         return streamed(completion) if request.body.get("stream") else _json(200, completion)
     return _json(404, _error("no such path"))

@@ -264,6 +264,7 @@ def test_a_flush_that_was_planned_before_a_correction_is_lost(
         version=1,
         question_seq=None,
         lazily=False,
+        delay_seconds=0.0,
     )
     assert database.fetch(planned) == []
     assert len(memory.flush(all=True)) == 1

@@ -208,6 +208,7 @@ def test_a_flush_that_was_planned_before_a_pop_does_nothing(
         version=1,
         question_seq=None,
         lazily=False,
+        delay_seconds=0.0,
     )
     assert database.fetch(flush) == []
     assert rows_of(database_url, "SELECT count(*) FROM strandline.flush_event") == [(0,)]

@@ -1,0 +1,119 @@
+"""What doctor and ``strandline models check`` look at in models: each role is asked as it is in earnest."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from datetime import UTC, datetime
+
+from strandline.cli.doctor.reports import CheckReport
+from strandline.pipelines.models.contract import (
+    ExtractTask,
+    MergeTask,
+    NumberedFact,
+    SummaryTask,
+    Task,
+    TranscriptLine,
+)
+from strandline.pipelines.models.factory import (
+    build_embedder,
+    build_query_embedder,
+    build_text_model,
+    try_embedder,
+    try_text_model,
+)
+from strandline.pipelines.models.local.text_model import EMBEDDER as LOCAL_EMBEDDER
+from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
+from strandline.schemas.errors import ConfigurationError, StrandlineError
+from strandline.schemas.model_roles import EMBEDDING_ROLES, TEXT_ROLES, EmbeddingPurpose, RoleName
+from strandline.schemas.settings import Settings
+
+# Nothing that people wrote: what a server says of it may be shown.
+_MOMENT = datetime(2024, 3, 11, 9, 30, tzinfo=UTC)
+_LINES = (TranscriptLine(1, "user", None, "My cat is called Mio, and I live in Bern.", _MOMENT),)
+_FACT = NumberedFact(1, "The user lives in Bern.", _MOMENT)
+_TASKS: Mapping[RoleName, Task] = {
+    "facts": ExtractTask(_LINES),
+    "merge": MergeTask((_FACT,), (NumberedFact(1, "The user's cat is called Mio.", _MOMENT),)),
+    "summary": SummaryTask("", _LINES, 100),
+}
+
+
+def check_models(settings: Settings, *, call: bool) -> Iterator[CheckReport]:
+    """A report for each model that the roles have, asked if it may be; the local ones cost nothing."""
+    for kind, roles in (("text model", TEXT_ROLES), ("embedding model", EMBEDDING_ROLES)):
+        groups: dict[object, list[RoleName]] = {}
+        for role in roles:
+            groups.setdefault((settings.backend(role), settings.role(role).of), []).append(role)
+        for group in groups.values():
+            name = kind if len(groups) == 1 else f"{kind} of {' and '.join(group)}"
+            yield check_role(settings, group[-1] if kind != "text model" else group[0], name, call=call)
+
+
+def check_role(settings: Settings, role: RoleName, name: str, *, call: bool) -> CheckReport:
+    """Whether the model of a role can be used, or with ``call`` whether it answers."""
+    kind, where = settings.backend(role), describe_model(settings, role)
+    if kind == "none":
+        return CheckReport(name=name, result="ok", found="none is chosen: searches compare words alone")
+    if kind == "local" and role in TEXT_ROLES:
+        return CheckReport(
+            name=name,
+            result="warning",
+            found=where,
+            advice="set OPENAI_API_KEY or OPENAI_BASE_URL for a real model",
+        )
+    try:
+        if call or kind == "local":
+            return _ask(settings, role, name, where)
+        _build(settings, role)
+    except ConfigurationError as error:
+        return CheckReport(name=name, result="problem", found=str(error))
+    except StrandlineError as error:
+        # The sentence says what to do.
+        return CheckReport(name=name, result="problem", found=f"{where}: {error}")
+    return CheckReport(name=name, result="ok", found=f"{where}, not called")
+
+
+def describe_model(settings: Settings, role: RoleName) -> str:
+    """The model of a role, and where it is."""
+    kind, chosen = settings.backend(role), settings.role(role)
+    if kind == "local":
+        return f"{LOCAL_MODEL} (local stand-in)" if role in TEXT_ROLES else LOCAL_EMBEDDER
+    return f"{chosen.of.model} at {chosen.server}" if kind == "openai" else f"{chosen.of.model} ({kind})"
+
+
+def _ask(settings: Settings, role: RoleName, name: str, where: str) -> CheckReport:
+    match role:
+        case "facts" | "merge" | "summary":
+            began = time.monotonic()
+            try_text_model(settings, role, _TASKS[role])
+            seconds = time.monotonic() - began
+            return CheckReport(name=name, result="ok", found=f"{where}, answered in {seconds * 1000:.0f} ms")
+        case _:
+            return _embed(settings, role, name, where)
+
+
+def _embed(settings: Settings, role: EmbeddingPurpose, name: str, where: str) -> CheckReport:
+    dimensions, seconds = try_embedder(settings, role, "word")
+    answered = f"answered in {seconds * 1000:.0f} ms"
+    if not dimensions:
+        return CheckReport(name=name, result="problem", found=f"{where}, gave no vector for a word")
+    is_for_queries = role == "query_embedding" and settings.backend(role) != "local"
+    if is_for_queries and seconds > settings.query_embedding_timeout_seconds:
+        return CheckReport(
+            name=name,
+            result="warning",
+            found=f"{where}, {answered}, so queries are found by words alone",
+            advice="raise STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS, or use a faster server",
+        )
+    return CheckReport(name=name, result="ok", found=f"{where}, {dimensions} dimensions, {answered}")
+
+
+def _build(settings: Settings, role: RoleName) -> None:
+    match role:
+        case "facts" | "merge" | "summary":
+            build_text_model(settings, purpose=role)
+        case "embedding":
+            build_embedder(settings)
+        case _:
+            build_query_embedder(settings)

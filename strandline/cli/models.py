@@ -1,0 +1,135 @@
+"""``strandline models``: how each role's model is asked, where that is set, and whether it answers."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from strandline.cli.doctor.command import print_checks
+from strandline.cli.doctor.models import check_role
+from strandline.cli.doctor.reports import DoctorReport
+from strandline.cli.servers.options import json_options, settings_from
+from strandline.cli.terminal.output import print_json, show
+from strandline.schemas.display.shown_url import shown_url
+from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PREFIX, ROLES, Role, RoleName
+from strandline.schemas.settings import Settings
+from strandline.schemas.wire.report import Report
+
+# What is done without a setting; without any here, nothing.
+_DEFAULTS = {
+    "base_url": OPENAI_URL,
+    "api_key": "not set",
+    "answer_form": "auto",
+    "max_tokens": "as the task needs",
+    "max_tokens_field": "auto",
+    "temperature": "0",
+    "max_texts": "256",
+    "max_characters": "250000",
+    "sends_dimensions": "to text-embedding-3",
+    "sends_encoding_format": "true",
+}
+
+
+class ValueReport(Report):
+    """A value of a role; ``set_by`` is the variable that it comes from, None for a default."""
+
+    name: str
+    value: str
+    set_by: str | None
+
+
+class RoleReport(Report):
+    """How a role's model is asked; of a key only that it is set, of headers and fields only the names."""
+
+    role: str
+    backend: str
+    values: list[ValueReport]
+
+
+class RolesReport(Report):
+    """``strandline models show``."""
+
+    roles: list[RoleReport]
+
+
+@click.group("models")
+def command() -> None:
+    """Show how the model of each role is asked, and try it.
+
+    The roles are facts, merge, summary, embedding (of messages) and query_embedding.
+    """
+
+
+@command.command("show", short_help="Show how each model is asked, and where that is set.")
+@json_options(RolesReport)
+def show_command(as_json: bool) -> None:
+    """Show server, model, form and limits of each role, and the variable that each comes from."""
+    settings = _settings()
+    report = RolesReport(roles=[_role(settings, role) for role in ROLES])
+    show(report, _lines(report), as_json=as_json)
+
+
+@command.command("check", short_help="Ask each model as in earnest, and say what it answered.")
+@json_options(DoctorReport)
+def check_command(as_json: bool) -> int:
+    """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
+    settings = _settings()
+    checks = [check_role(settings, role, role, call=True) for role in ROLES]
+    report = DoctorReport(healthy=all(check.result != "problem" for check in checks), checks=checks)
+    if as_json:
+        print_json(report)
+    else:
+        print_checks(checks)
+    return 0 if report.healthy else 1
+
+
+def _settings() -> Settings:
+    return settings_from(database_url=None, broker_url=None, schema=None)
+
+
+def _role(settings: Settings, name: RoleName) -> RoleReport:
+    role, kind = settings.role(name), settings.backend(name)
+    values = [
+        ValueReport(name=field, value=shown, set_by=_place(role, field, value))
+        for field, value in (*role.of, *_dimensions(settings, name))
+        if kind == "openai" and (shown := _shown(field, value))
+    ]
+    return RoleReport(role=name, backend=kind, values=values)
+
+
+def _dimensions(settings: Settings, name: RoleName) -> list[tuple[str, object]]:
+    return [("dimensions", settings.embedding_dimensions)] if name in EMBEDDING_ROLES else []
+
+
+def _shown(field: str, value: Any) -> str:
+    """A value as it may be shown: of a key that it is set, of headers, query and further fields the names."""
+    if value is None:
+        return _DEFAULTS.get(field, "")
+    match field:
+        case "api_key":
+            return "set"
+        case "headers" | "query":
+            return ", ".join(name for name, _ in value)
+        case "body":
+            return ", ".join(json.loads(value))
+        case "base_url":
+            return shown_url(value)
+        case _:
+            return str(value).lower() if isinstance(value, bool) else str(value).removesuffix(".0")
+
+
+def _place(role: Role[Any], field: str, value: object) -> str | None:
+    place = "STRANDLINE_EMBEDDING_DIMENSIONS" if field == "dimensions" else role.place(field)
+    is_of_file = place.startswith(PREFIX) and place not in map(str.upper, os.environ)
+    return None if value is None else FILE if is_of_file else place
+
+
+def _lines(report: RolesReport) -> Iterator[str]:
+    for role in report.roles:
+        yield f"{role.role}: {role.backend}"
+        for value in role.values:
+            yield f"  {value.name}: {value.value}" + (f" ({value.set_by})" if value.set_by else "")

@@ -1,0 +1,337 @@
+"""Unusable answers: tried again with less, then as dead letters that retry themselves, while others go on."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from strandline.cli.entry import run
+from strandline.pipelines.engine.dead_letters import list_dead_letters, retry_dead_letter
+from strandline.pipelines.inspect.explain_message import explain
+from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.queries.work.dead_letters import RipeLetters
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import STAGES, Lane
+from strandline.schemas.wire.explanations import MessageExplanation
+from strandline.wiring.assembly import prepare_stages
+from strandline.workers.sweep import Sweep
+from strandline.workers.worker import Worker
+from tests.conftest import MakeMemory, rows_of
+from tests.support.servers.model_server import ModelServer, Raw, RecordedRequest
+from tests.support.workers.draining import drain_everything, due_lanes
+
+BAD = "zyzzyva"
+REFUSAL = Raw(400, json.dumps({"error": {"message": "flagged", "code": "content_filter"}}).encode())
+RIPE = """
+UPDATE strandline.dead_letter SET retry_at = now() - interval '1 s' WHERE retry_at IS NOT NULL RETURNING 1
+"""
+
+Drain = Callable[[], None]
+
+
+@pytest.fixture
+def settings(database_url: str, model_server: ModelServer, monkeypatch: pytest.MonkeyPatch) -> Settings:
+    monkeypatch.setenv("OPENAI_BASE_URL", model_server.base_url)
+    monkeypatch.setenv("OPENAI_API_KEY", "unused")
+    return load_settings(database_url=database_url, embedding_backend="local", dead_letter_retries=2)
+
+
+@pytest.fixture
+def drain(database: Database, database_url: str, settings: Settings) -> Drain:
+    return lambda: drain_everything(database, database_url, settings)
+
+
+def fail(model_server: ModelServer, answer: str | Raw = "no JSON", where: str = "<transcript>") -> None:
+    """The model has no usable answer to prompts with the word in the section ``where``."""
+
+    def respond(request: RecordedRequest) -> str | Raw | None:
+        prompt = json.dumps(request.body)
+        return answer if BAD in prompt and where in prompt else None
+
+    model_server.behave(responder=respond)
+
+
+def sweep(database: Database) -> list[Lane]:
+    rung: list[Lane] = []
+    Sweep(
+        database,
+        ring=rung.extend,
+        take_over=lambda _lanes: None,
+        stages=list(STAGES),
+        batch_size=100,
+        dead_after_seconds=30,
+    ).tick()
+    return rung
+
+
+def facts(url: str) -> list[str]:
+    return [
+        text for (text,) in rows_of(url, "SELECT text FROM strandline.fact WHERE live ORDER BY said_at, text")
+    ]
+
+
+def put(memory: Any, *texts: str) -> None:
+    for text in texts:
+        memory.put({"role": "user", "content": text})
+    assert memory.flush(all=True)
+
+
+def check(database: Database) -> None:
+    assert [one.sentence for one in verify(database, deep=True).violations] == []
+
+
+def reasons(database: Database, url: str, seq: int) -> str:
+    """What `explain` says of the message with that number, of the only session."""
+    ((message_id,),) = rows_of(url, "SELECT id FROM strandline.message WHERE seq = %s", seq)
+    explanation = explain(database, message_id)
+    assert isinstance(explanation, MessageExplanation)
+    return " ".join(explanation.why)
+
+
+def test_a_letter_retries_itself_while_later_events_go_on(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    memory = make_memory("s", memory_blocks=["facts"])
+    fail(model_server)
+    put(memory, f"the {BAD} sleeps")
+    drain()
+    put(memory, "the boat is blue")
+    drain()
+    assert facts(database_url) == ["the boat is blue"]
+    (letter,) = list_dead_letters(database)
+    assert letter.retry_at is not None and letter.retries == 0
+    assert 240 < (letter.retry_at - letter.died_at).total_seconds() < 360
+    assert f"a worker tries again {letter.retry_at:%Y-%m-%d %H:%M}" in reasons(database, database_url, 1)
+    for command in ("status", "dead-letters list"):
+        assert run([*command.split(), "--database-url", database_url]) == 0
+        assert f"{letter.retry_at:%H:%M}" in capsys.readouterr().out, command
+    assert sweep(database) == [], "not before its time"
+    check(database)
+
+    model_server.behave()
+    assert rows_of(database_url, RIPE) == [(1,)]
+    assert sweep(database) == [letter.lane]
+    check(database)
+    drain()
+    assert facts(database_url) == [f"the {BAD} sleeps", "the boat is blue"]
+    assert list_dead_letters(database) == []
+    check(database)
+
+
+def test_a_letter_is_retried_so_often_and_then_waits_for_a_person(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    fail(model_server)
+    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+    drain()
+    waits = []
+    for retries in range(3):
+        (letter,) = list_dead_letters(database)
+        assert letter.retries == retries
+        if letter.retry_at is not None:
+            waits.append((letter.retry_at - letter.died_at).total_seconds())
+        assert rows_of(database_url, RIPE) == [(1,)] * (retries < 2)
+        sweep(database)
+        drain()
+    assert [round(wait / 300) for wait in waits] in ([1, 5], [1, 6], [1, 7])
+    (letter,) = list_dead_letters(database)
+    assert letter.retry_at is None and sweep(database) == []
+    check(database)
+    assert retry_dead_letter(database, letter).outcome == "due"
+    drain()
+    (letter,) = list_dead_letters(database)
+    assert letter.retries == 0 and letter.retry_at is not None, "after a person's it has all of its own again"
+    check(database)
+
+
+def test_what_a_server_refuses_is_not_retried(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    fail(model_server, REFUSAL)
+    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+    drain()
+    (letter,) = list_dead_letters(database)
+    assert letter.retry_at is None
+
+
+class Died(BaseException):
+    """The end of a process."""
+
+
+@pytest.mark.parametrize("point", ["loaded", "called", "stored", "applying", "applied"])
+def test_a_worker_that_dies_before_or_within_the_retry_loses_nothing(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    drain: Drain,
+    model_server: ModelServer,
+    point: str,
+) -> None:
+    fail(model_server)
+    put(make_memory("s", memory_blocks=["facts"]), f"the {BAD} sleeps")
+    drain()
+    assert rows_of(database_url, RIPE) == [(1,)]
+    ripe = RipeLetters(stages=list(STAGES), limit=10)
+    assert len(database.fetch(ripe)) == 1, "and here it dies"
+    check(database)
+    model_server.behave()
+    assert rows_of(database_url, RIPE) == [(1,)]
+    assert len(sweep(database)) == 1
+    assert database.fetch(ripe) == [], "once"
+
+    def die(reached: str) -> None:
+        if reached == point:
+            raise Died
+
+    stages = prepare_stages(database, settings, STAGES)
+    worker = Worker(database, stages, settings, ring=lambda _lanes: None, with_sweep=False, reach=die)
+    worker.start()
+    for lane in due_lanes(database_url):
+        with pytest.raises(Died):
+            worker.drain(lane)
+    worker.stop()
+    drain()
+    assert facts(database_url) == [f"the {BAD} sleeps"]
+    check(database)
+
+
+def test_a_letter_of_a_session_that_was_reset_only_ends(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    fail(model_server)
+    memory = make_memory("s", memory_blocks=["facts"])
+    put(memory, f"the {BAD} sleeps")
+    drain()
+    memory.reset()
+    assert rows_of(database_url, RIPE) == [(1,)]
+    assert sweep(database) == []
+    assert list_dead_letters(database) == []
+    check(database)
+
+
+@pytest.mark.parametrize("stage", ["extract", "merge"])
+def test_what_comes_late_never_ends_what_is_newer(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+    stage: str,
+) -> None:
+    old, new = f"Ana of the {BAD} lives in Porto", "Ana lives in Lisbon"
+    fail(model_server, where="<transcript>" if stage == "extract" else "<candidates>")
+    memory = make_memory("s", memory_blocks=["facts"])
+    if stage == "merge":
+        put(memory, "Ana lives")
+        drain()
+    put(memory, old)
+    drain()
+    put(memory, new)
+    drain()
+    assert len(list_dead_letters(database, stage=stage)) == 1
+
+    def end_the_known(request: RecordedRequest) -> str | None:
+        prompt = str(request.body.get("messages", [{}])[-1].get("content", ""))
+        if "<candidates>" not in prompt:
+            return None
+        known = [
+            json.loads(line)
+            for line in re.findall(r"^{.*}$", prompt.split("<candidates>\n", maxsplit=1)[0], re.M)
+        ]
+        number = next(row["n"] for row in known if row["text"] == new)
+        return json.dumps(
+            {"operations": [{"op": "invalidate", "candidate": 1, "fact": number, "text": None}]}
+        )
+
+    model_server.behave(responder=end_the_known)
+    assert rows_of(database_url, RIPE) == [(1,)]
+    sweep(database)
+    drain()
+    assert new in facts(database_url)
+    ended = "SELECT text, valid_until > valid_from FROM strandline.fact WHERE NOT live"
+    assert rows_of(database_url, ended) == [(old, True)]
+    check(database)
+
+
+def test_a_late_fold_comes_where_it_was_said(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    memory = make_memory("s", memory_blocks=["summary"])
+    fail(model_server, where="<summary_so_far>")
+    for text in ("alpha first", f"the {BAD} sleeps", "gamma last"):
+        put(memory, text)
+        drain()
+    model_server.behave()
+    assert rows_of(database_url, RIPE) == [(1,)]
+    assert len(sweep(database)) == 1
+    drain()
+    newest = "SELECT state->>'text' FROM strandline.block_state ORDER BY ordinal DESC LIMIT 1"
+    text = rows_of(database_url, newest)[0][0]
+    assert text.index("alpha") < text.index(BAD) < text.index("gamma")
+    check(database)
+
+
+@pytest.mark.parametrize("answer", ["no JSON", REFUSAL], ids=["unusable", "refused"])
+@pytest.mark.parametrize("place", [0, 7, 19])
+def test_a_line_does_not_take_its_neighbours(
+    make_memory: MakeMemory,
+    database: Database,
+    database_url: str,
+    drain: Drain,
+    model_server: ModelServer,
+    answer: str | Raw,
+    place: int,
+) -> None:
+    fail(model_server, answer)
+    memory = make_memory("s", memory_blocks=["facts", "summary"])
+    texts = [f"I like thing {number}" + (f" {BAD}" if number == place else "") for number in range(20)]
+    put(memory, *texts)
+    drain()
+    assert facts(database_url) == [text for text in texts if BAD not in text]
+    assert list_dead_letters(database) == []
+    asked = [request for request in model_server.requests if "/chat/" in request.path]
+    assert len(asked) <= 60, "halved, not asked about each line"
+    assert "alone; stage extract left it out" in reasons(database, database_url, place + 1)
+    assert "left it out" not in reasons(database, database_url, (place + 1) % 20 + 1)
+    (summary,) = rows_of(database_url, "SELECT state->>'text' FROM strandline.block_state")[0]
+    assert "thing 3" in summary or place == 3
+    check(database)
+
+
+def test_a_model_that_answers_nothing_is_not_asked_about_each_line(
+    make_memory: MakeMemory, database: Database, drain: Drain, model_server: ModelServer
+) -> None:
+    fail(model_server)
+    memory = make_memory("s", memory_blocks=["facts"])
+    put(memory, *(f"{BAD} {number}" for number in range(60)))
+    drain()
+    assert [letter.message_count for letter in list_dead_letters(database)] == [60]
+    assert len(model_server.requests) <= 40
+    check(database)
+
+
+def test_what_is_too_long_for_a_model_is_asked_in_parts(
+    make_memory: MakeMemory, database: Database, database_url: str, drain: Drain, model_server: ModelServer
+) -> None:
+    too_long = Raw(400, json.dumps({"error": {"message": "x", "code": "context_length_exceeded"}}).encode())
+
+    def respond(request: RecordedRequest) -> Raw | None:
+        return too_long if len(json.dumps(request.body)) > 20_000 else None
+
+    model_server.behave(responder=respond)
+    memory = make_memory("s", memory_blocks=["facts"])
+    put(memory, *(f"Item {number}: " + "I like sailing along the coast. " * 19 for number in range(60)))
+    drain()
+    assert len(facts(database_url)) == 60
+    check(database)

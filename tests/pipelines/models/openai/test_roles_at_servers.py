@@ -1,0 +1,311 @@
+"""Roles at their servers: what each server is sent, what they share, and what belongs to a generation."""
+
+from __future__ import annotations
+
+import gc
+import json
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from strandline import Memory
+from strandline.cli.doctor.models import check_models
+from strandline.pipelines.generations.definitions import DEFINITIONS
+from strandline.pipelines.models.factory import (
+    build_embedder,
+    build_query_embedder,
+    build_text_model,
+    with_recorded_embedder,
+)
+from strandline.pipelines.models.openai.models import text_model_from
+from strandline.schemas.errors import (
+    ModelError,
+    PermanentModelError,
+    ProviderDownError,
+    ProviderSetupError,
+    TransientModelError,
+)
+from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.pipelines.models.test_quirks import EXTRACT, MERGE, error
+from tests.pipelines.models.test_quirks import SUMMARY as SUMMARY_TASK
+from tests.support.servers.model_server import ModelServer, Raw
+
+SetRoles = Callable[..., Settings]
+# As recipes were recorded before there were roles.
+VECTORS_BEFORE = {"embedder": "e", "dimensions": 8}
+FACTS_BEFORE = {"backend": "openai", "model": "m", "max_facts": 1_000, "context_tokens": 500}
+
+
+@pytest.fixture
+def servers() -> Iterator[tuple[ModelServer, ModelServer]]:
+    with ModelServer() as one, ModelServer() as other:
+        yield one, other
+
+
+@pytest.fixture
+def set_roles(servers: tuple[ModelServer, ModelServer], monkeypatch: pytest.MonkeyPatch) -> SetRoles:
+    """Sets variables of roles beside the first server as that of all, and gives the settings."""
+
+    def read(**values: str) -> Settings:
+        common = {"OPENAI_BASE_URL": servers[0].base_url, "OPENAI_API_KEY": "k"}
+        common |= {"STRANDLINE_EMBEDDING_MODEL": "e", "STRANDLINE_EMBEDDING_DIMENSIONS": "8"}
+        common |= {"STRANDLINE_FACTS_MODEL": "m", "STRANDLINE_SUMMARY_MODEL": "m"}
+        for name, value in (
+            common | {f"STRANDLINE_MODELS__{name}": value for name, value in values.items()}
+        ).items():
+            monkeypatch.setenv(name, value)
+        return load_settings()
+
+    return read
+
+
+def test_each_role_asks_its_server_by_its_key_model_and_form(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    one, other = servers
+    settings = set_roles(
+        MERGE__BASE_URL=f"{other.base_url}?tenant=a",
+        MERGE__API_KEY="k2",
+        MERGE__KEY_HEADER="api-key",
+        MERGE__HEADERS='{"X-Workspace": "w"}',
+        MERGE__QUERY='{"api-version": "1"}',
+        MERGE__MODEL="merger",
+        MERGE__BODY='{"reasoning_effort": "low", "stream_options": null}',
+        MERGE__MAX_TOKENS="77",
+        MERGE__MAX_TOKENS_FIELD="max_completion_tokens",
+        MERGE__TEMPERATURE="none",
+        FACTS__ANSWER_FORM="json_object",
+        FACTS__TEMPERATURE="0.3",
+        EMBEDDING__SENDS_DIMENSIONS="true",
+        EMBEDDING__MAX_TEXTS="2",
+        QUERY_EMBEDDING__SENDS_ENCODING_FORMAT="false",
+    )
+    build_text_model(settings, purpose="facts").answer(EXTRACT)
+    build_text_model(settings, purpose="merge").answer(MERGE)
+    (facts,), (merge,) = one.requests, other.requests
+    assert (facts.authorization, facts.body["temperature"]) == ("Bearer k", 0.3)
+    assert facts.body["response_format"] == {"type": "json_object"}
+    assert merge.path == "/v1/chat/completions?tenant=a&api-version=1"
+    sent = {name: merge.headers.get(name) for name in ("authorization", "api-key", "x-workspace")}
+    assert sent == {"authorization": None, "api-key": "k2", "x-workspace": "w"}
+    body = merge.body
+    assert (body["model"], body["reasoning_effort"], body["max_completion_tokens"]) == ("merger", "low", 77)
+    assert body["response_format"] == {"type": "json_object"} and body["stream"], "as facts"
+    assert not {"temperature", "max_tokens", "stream_options"} & set(body)
+    assert len(build_embedder(settings).embed(["a", "b", "c"]).vectors) == 3
+    build_query_embedder(settings).embed(["d"])
+    pair, single, query = (request.body for request in one.requests[1:])
+    assert (pair["input"], single["input"], pair["dimensions"]) == (["a", "b"], ["c"], 8)
+    assert "encoding_format" in single and "encoding_format" not in query
+
+
+def test_a_form_that_is_chosen_is_kept_though_the_server_refuses_it(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    servers[0].behave(refuse_formats=["json_object", "json_schema"])
+    model = text_model_from(set_roles(FACTS__ANSWER_FORM="json_object"), purpose="facts")
+    with pytest.raises(ModelError):
+        model.answer(EXTRACT)
+    forms = {request.body["response_format"]["type"] for request in servers[0].requests}
+    assert forms == {"json_object"}
+    model.close()
+
+
+def test_an_answer_that_is_cut_names_the_setting_that_allows_more(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    servers[0].behave(finish_reason="length", truncate=True)
+    model = text_model_from(set_roles(SUMMARY__MAX_TOKENS="50"), purpose="summary")
+    with pytest.raises(PermanentModelError, match="STRANDLINE_MODELS__SUMMARY__MAX_TOKENS"):
+        model.answer(SUMMARY_TASK)
+    assert [request.body["max_tokens"] for request in servers[0].requests] == [50, 50]
+    model.close()
+
+
+@pytest.mark.parametrize(
+    ("status", "body", "says"),
+    [
+        (401, {}, "check STRANDLINE_MODELS__FACTS__API_KEY"),
+        (404, {}, "check STRANDLINE_MODELS__FACTS__BASE_URL"),
+        (404, error("model 'm' not found"), "check STRANDLINE_FACTS_MODEL"),
+        (400, error("enable_thinking must be false"), "STRANDLINE_MODELS__FACTS__BODY"),
+    ],
+)
+def test_an_error_names_role_server_and_the_variables_of_the_role(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles, status: int, body: Any, says: str
+) -> None:
+    settings = set_roles(FACTS__BASE_URL=servers[1].base_url)
+    servers[1].behave(responder=lambda _: Raw(status, json.dumps(body).encode()))
+    with pytest.raises(ProviderSetupError, match=says) as caught:
+        build_text_model(settings, purpose="facts").answer(EXTRACT)
+    assert str(caught.value).endswith(f"[facts, m at {servers[1].base_url}]")
+    assert servers[0].requests == []
+
+
+def test_models_of_one_server_and_key_share_what_is_known_of_it(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    one, other = servers
+    settings = set_roles(SUMMARY__BASE_URL=other.base_url)
+    facts, merge = (build_text_model(settings, purpose=role) for role in ("facts", "merge"))
+    summary, embedder = build_text_model(settings, purpose="summary"), build_embedder(settings)
+    for trouble in ({"status": 503}, {"status": 429}, {"status": 429, "retry_after": "9"}):
+        one.behave(**trouble)
+        with pytest.raises(TransientModelError):
+            facts.answer(EXTRACT)
+        assert merge.wait_seconds() > 0 and embedder.wait_seconds() > 0, trouble
+        asked = len(one.requests)
+        with pytest.raises(ProviderDownError, match="facts, m at"):
+            merge.answer(MERGE)
+        assert len(one.requests) == asked
+        assert summary.wait_seconds() == 0.0
+        summary.answer(SUMMARY_TASK)
+        # All models of a server gone, so is what was known of it.
+        del facts, merge, embedder
+        gc.collect()
+        one.behave()
+        facts, merge = (build_text_model(settings, purpose=role) for role in ("facts", "merge"))
+        embedder = build_embedder(settings)
+        assert [model.wait_seconds() for model in (facts, merge, embedder)] == [0.0, 0.0, 0.0]
+
+
+def test_another_key_at_the_same_server_is_asked_on(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    settings = set_roles(SUMMARY__API_KEY="k2")
+    facts, summary = (build_text_model(settings, purpose=role) for role in ("facts", "summary"))
+    servers[0].behave(status=429, retry_after="9", times=1)
+    with pytest.raises(TransientModelError):
+        facts.answer(EXTRACT)
+    assert (facts.wait_seconds() > 0, summary.wait_seconds()) == (True, 0.0)
+
+
+def test_a_model_that_a_server_lacks_is_the_matter_of_its_role(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    """As at servers that have no embeddings."""
+    settings = set_roles()
+    facts, embedder = build_text_model(settings, purpose="facts"), build_embedder(settings)
+    servers[0].behave(status=404, path="/embeddings")
+    with pytest.raises(ProviderSetupError, match="no embeddings") as caught:
+        embedder.embed(["a"])
+    assert not caught.value.counts
+    assert (embedder.wait_seconds() > 0, facts.wait_seconds()) == (True, 0.0)
+    facts.answer(EXTRACT)
+
+
+def test_a_recipe_is_as_before_where_nothing_of_it_is_set(set_roles: SetRoles) -> None:
+    """Addresses, keys, forms and limits are no part of what was derived."""
+    for values in (
+        {},
+        {
+            "FACTS__BASE_URL": "http://127.0.0.1:1/v1",
+            "FACTS__API_KEY": "k",
+            "FACTS__BODY": '{"reasoning_effort": "low"}',
+            "FACTS__MAX_TOKENS": "500",
+            "MERGE__TEMPERATURE": "none",
+            "MERGE__MODEL": "m",
+            "EMBEDDING__MAX_TEXTS": "4",
+            "EMBEDDING__HEADERS": '{"X-A": "b"}',
+            "QUERY_EMBEDDING__MODEL": "the-same-elsewhere",
+        },
+    ):
+        settings = set_roles(**values)
+        assert DEFINITIONS[FACTS].record(settings) == FACTS_BEFORE
+        assert DEFINITIONS[VECTORS].record(settings) == VECTORS_BEFORE
+        assert DEFINITIONS[SUMMARY].record(settings) == {"backend": "openai", "model": "m", "max_tokens": 400}
+
+
+def test_what_changes_what_is_derived_is_recorded_and_restored(set_roles: SetRoles) -> None:
+    recorded = set_roles(
+        FACTS__MODEL="f",
+        MERGE__MODEL="mm",
+        EMBEDDING__MODEL="e2",
+        EMBEDDING__PREFIX="p: ",
+        EMBEDDING__BODY='{"input_type": "passage"}',
+        QUERY_EMBEDDING__BODY='{"input_type": "query"}',
+        QUERY_EMBEDDING__MODEL="e2-at-b",
+    )
+    facts, vectors = DEFINITIONS[FACTS].record(recorded), DEFINITIONS[VECTORS].record(recorded)
+    assert (facts["model"], facts["merge_model"]) == ("f", "mm")
+    bodies = {"body": {"input_type": "passage"}, "query_body": {"input_type": "query"}}
+    assert vectors == {"embedder": "e2", "dimensions": 8, "passage_prefix": "p: ", **bodies}
+    other = recorded.model_copy(update={"facts_model": "x", "merge_model": None, "embedding_model": "y"})
+    restored = DEFINITIONS[FACTS].restore(other, facts)
+    assert [restored.text_role(role).of.model for role in ("facts", "merge")] == ["f", "mm"]
+    as_before = DEFINITIONS[FACTS].restore(recorded, FACTS_BEFORE)
+    assert [as_before.text_role(role).of.model for role in ("facts", "merge")] == ["m", "m"]
+    earlier = with_recorded_embedder(recorded, VECTORS_BEFORE)
+    passage, query = earlier.embedding_role().of, earlier.embedding_role("query_embedding").of
+    assert (passage.model, query.model, passage.body, query.body) == ("e", "e", "{}", "{}")
+    again = with_recorded_embedder(recorded, vectors)
+    assert again.embedding_role("query_embedding").of.model == "e2-at-b"
+    assert json.loads(again.embedding_role("query_embedding").of.body or "") == {"input_type": "query"}
+
+
+def test_doctor_shows_what_the_server_says_and_no_key(
+    servers: tuple[ModelServer, ModelServer], set_roles: SetRoles
+) -> None:
+    settings = set_roles(EMBEDDING__BACKEND="none")
+    says = "Unknown field chat_template_kwargs for sk-abc***wxyz and sk-proj-1234567890"
+    servers[0].behave(responder=lambda _: Raw(400, json.dumps(error(says)).encode()))
+    text, embedding = check_models(settings, call=True)
+    assert (text.result, embedding.result) == ("problem", "ok")
+    assert "Unknown field chat_template_kwargs" in text.found
+    assert "wxyz" not in text.found and "sk-" not in text.found
+    assert "words alone" in embedding.found
+
+
+def test_without_an_embedding_model_a_worker_says_so_and_serves_the_rest(
+    start_worker: StartWorker, make_memory: Callable[..., Memory], database_url: str, broker_url: str
+) -> None:
+    worker = start_worker(STRANDLINE_EMBEDDING_BACKEND="none", STRANDLINE_TEXT_BACKEND="local")
+    memory = make_memory("s", user_id="ana", broker_url=broker_url)
+    memory.put({"role": "user", "content": "My cat is called Mio."})
+    memory.flush(all=True)
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to be done")
+    assert rows_of(database_url, "SELECT count(*), count(embedding) FROM strandline.chunk") == [(1, 0)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.model_call WHERE model = 'none'") == [(0,)]
+    results = memory.search("Mio")
+    assert [result.text for result in results] == ["My cat is called Mio."]
+    said = [line for line in worker.output if "action=no_embedder" in line]
+    assert len(said) == 1
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        {"HTTP_PROXY": "foo://127.0.0.1:1"},
+        {"ALL_PROXY": "socks5://127.0.0.1:1"},
+        {"OPENAI_API_KEY": "sk-\u00e9"},
+        {"STRANDLINE_MODELS__QUERY_EMBEDDING__BACKEND": "none"},
+    ],
+    ids=lambda one: next(iter(one)),
+)
+def test_a_read_goes_by_words_whatever_the_environment_of_the_client_is(
+    environment: dict[str, str],
+    servers: tuple[ModelServer, ModelServer],
+    set_roles: SetRoles,
+    start_worker: StartWorker,
+    make_memory: Callable[..., Memory],
+    database_url: str,
+    broker_url: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    set_roles(EMBEDDING__BACKEND="openai", EMBEDDING__SENDS_DIMENSIONS="true")
+    start_worker()
+    memory = make_memory("s", user_id="ana", broker_url=broker_url)
+    memory.put({"role": "user", "content": "My cat is called Mio."})
+    memory.flush(all=True)
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="the work to be done")
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    reader = make_memory("s", user_id="ana")
+    for _ in range(2):
+        context = reader.get("What is Mio?")
+        assert "Mio" in context[0].text
+        (omission,) = [one for one in context.omitted if one.kind == "search_text_only"]
+        assert "compared only words" in omission.reason
