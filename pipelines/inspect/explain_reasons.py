@@ -131,5 +131,5 @@ def _halt_reason(trace: StageTrace) -> str:
     return {
         "dead": f"stage {trace.stage} gave up on it ({reason}); {tries}",
         "dropped": f"stage {trace.stage} gave up on it ({reason}), and the dead letter was dropped.",
-        "void": f"stage {trace.stage} skipped it, because the session was reset first.",
+        "void": f"stage {trace.stage} skipped it, because of a reset or a removal before it.",
     }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")

@@ -401,8 +401,8 @@ CROSS JOIN LATERAL (VALUES
 WHERE k.broken AND @is_judged_session(x.shard_key, x.session_key)
 
 -- name: verify_receipts
--- Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
--- with its dead letter, which stays when it is dropped.
+-- Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since its messages
+-- were removed, or dead with its dead letter, which stays when it is dropped.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
 -- row: kind text, place text
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
@@ -426,7 +426,8 @@ CROSS JOIN LATERAL (VALUES
         AND (b.state = 'applied' AND b.stage IN (x.stage, c.before)) IS NOT TRUE),
     ('dead_without_letter', x.outcome = 'dead'
         AND (d.event_id IS NOT NULL AND b.stage = x.stage AND b.state = 'dead') IS NOT TRUE),
-    ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation)
+    ('void_without_reset', x.outcome = 'void' AND s.incarnation = e.incarnation
+        AND NOT @is_event_removed(e, x.shard_key))
 ) AS k (kind, broken)
 WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key, e.session_key)
 

@@ -9,9 +9,11 @@ from uuid import UUID
 from strandline.pipelines.audit.appending import Act
 from strandline.pipelines.facts.edits import take_away_again
 from strandline.producers.sessions import history_page
+from strandline.schemas.errors import ErasedError
 from strandline.schemas.postgres.operations import Atomic, Operation, fetch
 from strandline.schemas.queries.conversation.messages import Reset
 from strandline.schemas.queries.conversation.sharing import ForgetShared, SharedLives, SharedLivesRow
+from strandline.schemas.queries.upkeep.erasures import UnfinishedErasure
 from strandline.schemas.values.identity import SessionIdentity
 
 
@@ -25,6 +27,7 @@ def reset(identity: SessionIdentity, act: Act | None, *, derived: bool) -> Opera
 
     Raises:
         OwnerError: the session belongs to another owner.
+        ErasedError: with ``derived``, an erasure of the owner is not finished, and memory is left.
         StrandlineError: the database failed.
     """
     shared: list[SharedLivesRow] = []
@@ -35,6 +38,8 @@ def reset(identity: SessionIdentity, act: Act | None, *, derived: bool) -> Opera
     beginning = partial(_begin_anew, identity, act, derived)
     ended: list[UUID] | None = (yield Atomic(beginning)) if derived else (yield from beginning())
     if ended is None:
+        if derived:
+            yield from _refuse_remains(identity)
         # No such session, or another owner's: reading it tells which.
         yield from history_page(identity, 0, 1)
         return
@@ -53,6 +58,13 @@ def _begin_anew(identity: SessionIdentity, act: Act | None, derived: bool) -> Op
     (done,) = rows
     yield from take_away_again(identity.shard_key, done.touched or ())
     return done.ended or []
+
+
+def _refuse_remains(identity: SessionIdentity) -> Operation[None]:
+    """Behind the fence no session is left to forget by, but what was derived of it, until it goes."""
+    owner = identity.shard_key
+    for unfinished in (yield from fetch(UnfinishedErasure(owner_key=owner, session_key=owner))):
+        raise ErasedError(unfinished.number)
 
 
 def _forget(identity: SessionIdentity, shared_key: UUID, incarnations: Collection[UUID]) -> Operation[None]:

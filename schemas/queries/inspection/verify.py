@@ -299,8 +299,8 @@ class VerifyReceiptsRow(NamedTuple):
 
 
 class VerifyReceipts(Query[VerifyReceiptsRow]):
-    """Each receipt stands for an event and for what it says: applied by its batch, void by a reset, or dead
-    with its dead letter, which stays when it is dropped.
+    """Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since
+    its messages were removed, or dead with its dead letter, which stays when it is dropped.
     """
 
     __slots__ = ()

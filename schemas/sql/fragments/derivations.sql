@@ -68,15 +68,15 @@
 -- fragment: missing(shard_key, generation_id, last_stage)
 -- The flush events of an owner that a derivation has neither done nor due, among those it was fed, or is fed now.
 --
--- is_known: it is to be derived.  Else it is of the time before a reset, and the derivation that serves does not know
--- it either: it is void, as was_void says that it is already.  is_memory: the one that serves knows it, so a reset
--- that comes now leaves it.  scope_key is whose lane it belongs to.
+-- is_known: it is to be derived.  Else it is of the time before a reset, or retention has removed its messages, and the
+-- derivation that serves does not know it either: it is void, as was_void says that it is already.  is_memory: the one
+-- that serves knows it, so a reset that comes now leaves it.  scope_key is whose lane it belongs to.
 (SELECT event.session_key, event.from_seq, event.through_seq, event.event_id, event.tokens, event.created_at,
         derived.entry_stage AS stage,
         CASE derived.entry_scope WHEN 'owner' THEN event.shard_key ELSE event.session_key END AS scope_key,
         said.incarnation, said.namespace, said.session_id, said.user_id,
         received.event_id IS NOT NULL AS was_void, memory.is_so AS is_memory,
-        event.incarnation = said.incarnation OR memory.is_so AS is_known
+        memory.is_so OR event.incarnation = said.incarnation AND NOT gone.is_so AS is_known
     FROM strandline.generation derived
     JOIN strandline.flush_event event ON event.shard_key = {shard_key}
     JOIN strandline.session said ON said.shard_key = {shard_key} AND said.session_key = event.session_key
@@ -87,18 +87,21 @@
         AND received.stage = derived.entry_stage
     CROSS JOIN LATERAL (
         SELECT @is_memory({shard_key}, event.event_id, derived.pipeline, {last_stage}) AS is_so) AS memory
+    CROSS JOIN LATERAL (
+        -- Of what retention removed nothing can be derived, unless it is there from the archive.
+        SELECT @is_event_removed(event, {shard_key}) AND NOT EXISTS (
+            SELECT FROM strandline.archived_input given
+            WHERE given.shard_key = {shard_key} AND given.session_key = event.session_key
+                AND given.generation_id = derived.generation_id
+                AND given.seq BETWEEN event.from_seq AND event.through_seq) AS is_so) AS gone
     WHERE derived.generation_id = {generation_id} AND (received.event_id IS NULL OR received.outcome = 'void')
         AND NOT EXISTS (
             SELECT FROM strandline.due pending
             WHERE pending.shard_key = {shard_key} AND pending.session_key = event.session_key
                 AND pending.generation_id = derived.generation_id AND pending.stage = derived.entry_stage
                 AND pending.from_seq = event.from_seq)
-        -- Of what retention removed nothing can be derived, unless it is there from the archive.
-        AND (NOT @is_event_removed(event, {shard_key}) OR EXISTS (
-            SELECT FROM strandline.archived_input given
-            WHERE given.shard_key = {shard_key} AND given.session_key = event.session_key
-                AND given.generation_id = derived.generation_id
-                AND given.seq BETWEEN event.from_seq AND event.through_seq)))
+        -- What the one that serves keeps of it is carried (carry_base_v1).
+        AND NOT (gone.is_so AND memory.is_so))
 
 -- fragment: uncovered(shard_key, generation_id, last_stage)
 -- The events that the derivation which serves the owner has applied to the end, and this one has not: they keep it

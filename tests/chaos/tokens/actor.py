@@ -204,7 +204,10 @@ class Actor(Asker):
             one = self.begin(door, "reset", owner, session, derived=what == "forget")
             self.book.threaten(one, [session])
         self.carry_out(one, door.ask)
-        self.book.settle_taken(one, forget=what == "forget")
+        with self.book.lock:
+            if one.outcome == "ErasedError":
+                self.book.check_write(one)
+            self.book.settle_taken(one, forget=what == "forget")
 
     def _fork(self, owner: Owner, session: Session) -> None:
         known = [one for one in session.texts() if one.seq]

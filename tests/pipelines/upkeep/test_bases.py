@@ -102,6 +102,20 @@ def facts_of_removed(url: str) -> list[tuple[Any, ...]]:
     )
 
 
+def outcomes_of_removed(url: str, generation: int | None = None) -> set[str]:
+    """How events of which retention has removed all messages ended, in one derivation or in any."""
+    found = rows_of(
+        url,
+        "SELECT DISTINCT r.outcome FROM strandline.receipt r"
+        " JOIN strandline.flush_event e ON e.event_id = r.event_id"
+        " JOIN strandline.retention_step s ON s.session_key = e.session_key AND s.state = 'removed'"
+        " AND s.from_seq <= e.from_seq AND s.through_seq >= e.through_seq"
+        " WHERE r.generation_id = coalesce(%s, r.generation_id)",
+        generation,
+    )
+    return {outcome for (outcome,) in found}
+
+
 def in_place(database: Database, settings: Settings, pipeline: str) -> InPlace:
     return replay_in_place(database, begin_in_place(database, pipeline, Selection()), settings)
 
@@ -172,6 +186,26 @@ def test_a_new_generation_begins_with_the_carried_base(
         prune(database, generation)
         assert replay_new(database, settings, pipeline)[1].carried == progress.carried
         assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_what_a_reset_made_void_before_it_was_removed_is_void_in_a_new_generation(
+    memory: Memory, database: Database, database_url: str, settings: Settings, pipeline: str
+) -> None:
+    """Nothing can be derived of it any more, and nothing was."""
+    memory.put(Message(role="user", content="My s boat was never derived."))
+    memory.flush(all=True)
+    memory.reset()
+    drain_everything(database, database_url, settings)
+    age_messages(database_url, "s", 40 * DAY)
+    memory.set_retention(Retention(max_age_seconds=30 * DAY))
+    while retention.run(database, at_once=True).removed:
+        pass
+    assert {"void"} < outcomes_of_removed(database_url)
+    generation, progress = replay_new(database, settings, pipeline)
+    assert progress.phase == "done" and progress.carried > 0
+    assert verify(database, deep=True).violations == ()
+    assert outcomes_of_removed(database_url, generation) == {"applied", "void"}
 
 
 def test_a_carried_fact_says_so(

@@ -304,6 +304,26 @@ def test_receipts_repeated_in_an_older_dump(make_copy: MakeCopy, scope: str, bes
         assert all(dump.erasures.verify(one).rows == {} for one in receipts)
 
 
+def test_nobody_is_told_that_a_session_is_forgotten_while_its_facts_are_shown(make_copy: MakeCopy) -> None:
+    """A forgetting reset ends as forgotten, or as refused: also if only some of the rows are left."""
+    first, *_others, last = ends(make_copy(), USER)
+    shown = []
+    for at in (first, last):
+        copy = make_copy()
+        memory = memory_of(ONE, copy.url)
+        assert memory.facts.list()
+        assert copy.stop(USER, at)
+        with pytest.raises(ErasedError):
+            memory.reset(derived=True)
+        memory.reset()
+        assert memory.get_all() == []
+        shown.append(bool(memory.facts.list()))
+        erase(copy.erasures, USER)
+        memory.reset(derived=True)
+        assert memory.facts.list() == []
+    assert shown == [True, False], "facts are shown until they are deleted"
+
+
 def test_a_process_that_was_held_up_deletes_nothing_of_the_life_after(make_copy: MakeCopy) -> None:
     """At each of its steps another ends the erasure, and the user is readmitted and writes."""
     for at in ends(make_copy(), USER):
