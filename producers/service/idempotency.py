@@ -19,6 +19,7 @@ from strandline.producers.service.forms import json_response
 from strandline.producers.service.gate.problems import CONFLICT, KEY_REUSED, ProblemError
 from strandline.producers.service.route import Call
 from strandline.producers.writing.message_ids import random_id
+from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.queries.application.service import BeginKeptResponse, FindKeptResponse, KeepResponse
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import REPLAYED_HEADER
@@ -43,8 +44,10 @@ async def once(
 
     Args:
         content_of: the key of the session whose messages are in the response; it is forgotten with them.
+            The row is that session's, so none is kept behind its fence.
 
     Raises:
+        ErasedError: the owner, or the session that the response is of, was erased.
         ProblemError: the key was used for another request to the same route.
     """
     key = call.idempotency_key
@@ -56,17 +59,21 @@ async def once(
         shard_key=owner_key, request_key=request_key, session_key=content_of, request_digest=call.fingerprint
     )
     keep = partial(KeepResponse, shard_key=owner_key, request_key=request_key, status=status)
-    body = await _do_once(call, owner_key, begin, keep, work)
+    body = await _do_once(call, admit(owner_key, content_of), begin, keep, work)
     return json_response(body, status) if body is not None else await _find_kept(call, owner_key, request_key)
 
 
 async def _do_once(
-    call: Call, owner_key: UUID, begin: BeginKeptResponse, keep: Callable[..., KeepResponse], work: Work
+    call: Call,
+    admission: Operation[None],
+    begin: BeginKeptResponse,
+    keep: Callable[..., KeepResponse],
+    work: Work,
 ) -> dict[str, Any] | None:
     """The body of a request that is done now; None if it was done before."""
     database = await call.service.resources.async_database()
     async with database.transaction() as transaction:
-        await transaction.run(admit(owner_key))
+        await transaction.run(admission)
         # Another request with this key waits here until the transaction ends.
         if not await transaction.fetch(begin):
             return None

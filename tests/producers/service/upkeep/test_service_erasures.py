@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Iterator
+from contextlib import closing
+from math import inf
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +16,8 @@ import pytest
 
 from strandline.cli.serve.operators import CommandOperators
 from strandline.deploy.embedded.stack import EmbeddedStack
-from strandline.erasure import ErasureReceipt, make_receipt_key, verifier_of
+from strandline.erasure import ErasureReceipt, Erasures, make_receipt_key, verifier_of
+from strandline.producers.service import records
 from strandline.producers.service.gate import authentication
 from strandline.schemas.wire.keys import SCOPES
 from tests.conftest import rows_of, wait_until
@@ -239,6 +242,33 @@ def test_one_session_goes_and_the_others_stay(desk: httpx2.Client, user: str) ->
     assert desk.post(readmission, json={}, headers=headers).status_code == 201
     assert desk.post(readmission, json={}, headers=headers).status_code == 404
     assert put(desk, user, "one").status_code == 201
+
+
+@pytest.mark.parametrize("step", ["check", "receipt"])
+def test_a_pop_keeps_no_response_for_a_session_behind_its_fence(
+    running: RunningService,
+    desk: httpx2.Client,
+    user: str,
+    key_file: Path,
+    step: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Of a process that erases elsewhere the service hears nothing, and knows the session still."""
+    monkeypatch.setattr(records, "TRUSTED_SECONDS", inf)
+    assert log_of(desk, user, "one").status_code == 200
+    refused: list[tuple[int, str]] = []
+
+    def pop(at: str, _table: str, _rows: int) -> None:
+        if at == step:
+            headers = {"Strandline-User": user, "Idempotency-Key": uuid4().hex}
+            answer = desk.delete(f"/v1/sessions/{user}-one/messages/last", headers=headers)
+            refused.append((answer.status_code, answer.json().get("type")))
+
+    with closing(Erasures.of_namespace(database_url=running.database_url, key_file=key_file)) as erasures:
+        receipt = erasures.erase_session(f"{user}-one", on_progress=pop)
+        assert refused == [(410, "urn:strandline:problem:erased")]
+        assert erasures.verify(receipt, verifier_of(key_file)).is_good
+        assert erasures.readmit_session(f"{user}-one").kind == "readmission"
 
 
 def test_a_users_own_key_reaches_that_user_alone(
