@@ -227,13 +227,16 @@ ORDER BY p.seq DESC
 -- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
+WITH head AS (
+    SELECT coalesce(p.seq, s.log_start_seq) AS first, coalesce(p.seq, s.pinned_through) AS last
+    FROM strandline.session s
+    CROSS JOIN LATERAL (SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq) AS p
+    WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
+        AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
+)
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
-FROM strandline.session s
-CROSS JOIN LATERAL (SELECT @prompt_of(s, %(shard_key)s, %(session_key)s) AS seq) AS p
-JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN coalesce(p.seq, s.log_start_seq) AND coalesce(p.seq, s.pinned_through)
-WHERE s.shard_key = %(shard_key)s AND s.session_key = %(session_key)s
-    AND NOT @is_expired(s, %(shard_key)s, %(session_key)s)
+FROM strandline.message m WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
+    AND m.seq >= (SELECT h.first FROM head h) AND m.seq <= (SELECT h.last FROM head h)
 ORDER BY m.seq
 
 -- name: newest_message

@@ -128,19 +128,20 @@ SELECT 0 AS part, 0::bigint AS seq, ''::text AS id, ''::text AS role, 0 AS token
 UNION ALL
 SELECT 1, t.seq, t.id, t.role, t.tokens, t.created_at, t.envelope::text, t.metadata::text FROM tail t
 UNION ALL
+-- Bounds of seq are given by value: in a join, a plan without statistics reads the whole log for each part.
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq >= greatest(s.window_from, (SELECT k.through_seq + 1 FROM known k)) AND m.seq < s.next_seq
-    AND @is_within(m, s)
+    AND m.seq >= (SELECT greatest(b.window_from, (SELECT k.through_seq + 1 FROM known k)) FROM s b)
+    AND m.seq < (SELECT b.next_seq FROM s b) AND @is_within(m, s)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq BETWEEN coalesce(s.prompt, s.log_start_seq) AND coalesce(s.prompt, s.pinned_through)
-    AND m.seq < s.window_from AND @is_within(m, s)
+    AND m.seq >= (SELECT coalesce(b.prompt, b.log_start_seq) FROM s b)
+    AND m.seq <= (SELECT least(coalesce(b.prompt, b.pinned_through), b.window_from - 1) FROM s b) AND @is_within(m, s)
 UNION ALL
 SELECT 2, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM s JOIN strandline.message m ON m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s
-    AND m.seq = s.newest_note AND m.seq > s.pinned_through AND m.seq < s.window_from
+    AND m.seq = (SELECT b.newest_note FROM s b) AND m.seq > s.pinned_through AND m.seq < s.window_from
     AND m.seq IS DISTINCT FROM s.prompt AND @is_within(m, s)
 ORDER BY part, seq
 
