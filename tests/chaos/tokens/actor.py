@@ -61,6 +61,7 @@ class Asker:
             value = ask(one.order)
         except Exception as error:  # noqa: BLE001 - whatever a caller could be given is judged here
             outcome = outcome_of(error)
+            one.gave = str(error)
             self.book.end(one, outcome or "unknown")
             if outcome is None:
                 self.book.blame(one.owner, f"{one} raised {kinds_of(error)[0]}: {error}")

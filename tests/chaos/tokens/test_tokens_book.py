@@ -137,7 +137,7 @@ def test_a_deleted_fact_is_not_live_again(play: Play) -> None:
 
 def test_a_repeated_pop_whose_response_was_forgotten_may_have_taken(play: Play) -> None:
     """Its first answer was lost, and somebody took the session back before it was asked for again."""
-    refusal = Problem.model_validate_json(ProblemError(CONFLICT, detail=DONE_BEFORE).response().body)
+    refusal = Problem.model_validate_json(bytes(ProblemError(CONFLICT, detail=DONE_BEFORE).response().body))
     told = error_of(refusal, 409)
     assert isinstance(told, ConflictError)
     play.put()
