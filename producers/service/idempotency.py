@@ -24,6 +24,9 @@ from strandline.schemas.queries.application.service import BeginKeptResponse, Fi
 from strandline.schemas.values.identity import kept_request_key
 from strandline.schemas.wire.base import REPLAYED_HEADER
 
+# Of a request that is repeated once its response was forgotten, or its day has ended.
+DONE_BEFORE = "This request was done before, and what it gave is not kept any more; look what is stored now."
+
 _PUTS = UUID("5f1b1d4e-7f0c-5a53-9c39-0b2a1c4f8d11")
 
 # Does the work of a request, in a transaction on this connection (None: in its own), and returns its answer.
@@ -85,9 +88,9 @@ async def _do_once(
 async def _find_kept(call: Call, owner_key: UUID, request_key: UUID) -> Response:
     database = await call.service.resources.async_database()
     rows = await database.fetch(FindKeptResponse(shard_key=owner_key, request_key=request_key))
+    if rows and rows[0].request_digest != call.fingerprint:
+        raise ProblemError(KEY_REUSED)
     if not rows or rows[0].body is None:
         # Its day ended between the two looks, or what was said in it was forgotten since.
-        raise ProblemError(CONFLICT)
-    if rows[0].request_digest != call.fingerprint:
-        raise ProblemError(KEY_REUSED)
+        raise ProblemError(CONFLICT, detail=DONE_BEFORE)
     return json_response(json.loads(rows[0].body), rows[0].status, {REPLAYED_HEADER: "true"})

@@ -8,6 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 from uuid import uuid4
 
+from strandline.producers.service.idempotency import DONE_BEFORE
 from tests.chaos.tokens.book import READS, Book, Operation, Owner, Session, Token, tokens_in
 from tests.chaos.tokens.doors import Door, ProcessKilledError, kinds_of
 
@@ -31,7 +32,7 @@ def outcome_of(error: BaseException) -> str | None:
     if isinstance(error, ProcessKilledError):
         return "unknown"
     kinds = kinds_of(error)
-    if "DatabaseUnavailableError" in kinds:
+    if "DatabaseUnavailableError" in kinds or DONE_BEFORE in str(error):
         return "unknown"
     if UNKNOWN_NUMBER in str(error):
         return "NotFoundError"
@@ -60,6 +61,7 @@ class Asker:
             value = ask(one.order)
         except Exception as error:  # noqa: BLE001 - whatever a caller could be given is judged here
             outcome = outcome_of(error)
+            one.gave = str(error)
             self.book.end(one, outcome or "unknown")
             if outcome is None:
                 self.book.blame(one.owner, f"{one} raised {kinds_of(error)[0]}: {error}")

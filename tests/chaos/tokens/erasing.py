@@ -127,7 +127,7 @@ class Eraser(Asker):
             if one.outcome != "unknown":
                 scope.state = state
                 if one.outcome == "ConflictError" and "perhaps" not in (state, one.owner.state):
-                    self.book.blame(one.owner, f"{one} was refused, though no erasure is unfinished")
+                    self.book.blame(one.owner, f"{one}, though no erasure is unfinished: {one.gave}")
             elif state != "closed" and (one.owner, one.session) not in self._unfinished:
                 self._unfinished.append((one.owner, one.session))
 

@@ -6,7 +6,13 @@ from typing import Any
 
 import pytest
 
+from strandline import ConflictError
+from strandline.client.problems import error_of
+from strandline.producers.service.gate.problems import CONFLICT, ProblemError
+from strandline.producers.service.idempotency import DONE_BEFORE
+from strandline.schemas.wire.base import Problem
 from tests.chaos.tokens import book as module
+from tests.chaos.tokens.actor import outcome_of
 from tests.chaos.tokens.book import Book, Operation, Owner, Session
 
 
@@ -127,3 +133,14 @@ def test_a_deleted_fact_is_not_live_again(play: Play) -> None:
     assert not play.book.wrong
     play.book.judge(read, [name], "facts", "the list")
     assert len(play.book.wrong) == 1
+
+
+def test_a_repeated_pop_whose_response_was_forgotten_may_have_taken(play: Play) -> None:
+    """Its first answer was lost, and somebody took the session back before it was asked for again."""
+    refusal = Problem.model_validate_json(bytes(ProblemError(CONFLICT, detail=DONE_BEFORE).response().body))
+    told = error_of(refusal, 409)
+    assert isinstance(told, ConflictError)
+    play.put()
+    play.take("pop", str(outcome_of(told)))
+    assert play.history() == 0
+    assert outcome_of(ConflictError("Others kept putting.")) == "ConflictError"

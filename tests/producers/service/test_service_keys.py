@@ -13,6 +13,7 @@ from fastapi.routing import APIRoute
 from strandline import Memory
 from strandline.producers.service import records
 from strandline.producers.service.access import access_of
+from strandline.producers.service.idempotency import DONE_BEFORE
 from strandline.producers.service.routes import ROUTERS
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.wire.keys import SCOPES, NewKey
@@ -117,6 +118,10 @@ def test_a_popped_message_is_not_given_again_once_it_is_forgotten(
     assert forgotten.status_code == 200
     again = pop(user)
     assert (again.status_code, again.json()["type"]) == (409, "urn:strandline:problem:conflict")
+    assert again.json()["detail"] == DONE_BEFORE, "not that nothing was changed: the message was popped"
+    path = f"/v1/sessions/{user}/messages/last"
+    reused = client.request("DELETE", path, headers=once, content=b"{}")
+    assert reused.json()["type"] == "urn:strandline:problem:idempotency-key-reused"
     assert pop(other).json()["message"]["content"] == "of another session"
     bodies = rows_of(running.database_url, "SELECT body::text FROM strandline.kept_response")
     assert not [body for (body,) in bodies if body is not None and "4711" in body]
