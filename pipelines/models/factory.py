@@ -72,7 +72,9 @@ def _text_model(
     if kind == "local":
         return LocalTextModel()
     if kind == "installed":
-        return load_text_model(str(role.of.model), role.of.timeout_seconds or 300.0, prompts)
+        return load_text_model(
+            str(role.of.model), role.of.timeout_seconds or settings.model_timeout_seconds, prompts
+        )
     model = _text_model_of_server(settings, purpose, prompts)
     return GuardedTextModel(model, _breaker(settings, role, model.probe))
 

@@ -73,7 +73,7 @@ def show_command(as_json: bool) -> None:
     show(report, _lines(report), as_json=as_json)
 
 
-@command.command("check", short_help="Ask each model as in earnest, and say what it answered.")
+@command.command("check", short_help="Send each model a real request, and show its answer.")
 @json_options(DoctorReport)
 def check_command(as_json: bool) -> int:
     """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""

@@ -95,12 +95,12 @@ def set_policy_command(
 ) -> int:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
-    With --all, of all sessions, one after the other; repeated, it goes on with those that are left.
+    With --all, of all sessions, one after the other; run again, it resumes with the rest.
     Added pipelines receive later flushes; `strandline replay` with --session derives from earlier ones.
     Tokenizer, user and shared scope are fixed.
     """
     if everything is (session is not None):
-        raise click.UsageError("Whose policy? Name a SESSION, or give --all.")
+        raise click.UsageError("Name one SESSION, or give --all.")
     if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
         raise click.UsageError(
             "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
@@ -108,7 +108,7 @@ def set_policy_command(
     names = _names(pipelines, no_pipelines)
     values = {name: options.pop(name) for name in PLAIN_VALUES} | {"chat_history_token_ratio": history_ratio}
     if not never_idle and {*values.values(), idle_seconds, names, max_facts} == {None}:
-        raise click.UsageError(f"What is to change? Give at least one of {', '.join(_CHANGING)}.")
+        raise click.UsageError(f"Nothing would change. Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
     if idle_seconds is not None or never_idle:
