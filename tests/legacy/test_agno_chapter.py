@@ -34,6 +34,8 @@ NAME = "The user is called "
 @pytest.fixture(autouse=True)
 def _configured(database_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    # A run's facts are drained right behind it here, and not by a worker that waits for its company.
+    monkeypatch.setenv("STRANDLINE_TURN_DELAY_SECONDS", "0")
 
 
 @pytest.fixture
