@@ -122,7 +122,7 @@ class Operator:
             self._say(began, arguments, "killed")
             self._book.counts[f"command {name}: killed"] += 1
             if not dies:
-                self._book.blame(None, f"{arguments} did not end within {seconds} s")
+                self._book.blame(None, f"{arguments} did not end within {seconds} s; {self.listed()}")
             return None
         self._say(began, arguments, str(done.returncode))
         self._book.counts[f"command {name}: {done.returncode}"] += 1
