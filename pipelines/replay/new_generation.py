@@ -328,7 +328,7 @@ class _Run:
                 # What owners share is searched in one derivation: they are switched when everybody is.
                 if not owner.events and owner.is_shared:
                     continue
-                if owner.is_switched or (not owner.events and self._switch(owner.shard_key)):
+                if owner.is_settled or (not owner.events and self._switch(owner.shard_key)):
                     switched += 1
                     continue
                 lacking.append(owner.shard_key)

@@ -167,14 +167,14 @@ WHERE generation_id = %(generation_id)s AND backfilled_through IS NOT NULL
 
 -- name: uncovered_owners
 -- A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and how many
--- are neither that nor were flushed since it was made; whether it serves them already, and whether what they search
--- is shared with other owners.
+-- are neither that nor were flushed since it was made; whether it serves them already, or a fence stands, so that nothing
+-- of them is derived; and whether what they search is shared with other owners.
 -- params: generation_id integer, after uuid, limit bigint, last_stage text
--- row: shard_key uuid, events integer, dead integer, older integer, is_switched boolean, is_shared boolean
-SELECT o.shard_key, u.events, u.dead, u.older, EXISTS (
+-- row: shard_key uuid, events integer, dead integer, older integer, is_settled boolean, is_shared boolean
+SELECT o.shard_key, u.events, u.dead, u.older, @is_fenced(o.shard_key) OR EXISTS (
     SELECT FROM strandline.scope_generation s
     JOIN strandline.generation g ON g.generation_id = s.generation_id AND g.pipeline = s.pipeline
-    WHERE s.shard_key = o.shard_key AND s.generation_id = %(generation_id)s) AS is_switched, EXISTS (
+    WHERE s.shard_key = o.shard_key AND s.generation_id = %(generation_id)s) AS is_settled, EXISTS (
     SELECT FROM strandline.session s JOIN strandline.generation g ON g.generation_id = %(generation_id)s
         AND g.pipeline = 'vectors'
     WHERE s.shard_key = o.shard_key AND s.shared_key IS NOT NULL) AS is_shared

@@ -133,12 +133,14 @@ SELECT count(*)::integer AS due FROM strandline.due d
 WHERE d.shard_key = ANY (%(shard_keys)s::uuid[]) AND d.generation_id = %(generation_id)s
 
 -- name: older_backlog
--- How much is due in a derivation from flushes before a moment (NULL: now); and that moment.
+-- How much is due in a derivation from flushes before a moment (NULL: now), of owners whom no fence keeps away; and that
+-- moment.
 -- params: before timestamptz?, generation_id integer
 -- row: due integer, moment timestamptz
 SELECT count(d.event_id)::integer AS due, m.moment FROM (
     SELECT coalesce(%(before)s::timestamptz, statement_timestamp()) AS moment) AS m
 LEFT JOIN strandline.due d ON d.generation_id = %(generation_id)s AND d.created_at < m.moment
+    AND NOT @is_fenced(d.shard_key)
 GROUP BY m.moment
 
 -- name: selected_owners

@@ -289,14 +289,15 @@ class UncoveredOwnersRow(NamedTuple):
     events: int
     dead: int
     older: int
-    is_switched: bool
+    is_settled: bool
     is_shared: bool
 
 
 class UncoveredOwners(Query[UncoveredOwnersRow]):
     """A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and
-    how many are neither that nor were flushed since it was made; whether it serves them already, and
-    whether what they search is shared with other owners.
+    how many are neither that nor were flushed since it was made; whether it serves them already, or a
+    fence stands, so that nothing of them is derived; and whether what they search is shared with other
+    owners.
     """
 
     __slots__ = ()

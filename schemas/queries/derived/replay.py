@@ -227,7 +227,9 @@ class OlderBacklogRow(NamedTuple):
 
 
 class OlderBacklog(Query[OlderBacklogRow]):
-    """How much is due in a derivation from flushes before a moment (NULL: now); and that moment."""
+    """How much is due in a derivation from flushes before a moment (NULL: now), of owners whom no fence keeps
+    away; and that moment.
+    """
 
     __slots__ = ()
     name = "older_backlog"

@@ -15,6 +15,11 @@ hashtextextended('erasing ' || {scope_key}::text, 0)
 -- Whether a fence keeps its owner away: it was not readmitted since.
 ({fence}.readmitted_at IS NULL)
 
+-- fragment: is_fenced(owner_key)
+-- Whether a fence keeps a whole owner away: no worker takes its work, and its erasure removes that.
+EXISTS (SELECT FROM strandline.erasure_fence fence
+    WHERE fence.shard_key = {owner_key} AND fence.scope_key = {owner_key} AND @stands(fence))
+
 -- fragment: first_data_key(owner_key)
 -- The number of the first data key of an owner's present life: no number comes again, so what a process has kept from
 -- before an erasure neither seals nor opens anything of the life after it.
