@@ -36,6 +36,7 @@ from strandline.schemas.queries.derived.generations import (
     BeginGeneration,
     EndBackfill,
     FeedGeneration,
+    LockOwnerLanes,
     LockPipeline,
     OpenBackfilled,
     OwnersAfter,
@@ -239,11 +240,12 @@ class _Run:
             self._database.run(open_fact_lanes(shard_key))
         with self._database.transaction() as tx:
             tx.run(admit(shard_key))
+            # In one order, as resets and retention lock them before they come to the events.
+            tx.fetch(LockOwnerLanes(shard_key=shard_key))
             refuse_truncated(
                 tx, shard_key, f"To give up the new one: strandline generations prune {generation_id}."
             )
             if self._generation.pipeline == FACTS:
-                # First, since it locks lanes, as a reset does before it comes to the events.
                 tx.run(apply_fact_events(shard_key, generation_id))
             carried = 0
             if self._provide_input is not None and self._replay.selection.from_archive:

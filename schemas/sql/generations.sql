@@ -87,6 +87,15 @@ SELECT DISTINCT o.shard_key FROM (
 ) AS o
 ORDER BY o.shard_key LIMIT %(limit)s
 
+-- name: lock_owner_lanes
+-- Keep retention from removing messages of an owner until this transaction ends: it locks lanes of theirs, in this order.
+-- params: shard_key uuid
+-- row: lanes integer
+-- repeatable
+SELECT count(*)::integer AS lanes FROM (
+    SELECT FROM strandline.lane l WHERE l.shard_key = %(shard_key)s
+    ORDER BY l.scope_key, l.generation_id, l.stage FOR UPDATE) AS locked
+
 -- name: lanes_to_fill
 -- Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to derive any.
 -- params: shard_key uuid, generation_id integer, last_stage text, namespace text?, session_id text?, user_id text?,

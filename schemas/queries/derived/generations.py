@@ -170,6 +170,24 @@ class OwnersAfter(Query[OwnersAfterRow]):
         self.values = (after, limit)
 
 
+class LockOwnerLanesRow(NamedTuple):
+    lanes: int
+
+
+class LockOwnerLanes(Query[LockOwnerLanesRow]):
+    """Keep retention from removing messages of an owner until this transaction ends: it locks lanes of
+    theirs, in this order.
+    """
+
+    __slots__ = ()
+    name = "lock_owner_lanes"
+    repeatable = True
+    row = LockOwnerLanesRow
+
+    def __init__(self, *, shard_key: UUID) -> None:
+        self.values = (shard_key,)
+
+
 class LanesToFillRow(NamedTuple):
     scope_key: UUID
     is_known: bool

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -12,6 +14,8 @@ from strandline import Memory, Message, Retention, retention
 from strandline.deploy.embedded.stack import EmbeddedStack
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.pipelines.inspect.verify import verify
+from strandline.pipelines.replay import new_generation
+from strandline.pipelines.replay.filling import make_due
 from strandline.pipelines.replay.in_place import InPlace, begin_in_place, replay_in_place
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
 from strandline.pipelines.replay.progress import Progress
@@ -24,7 +28,7 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from strandline.wiring.assembly import prepare_stages
 from strandline.workers.in_process import BackgroundRunner
-from tests.conftest import MakeMemory, rows_of
+from tests.conftest import MakeMemory, lock_is_awaited, rows_of, wait_until
 from tests.support.aging import DAY, age_messages, age_session
 from tests.support.servers.databases import temporary_database
 from tests.support.workers.draining import drain_everything
@@ -186,6 +190,39 @@ def test_a_new_generation_begins_with_the_carried_base(
         prune(database, generation)
         assert replay_new(database, settings, pipeline)[1].carried == progress.carried
         assert verify(database, deep=True).violations == ()
+
+
+@pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
+def test_what_is_removed_while_a_new_generation_is_filled_is_in_it(
+    memory: Memory,
+    database: Database,
+    database_url: str,
+    settings: Settings,
+    tmp_path: Path,
+    pipeline: str,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Between taking over what is removed and making due what is not, nothing is removed."""
+    memory.set_retention(Retention(max_age_seconds=30 * DAY, archive=f"file://{tmp_path}/archive"))
+    removal = threading.Thread(target=retention.run, args=(database,), kwargs={"at_once": True})
+
+    def make_due_after_a_removal(*given: Any) -> Any:
+        if removal.ident is None:
+            removal.start()
+            wait_until(
+                lambda: not removal.is_alive() or lock_is_awaited(database_url),
+                timeout=30,
+                what="the removal to end or to wait",
+            )
+        return make_due(*given)
+
+    monkeypatch.setattr(new_generation, "make_due", make_due_after_a_removal)
+    generation, progress = replay_new(database, settings, pipeline)
+    removal.join()
+    assert progress.phase == "done"
+    retention.run(database, at_once=True)
+    assert outcomes_of_removed(database_url, generation) == {"applied"}
+    assert verify(database, deep=True).violations == ()
 
 
 @pytest.mark.parametrize("pipeline", [FACTS, SUMMARY, VECTORS])
