@@ -192,8 +192,9 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         min(n.said_on) AS said_on, bool_or(n.is_named) AS is_named
     FROM candidate_pieces n GROUP BY n.number
 ), counted_ranges AS (
-    -- The candidates and those beside them, which may hold words that were not sought.
-    SELECT min(n.number) AS number, min(n.number) - 3 AS first, max(n.number) + 3 AS last FROM (
+    -- The candidates and the messages beside them, which may hold words that were not sought.  The last number says whose
+    -- session it is: what is beside a session's first message may lie before it.
+    SELECT max(n.number) AS number, min(n.number) - 3 AS first, max(n.number) + 3 AS last FROM (
         SELECT g.number, sum(g.is_apart) OVER (ORDER BY g.number) AS island FROM (
             SELECT m.number, coalesce(m.number - lag(m.number) OVER (ORDER BY m.number) > 6, true)::integer AS is_apart
             FROM candidate_messages m) AS g) AS n

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from itertools import islice
 from random import Random
 from statistics import mean
 from typing import Any
@@ -21,6 +22,7 @@ from tests.support.servers.databases import temporary_database
 
 MESSAGES = 4_000
 FEW = 200
+JUST_BIG = 1_200
 FIRST = 10
 QUERIES = 40
 
@@ -50,6 +52,15 @@ def scope(stack: EmbeddedStack) -> Iterator[Scope]:
         psycopg.connect(url, autocommit=True) as connection,
     ):
         yield filled_scope(connection)
+
+
+@pytest.fixture(scope="module")
+def just_big(scope: Scope) -> Scope:
+    """A session of another owner with hardly more pieces than are scanned one by one."""
+    just = replace(scope, filled=made_up(JUST_BIG, seed=5), shard_key=uuid4(), session_key=uuid4())
+    fill(just.connection, just.shard_key, just.generation_id, just.session_key, just.filled)
+    just.connection.execute("ANALYZE strandline.chunk")
+    return just
 
 
 def filled_scope(connection: psycopg.Connection[Any]) -> Scope:
@@ -97,6 +108,30 @@ def test_candidates_find_what_an_exact_scan_finds(scope: Scope, kind: str) -> No
             [scores[seq] for _, seq, _ in found], abs=0.02
         )
     assert mean(shares) >= 0.95
+
+
+@pytest.mark.parametrize("kind", ["words", "both"])
+@pytest.mark.parametrize("top_k", [FIRST, 100, 800, 1_000, 2_000])
+def test_a_limit_near_the_size_of_the_scope_loses_nothing(just_big: Scope, kind: str, top_k: int) -> None:
+    """Then the messages before a session's first one, which are not there, are candidates as well."""
+    for words, vector in islice(questions(just_big.filled), 10):
+        asked = (words, None if kind == "words" else vector)
+        scores = exact(just_big.filled, *asked)
+        found = just_big.search(*asked, top_k=top_k)
+        assert [score for _, _, score in found] == pytest.approx(
+            [scores[seq] for _, seq, _ in found], abs=0.02
+        )
+        if kind == "words":
+            assert len(found) == min(top_k, sum(score > 0 for score in scores.values()))
+
+
+def test_what_a_session_begins_with_is_found_in_a_big_scope(just_big: Scope) -> None:
+    filled = just_big.filled
+    for at in range(3):
+        scores = exact(filled, filled.words[at], None)
+        (_, seq, score), *_ = just_big.search(list(dict.fromkeys(filled.words[at])), None)
+        assert seq == max(scores, key=lambda one: scores[one])
+        assert score == pytest.approx(1)
 
 
 def test_a_scope_of_few_pieces_is_scanned_exactly(scope: Scope) -> None:
