@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
@@ -101,44 +101,60 @@ def set_policy_command(
     """
     if everything is (session is not None):
         raise click.UsageError("Name one SESSION, or give --all.")
-    if (never_idle and idle_seconds is not None) or (no_pipelines and pipelines is not None):
-        raise click.UsageError(
-            "--never-idle excludes --idle-seconds, and --no-pipelines excludes --pipelines."
-        )
+    plain = {name: options.pop(name) for name in PLAIN_VALUES}
     names = _names(pipelines, no_pipelines)
-    values = {name: options.pop(name) for name in PLAIN_VALUES} | {"chat_history_token_ratio": history_ratio}
-    if not never_idle and {*values.values(), idle_seconds, names, max_facts} == {None}:
-        raise click.UsageError(f"Nothing would change. Give at least one of {', '.join(_CHANGING)}.")
-    if max_facts is not None and "facts" not in (names or ()):
-        raise click.UsageError("--max-facts needs --pipelines with facts among them.")
-    if idle_seconds is not None or never_idle:
-        values["idle_seconds"] = idle_seconds
+    values = _values({**plain, "chat_history_token_ratio": history_ratio}, idle_seconds, never_idle)
+    _refuse_nothing(values, names, max_facts)
     change = partial(_change_session, values, names, max_facts, actor, dry_run=dry_run)
     done = "would change" if dry_run else "changed"
     settings = settings_from(**options)
     if session is None:
         changes = _change_all(settings, namespace, user, change, dry_run)
-        if as_json:
-            print_json(changes)
-        else:
-            count = f"{len(changes.changed)} of {quantity(changes.sessions, 'session')}"
-            refusals = (f"not {name}: {reason}" for name, reason in changes.refused.items())
-            say(f"{done} {count} of namespace {namespace}", *changes.changed, *refusals)
+        _print(changes, _lines_of_all(changes, done, namespace), as_json)
         return 1 if changes.refused else 0
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
-        report = change(memory, state)
+        policy = change(memory, state)
+    first = "nothing changed" if policy == state.policy else f"{done} the policy of session {session}"
+    size = values["token_flush_size"] or state.policy.token_flush_size
+    _print(policy, [first, *_lines_of_size(size, policy), *policy_lines(policy)], as_json)
+    return 0
+
+
+def _values(values: dict[str, Any], idle_seconds: int | None, never_idle: bool) -> dict[str, Any]:
+    """What ``Memory.set_policy`` takes; without ``idle_seconds``, that stays as it is."""
+    if never_idle and idle_seconds is not None:
+        raise click.UsageError("--never-idle excludes --idle-seconds.")
+    is_idle_given = never_idle or idle_seconds is not None
+    return {**values, "idle_seconds": idle_seconds} if is_idle_given else values
+
+
+def _refuse_nothing(values: Mapping[str, Any], names: tuple[str, ...] | None, max_facts: int | None) -> None:
+    if "idle_seconds" not in values and {*values.values(), names, max_facts} == {None}:
+        raise click.UsageError(f"Nothing would change. Give at least one of {', '.join(_CHANGING)}.")
+    if max_facts is not None and "facts" not in (names or ()):
+        raise click.UsageError("--max-facts needs --pipelines with facts among them.")
+
+
+def _print(report: Report, lines: Iterable[str], as_json: bool) -> None:
     if as_json:
         print_json(report)
-        return 0
-    say("nothing changed" if report == state.policy else f"{done} the policy of session {session}")
-    requested_size = values["token_flush_size"] or state.policy.token_flush_size
-    if report.token_flush_size != requested_size:
-        say(
-            f"the flush size of {requested_size:,} does not fit the token limit and became"
-            f" {report.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
+    else:
+        say(*lines)
+
+
+def _lines_of_all(changes: PoliciesChanged, done: str, namespace: str) -> Iterator[str]:
+    count = f"{len(changes.changed)} of {quantity(changes.sessions, 'session')}"
+    yield f"{done} {count} of namespace {namespace}"
+    yield from changes.changed
+    yield from (f"not {name}: {reason}" for name, reason in changes.refused.items())
+
+
+def _lines_of_size(requested: int, policy: SessionPolicy) -> Iterator[str]:
+    if policy.token_flush_size != requested:
+        yield (
+            f"the flush size of {requested:,} does not fit the token limit and became"
+            f" {policy.token_flush_size:,}; a larger limit will not restore it, --token-flush-size does"
         )
-    say(*policy_lines(report))
-    return 0
 
 
 def _change_session(
@@ -212,10 +228,10 @@ def policy_lines(policy: SessionPolicy) -> Iterator[str]:
 
 
 def _names(pipelines: str | None, none: bool) -> tuple[str, ...] | None:
-    if none:
-        return ()
-    if pipelines is None:
-        return None
+    if none and pipelines is not None:
+        raise click.UsageError("--no-pipelines excludes --pipelines.")
+    if none or pipelines is None:
+        return () if none else None
     names = tuple(dict.fromkeys(name.strip() for name in pipelines.split(",") if name.strip()))
     if not names:
         raise click.UsageError("--pipelines names none; to feed none, give --no-pipelines.")
