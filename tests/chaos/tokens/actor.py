@@ -115,7 +115,7 @@ class Actor(Asker):
             (what,) = self.chance.choices(list(weights), list(weights.values()))
             owner = self.chance.choice(self.book.owners)
             with owner.gate.entered():
-                session = self.chance.choice([one for one in owner.sessions.values() if one.is_usable])
+                session = self.chance.choice([one for one in list(owner.sessions.values()) if one.is_usable])
                 try:
                     self._do(what, owner, session)
                 except Exception as error:  # noqa: BLE001 - the outermost edge of this thread: a finding

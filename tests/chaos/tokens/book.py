@@ -57,8 +57,8 @@ class Session(Scope):
     is_usable: bool = True
 
     def texts(self) -> list[Placed]:
-        """The messages that are there, as far as is known."""
-        return [one for one in self.placed.values() if one.accepted_at < inf and one.gone_at == inf]
+        """The messages that are there, as far as is known; others may put at the same moment."""
+        return [one for one in list(self.placed.values()) if one.accepted_at < inf and one.gone_at == inf]
 
 
 @dataclass(eq=False)

@@ -59,7 +59,7 @@ class Eraser(Asker):
             self._after(*self.chance.choice(closed))
         else:
             owner = self.chance.choice(self.book.owners)
-            names = [one for one in owner.sessions.values() if one.is_usable]
+            names = [one for one in list(owner.sessions.values()) if one.is_usable]
             self.erase(owner, self.chance.choice(names) if self.chance.random() < 0.5 else None)
 
     def _closed(self) -> list[tuple[Owner, Session | None]]:
@@ -68,7 +68,7 @@ class Eraser(Asker):
             if owner.state == "closed":
                 closed.append((owner, None))
             else:
-                closed += [(owner, one) for one in owner.sessions.values() if one.state == "closed"]
+                closed += [(owner, one) for one in list(owner.sessions.values()) if one.state == "closed"]
         return closed
 
     def _beside_unfinished(self, owner: Owner, session: Session | None) -> None:
