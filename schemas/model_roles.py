@@ -311,16 +311,25 @@ class RolesSource(PydanticBaseSettingsSource):
         return None, field_name, False
 
     def __call__(self) -> dict[str, Any]:
-        file = self.current_state.get("models_file")
         try:
-            roles = _read_file(Path(file).expanduser()) if file else {}
+            roles = read_roles(self.current_state.get("models_file"), os.environ)
         except _FileError as error:
             return {"models": error}
-        for name, value in os.environ.items():
-            if name.upper().startswith(PREFIX) and value:
-                role, _, field = name.upper().removeprefix(PREFIX).lower().partition("__")
-                roles.setdefault(role, {})[field] = value
         return {"models": roles} if roles else {}
+
+
+def read_roles(file: str | None, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
+    """What the file of the roles sets, and above it their variables, as they are written there.
+
+    Raises:
+        ValueError: the file cannot be used; the sentence says why.
+    """
+    roles = _read_file(Path(file).expanduser()) if file else {}
+    for name, value in environ.items():
+        if name.upper().startswith(PREFIX) and value:
+            role, _, field = name.upper().removeprefix(PREFIX).lower().partition("__")
+            roles.setdefault(role, {})[field] = value
+    return roles
 
 
 class _FileError(ValueError):

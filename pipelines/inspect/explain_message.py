@@ -18,7 +18,12 @@ from strandline.pipelines.facts.extract import is_capped
 from strandline.pipelines.inspect.corrections import corrections_of
 from strandline.pipelines.inspect.directory import check_known
 from strandline.pipelines.inspect.explain_fact import Where, explain_fact
-from strandline.pipelines.inspect.explain_reasons import correction_reasons, message_reasons, part_reasons
+from strandline.pipelines.inspect.explain_reasons import (
+    company_reasons,
+    correction_reasons,
+    message_reasons,
+    part_reasons,
+)
 from strandline.pipelines.inspect.policy_history import policy_changes
 from strandline.pipelines.inspect.rows import (
     candidate_trace,
@@ -253,6 +258,7 @@ def _explain_message(fetcher: Fetcher, position: ExplainFindMessagesRow) -> Mess
         corrections=corrections,
         why=(
             *correction_reasons(seq, corrections),
+            *company_reasons(stages),
             *message_reasons(place, message, row.fed, row.feeds, event, stages, candidates, facts),
             *(part_reasons(message, row.fed, _indexed_characters(fetcher, stages)) if event else ()),
             *_answer_reasons(fetcher, key, seq, stage_rows),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from datetime import UTC, datetime
 
 from strandline.pipelines.transcript import MAX_LINE_CHARACTERS, cut_pieces, full_text, plain_text
 from strandline.schemas.display.shown_text import quantity
@@ -54,6 +55,15 @@ def message_reasons(
         cited = any(fact.generation == generation for fact in facts)
         own = [candidate for candidate in candidates if candidate.generation == generation]
         yield from _facts_reason(traces, message, candidates=own, cited=cited)
+
+
+def company_reasons(stages: Iterable[StageTrace]) -> Iterable[str]:
+    """Until when its turn waits for others that may share its model calls, and what ends that wait."""
+    if moments := [trace.ready_at for trace in stages if trace.ready_at is not None]:
+        yield (
+            f"Its turn waits until {_moment(max(moments))} at most for other turns to share its model calls;"
+            " `flush`, `deliver` or a read with `wait_for` ends the wait at once."
+        )
 
 
 def correction_reasons(seq: int, corrections: Sequence[CorrectionTrace]) -> Iterable[str]:
@@ -119,17 +129,21 @@ def _halt_reason(trace: StageTrace) -> str:
                 if trace.is_used_up
                 else f"workers hold the rest of its namespace's budget of {trace.waits_for}"
             )
-            return f"{waits}: {why}, so it waits until {trace.waits_until:%Y-%m-%d %H:%M:%S %Z}."
+            return f"{waits}: {why}, so it waits until {_moment(trace.waits_until)}."
         if reason:
             often = f", {quantity(trace.failures, 'failure')} in a row" if trace.failures else ""
             return f"{waits}: its lane waits after an error ({reason}){often}."
-        return f"{waits}: no worker has taken it up."
+        return f"{waits}." if trace.ready_at else f"{waits}: no worker has taken it up."
     by_hand = "`strandline dead-letters retry` tries again"
     tries = f"{by_hand}."
     if trace.retry_at is not None:
-        tries = f"a worker tries again {trace.retry_at:%Y-%m-%d %H:%M:%S %Z}, and {by_hand} at once."
+        tries = f"a worker tries again {_moment(trace.retry_at)}, and {by_hand} at once."
     return {
         "dead": f"stage {trace.stage} gave up on it ({reason}); {tries}",
         "dropped": f"stage {trace.stage} gave up on it ({reason}), and the dead letter was dropped.",
         "void": f"stage {trace.stage} skipped it, because of a reset or a removal before it.",
     }.get(trace.state, f"stage {trace.stage} did not receive it: this derivation is newer than the flush.")
+
+
+def _moment(at: datetime) -> str:
+    return f"{at.astimezone(UTC):%Y-%m-%d %H:%M:%S %Z}"

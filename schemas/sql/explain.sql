@@ -79,7 +79,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 --     timestamptz!, batch_id uuid?, batch_stage text?, batch_events integer!, event_ids uuid[]!,
 --     context_seqs bigint[]!, capture_number bigint?, due_since timestamptz?, reason text?, dropped_at timestamptz?,
 --     retry_at timestamptz?, error text?, failures integer?, postponements integer!, held boolean, next_attempt_at
---     timestamptz!, waits_until timestamptz?, waits_for text?, is_used_up boolean
+--     timestamptz!, ready_at timestamptz?, waits_until timestamptz?, waits_for text?, is_used_up boolean
 SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r.outcome, r.applied_at,
     r.batch_id, b.stage AS batch_stage, cardinality(b.event_ids) AS batch_events, b.event_ids, b.context_seqs,
     b.capture_number, d.created_at AS due_since,
@@ -87,7 +87,9 @@ SELECT g.pipeline, g.generation_id, g.state AS generation_state, stages.stage, r
         SELECT w.condition -> 'reasons' ->> (g.generation_id || '/' || stages.stage)
         FROM strandline.worker w WHERE w.heartbeat_at > statement_timestamp() - interval '1 minute'
         ORDER BY 1 LIMIT 1)) AS error, l.failures, l.postponements,
-    l.holder IS NOT NULL AS held, l.next_attempt_at, n.waits_until, n.waits_for, coalesce((
+    l.holder IS NOT NULL AS held, l.next_attempt_at,
+    CASE WHEN NOT @is_ready(d, statement_timestamp()) THEN d.ready_at END AS ready_at,
+    n.waits_until, n.waits_for, coalesce((
         SELECT (n.waits_for ~ 'calls' AND coalesce(sum(b.calls_used), 0) >= n.calls_per_day)
             OR (n.waits_for ~ 'tokens' AND coalesce(sum(b.tokens_used), 0) >= n.tokens_per_day)
             OR (n.waits_for ~ 'usd' AND coalesce(sum(b.usd_used), 0) >= n.usd_per_day)

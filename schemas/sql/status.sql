@@ -1,13 +1,14 @@
 -- Status: how the pipeline and its server are.
 
 -- name: status_pipelines
--- Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due).
+-- Per stage: what is due, held, dead, and how late the oldest work is that waits for no budget (ring_due); a turn in
+-- company is late once it is ready.
 -- params: dead_after_seconds numeric
 -- row: pipeline text, generation_id integer, state text, entry_stage text, config text, due text, leased text, dead
 --     text
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
     SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM statement_timestamp() - min(d.created_at)
+        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM statement_timestamp() - min(coalesce(d.ready_at, d.created_at))
             FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity')), 0) AS lag_seconds
         FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
     SELECT coalesce(json_agg(x), '[]') FROM (

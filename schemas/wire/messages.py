@@ -108,7 +108,8 @@ ABOUT = {
     ),
     "deliver": (
         "`window`: facts and other memory are made of messages that a flush took out of the window; `turn`:"
-        " of each turn as soon as its answer is put, and it stays in the window."
+        " of each turn as soon as its answer is put, and it stays in the window, for 8 times the calls of"
+        " text models at a turn a second, and 46 times where turns are far apart."
     ),
     "blocks": "Names of pipelines that make memory of the session; null: facts, summary and vectors.",
     "max_facts": "How many facts a context shows, and above which workers merge them; null: what fits.",

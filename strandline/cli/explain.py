@@ -118,6 +118,8 @@ def _stage(trace: StageTrace) -> Iterator[str]:
         line += f" (generation {trace.generation}, {trace.generation_state})"
     if trace.since is not None:
         line += f" since {time_text(trace.since)}"
+    if trace.ready_at is not None:
+        line += f", waits for others until {time_text(trace.ready_at)}"
     if trace.batch_id is not None:
         line += f", batch {trace.batch_id} of {quantity(trace.batch_events or 0, 'event')}"
     yield line
@@ -187,7 +189,10 @@ def _steps_after_message(explanation: MessageExplanation) -> Iterator[str]:
             yield f"next: `{flush}` delivers it now"
         return
     live = [trace for trace in explanation.stages if trace.generation_state != "retired"]
-    if any(trace.state == "due" for trace in live):
+    if any(trace.ready_at is not None for trace in live):
+        flush = _command("flush", namespace=namespace, name=explanation.session_id)
+        yield f"next: `{flush}` ends the wait for others"
+    elif any(trace.state == "due" for trace in live):
         yield "next: `strandline status` says whether a worker is at work, and what work waits for"
     for trace in live:
         if trace.state == "dead":

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
+from strandline.schemas.model_roles import PREFIX, ModelRoles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.tables.work import due
 from strandline.schemas.values.lanes import STAGES, queue_name
@@ -78,6 +79,11 @@ def test_every_queue_has_a_worker(name: str) -> None:
 @pytest.mark.parametrize("name", FILES)
 def test_every_setting_exists(name: str) -> None:
     known = {f"STRANDLINE_{field.upper()}" for field in Settings.model_fields}
+    known |= {
+        variable(role, field)
+        for role, default in ModelRoles.model_fields.items()
+        for field in type(default.default).model_fields
+    }
     named = set(re.findall(r"STRANDLINE_[A-Z_]+", (DEPLOY / name).read_text()))
     assert named <= known
 
@@ -138,6 +144,26 @@ def test_workers_do_not_have_the_password_of_the_tables_owner() -> None:
     secrets = {name: pod["containers"][0]["envFrom"][0]["secretRef"]["name"] for name, pod in pods()}
     assert secrets.pop("strandline-migrate") == "strandline-owner"
     assert set(secrets.values()) == {"strandline"}
+
+
+def test_what_derives_and_reads_has_the_settings_of_models_and_no_file_holds_a_key() -> None:
+    services = documents("compose.yaml")[0]["services"]
+    files = {name: service.get("env_file") for name, service in services.items()}
+    asking = {*STAGES, "service"}
+    assert {name for name, file in files.items() if file} == asking
+    assert all(files[name] == [{"path": "models.env", "required": False}] for name in asking)
+    for service in services.values():
+        own = service.get("environment", {})
+        assert not [name for name in own if name.startswith(PREFIX)]
+    assert "models.env" in (DEPLOY / "compose.yaml").read_text().split("\nname:")[0]
+    assert not admitted("deploy/models.env")
+    assert "/deploy/*.env" in (ROOT / ".gitignore").read_text().splitlines()
+
+
+@pytest.mark.parametrize("name", [name for name in FILES if "worker" in name or "service" in name])
+def test_the_other_files_say_where_the_settings_of_models_go(name: str) -> None:
+    head = (DEPLOY / name).read_text().split("apiVersion:")[0].split("[Unit]")[0]
+    assert "docs/models.md" in head and PREFIX in head
 
 
 @pytest.mark.parametrize("name", ["strandline-worker@.service", "strandline-service@.service"])

@@ -151,6 +151,7 @@ class ExplainStagesRow(NamedTuple):
     postponements: int
     held: bool
     next_attempt_at: datetime
+    ready_at: datetime | None
     waits_until: datetime | None
     waits_for: str | None
     is_used_up: bool

@@ -22,7 +22,9 @@ class StatusPipelinesRow(NamedTuple):
 
 
 class StatusPipelines(Query[StatusPipelinesRow]):
-    """Per stage: what is due, held, dead, and how old the oldest work is that waits for no budget (ring_due)."""
+    """Per stage: what is due, held, dead, and how late the oldest work is that waits for no budget
+    (ring_due); a turn in company is late once it is ready.
+    """
 
     __slots__ = ()
     name = "status_pipelines"

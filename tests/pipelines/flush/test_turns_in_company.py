@@ -6,18 +6,25 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from datetime import UTC
 from typing import Any
 
 import pytest
+from click.testing import CliRunner
 from hypothesis import HealthCheck, given
 from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
 
 from strandline import Memory
+from strandline.cli.explain import command as explain_command
+from strandline.cli.flush import command as flush_command
+from strandline.cli.status import read_status
+from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import STAGES, Lane
+from strandline.schemas.wire.explanations import MessageExplanation
 from strandline.wiring.assembly import background_runner, prepare_stages
 from strandline.workers.in_process import BackgroundRunner
 from strandline.workers.sweep import Sweep
@@ -296,3 +303,62 @@ def test_workers_that_die_lose_and_double_nothing(
     assert nothing_due(database_url)
     assert facts(database_url) == before + 2 * (len(points) + 1)
     assert verify(database, deep=True).violations == ()
+
+
+def explained(database: Database, url: str) -> MessageExplanation:
+    ((name,),) = rows_of(url, "SELECT id FROM strandline.message WHERE seq = 1")
+    explanation = explain(database, name, session_id="s")
+    assert isinstance(explanation, MessageExplanation)
+    return explanation
+
+
+@pytest.mark.parametrize("blocks", [["facts"], ["summary"], ["facts", "summary"]], ids=str)
+def test_explain_says_what_a_turn_waits_for(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings, blocks: list[str]
+) -> None:
+    memory = make_memory("s", deliver="turn", memory_blocks=blocks)
+    talk(memory, 1)
+    ((until,),) = rows_of(database_url, "SELECT DISTINCT ready_at FROM strandline.due")
+    told = explained(database, database_url)
+    waiting = [trace for trace in told.stages if trace.state == "due"]
+    assert waiting and {trace.ready_at for trace in waiting} == {until}
+    (sentence,) = [one for one in told.why if "share" in one]
+    assert f"{until.astimezone(UTC):%H:%M:%S} UTC" in sentence
+    assert all(way in sentence for way in ("flush", "deliver", "wait_for"))
+    assert not [one for one in told.why if "no worker has taken it up" in one]
+    pass_time(database_url)
+    told = explained(database, database_url)
+    assert not [one for one in told.why if "share" in one] and not any(t.ready_at for t in told.stages)
+    memory.put({"role": "user", "content": "One more."})
+    memory.put({"role": "assistant", "content": "Yes."})
+    memory.flush()
+    assert not [one for one in explained(database, database_url).why if "share" in one]
+
+
+def test_the_command_says_how_to_end_the_wait_and_that_ends_it(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    talk(turning(make_memory), 1)
+    ((name,),) = rows_of(database_url, "SELECT id FROM strandline.message WHERE seq = 1")
+    target = ["--database-url", database_url]
+    shown = CliRunner().invoke(explain_command, [name, *target])
+    assert shown.exit_code == 0, shown.output
+    assert "extract: due since" in shown.output and "waits for others until" in shown.output
+    assert "next: `strandline flush s` ends the wait for others" in shown.output
+    assert "strandline status" not in shown.output
+    assert CliRunner().invoke(flush_command, ["s", *target]).exit_code == 0
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.due WHERE ready_at IS NOT NULL") == [(0,)]
+
+
+def test_a_turn_that_waits_for_others_is_not_late(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    talk(turning(make_memory), 2)
+    assert rows_of(database_url, MOVED.format("interval '-500 s'"))  # it waits 100 s more
+    assert {one.lag_seconds for one in read_status(database, settings).pipelines} == {0.0}
+    assert rows_of(database_url, MOVED.format("interval '-200 s'"))  # and did so 100 s ago
+    late = {one.name: one.lag_seconds for one in read_status(database, settings).pipelines}
+    assert {name: 100 <= seconds < 700 for name, seconds in late.items() if seconds} == {
+        "facts": True,
+        "summary": True,
+    }
