@@ -8,8 +8,9 @@
 --     text
 SELECT g.pipeline, g.generation_id, g.state, g.entry_stage, g.config::text, (
     SELECT coalesce(json_agg(x), '[]') FROM (
-        SELECT d.stage, count(*) AS due, coalesce(extract(epoch FROM statement_timestamp() - min(coalesce(d.ready_at, d.created_at))
-            FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity')), 0) AS lag_seconds
+        SELECT d.stage, count(*) AS due, coalesce(greatest(0, extract(epoch FROM statement_timestamp()
+                - min(coalesce(d.ready_at, d.created_at))
+            FILTER (WHERE d.ring_at < '5000-01-01' OR d.ring_at = 'infinity'))), 0) AS lag_seconds
         FROM strandline.due d WHERE d.generation_id = g.generation_id GROUP BY d.stage) AS x)::text AS due, (
     SELECT coalesce(json_agg(x), '[]') FROM (
         SELECT l.stage, count(*) AS leased FROM strandline.lane l
