@@ -68,8 +68,9 @@ class ModelClient:
         self.role = role
         self._body = json.loads(role.of.body or "{}")
         hide_secrets_of(role.address)
-        # The paths of requests are behind the address, and its query behind them.
+        # The paths of requests are behind the address, and its query behind them; some name the path as well.
         address, _, query = role.address.partition("?")
+        address = address.rstrip("/").removesuffix("/chat/completions").removesuffix("/embeddings")
         query_values = dict(parse_qsl(query, keep_blank_values=True)) | _plain(role.of.query)
         hide_secrets_of(f"{address}?{urlencode(query_values)}")
         total = role.of.timeout_seconds

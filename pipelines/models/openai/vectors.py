@@ -24,16 +24,18 @@ def read_vector(value: object) -> object:
 def in_order(indexes: Sequence[int | None], expected: int) -> list[int] | None:
     """For each text the place of its vector; None if that cannot be told.
 
-    A number that is left out is 0, as some encoders leave out zeros; without any number the order counts.
+    A number that is left out is 0, as some encoders leave out zeros, and the first may be 1; where all
+    are the same, or none is there, the order counts.
     """
     if len(indexes) != expected:
         return None
-    if all(index is None for index in indexes):
+    if len(set(indexes)) <= 1:
         return list(range(expected))
     known = [index or 0 for index in indexes]
-    if sorted(known) != list(range(expected)):
+    first = min(known)
+    if first not in (0, 1) or sorted(known) != list(range(first, first + expected)):
         return None
     places = [0] * expected
     for place, index in enumerate(known):
-        places[index] = place
+        places[index - first] = place
     return places

@@ -443,6 +443,22 @@ def test_a_wait_is_read_in_words(server: ModelServer, model: OpenAITextModel, bo
     assert caught.value.retry_after_seconds == 20.0
 
 
+@pytest.mark.parametrize("path", ["/v1/chat/completions", "/v1/chat/completions/", "/v1/embeddings", "/v1/"])
+def test_an_address_that_names_an_endpoint_is_read_as_meant(server: ModelServer, path: str) -> None:
+    settings = load_settings(
+        openai_base_url=server.base_url.removesuffix("/v1") + path,
+        openai_api_key="k",
+        embedding_model="e",
+        embedding_dimensions=256,
+    )
+    made, embedder = text_model_from(settings, purpose="facts"), embedder_from(settings)
+    made.answer(EXTRACT)
+    embedder.embed(["a"])
+    made.close()
+    embedder.close()
+    assert [one.path for one in server.requests] == ["/v1/chat/completions", "/v1/embeddings"]
+
+
 @pytest.mark.parametrize("path", ["/v1?api-version=2024-10-21&x=", "/v1/?api-version=2024-10-21&x="])
 def test_the_query_of_an_address_stays_behind_the_path(server: ModelServer, path: str) -> None:
     address = server.base_url.removesuffix("/v1") + path
@@ -487,6 +503,8 @@ TEXTS = [f"Day {number}: I walked." for number in range(40)]
 EMBEDDINGS: dict[str, Respond] = {
     "no numbers": each(lambda row: {"embedding": row["embedding"]}),
     "the first number left out": each(without_zero),
+    "numbers from 1": each(lambda row: {**row, "index": row["index"] + 1}),
+    "the same number for each": each(lambda row: {**row, "index": 0}),
     "base64": each(in_base64),
     "a list in a list": each(lambda row: {**row, "embedding": [row["embedding"]]}),
     "numbers as texts": each(lambda row: {**row, "index": str(row["index"])}),
