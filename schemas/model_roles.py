@@ -189,7 +189,7 @@ class EmbeddingRole(ServerRole):
 
 
 class ModelRoles(BaseModel):
-    """What is set of each role; ``default`` is of all."""
+    """The settings of each role; ``default`` applies to all."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -305,7 +305,7 @@ def _host(url: str | None) -> tuple[str, str]:
 
 
 class RolesSource(PydanticBaseSettingsSource):
-    """What the file of the roles sets, and above it their variables."""
+    """The roles as their file sets them; their variables override it."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
         return None, field_name, False
@@ -319,7 +319,7 @@ class RolesSource(PydanticBaseSettingsSource):
 
 
 def read_roles(file: str | None, environ: Mapping[str, str]) -> dict[str, dict[str, Any]]:
-    """What the file of the roles sets, and above it their variables, as they are written there.
+    """The roles as their file sets them; variables of ``environ`` override it.  Values are unchecked.
 
     Raises:
         ValueError: the file cannot be used; the sentence says why.

@@ -120,7 +120,7 @@ class Memory(SessionMemory):
             chat_history_token_ratio: share of that limit for the short-term window; above it a put flushes.
             max_window_messages, max_window_bytes: bounds of the window; a put above one flushes.
             token_flush_size, message_flush_size: minimum of one flush; None: a quarter of the bound.
-            deliver: ``"turn"``: each turn at its end too; 8 times the text calls at a turn a second, else 46.
+            deliver: ``"turn"``: each turn too, for 8 to 46 times the text calls (docs/models.md).
             time_zone: whose days messages without an offset of their own have, an IANA name; None: UTC.
             memory_blocks: blocks, custom blocks, or names of either; None: the default ones; []: none.
             insert_method: ``"system"`` or ``"user"``: the message into which memory is inserted.

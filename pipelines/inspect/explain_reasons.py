@@ -58,7 +58,7 @@ def message_reasons(
 
 
 def company_reasons(stages: Iterable[StageTrace]) -> Iterable[str]:
-    """Until when its turn waits for others that may share its model calls, and what ends that wait."""
+    """A sentence on how long its turn waits for others to share its model calls, and what ends the wait."""
     if moments := [trace.ready_at for trace in stages if trace.ready_at is not None]:
         yield (
             f"Its turn waits until {_moment(max(moments))} at most for other turns to share its model calls;"

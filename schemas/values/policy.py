@@ -56,8 +56,8 @@ class Policy:
         max_window_bytes: the third mark, in bytes as stored.
         message_flush_size: minimum messages of a flush by the second mark; None: a quarter of the mark.
         deliver: ``window``: messages are delivered when they leave the window, or the session is idle;
-            ``turn``: also at the end of each turn, without leaving the window, for 8 times the calls of text
-            models at a turn a second, and 46 times where no turn shares a call (docs/models.md).
+            ``turn``: also at the end of each turn, without leaving the window.  It makes 8 times as many
+            text calls at a turn a second, 46 times where no turn shares a call (docs/models.md).
         time_zone: of messages that name no offset from UTC, an IANA name; None: UTC.
         max_facts: if the owner has more live facts than this, workers condense them; None: no influence.
     """

@@ -66,7 +66,7 @@ class StageTrace(Report):
     younger than the event).  ``reason`` is the dead letter's, or the lane's last error.
     ``context_seqs`` are the messages before its batch that the model saw as context.
     ``capture_number`` is the newest act on capturing that applied to its batch.
-    ``ready_at`` is until when its turn waits for others to share its model call; null if it does not wait.
+    Its turn waits until ``ready_at`` for others to share its model call; null if it does not wait.
     ``waits_until`` says until when its namespace waits for a budget, ``waits_for`` which, and ``is_used_up``
     whether the budget is used up; if not, workers hold the rest of it.
     ``retry_at`` is when a worker tries a dead letter again; null if a person has to.

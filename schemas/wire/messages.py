@@ -108,8 +108,8 @@ ABOUT = {
     ),
     "deliver": (
         "`window`: facts and other memory are made of messages that a flush took out of the window; `turn`:"
-        " of each turn as soon as its answer is put, and it stays in the window, for 8 times the calls of"
-        " text models at a turn a second, and 46 times where turns are far apart."
+        " of each turn as soon as its answer is put, and it stays in the window. `turn` makes 8 times"
+        " as many calls of text models at a turn a second, 46 times where turns are far apart."
     ),
     "blocks": "Names of pipelines that make memory of the session; null: facts, summary and vectors.",
     "max_facts": "How many facts a context shows, and above which workers merge them; null: what fits.",
@@ -150,8 +150,8 @@ class PutMessages(Request):
     policy: PolicyIn | None = None
     replace_prompt: bool = Field(
         default=False,
-        description="The first message, a system or developer message, stands in front of later contexts in"
-        " the place of the system messages that begin the session; these stay in the log.",
+        description="The first message, a system or developer message, replaces the system messages that"
+        " begin the session at the head of later contexts; the log keeps them.",
     )
 
 

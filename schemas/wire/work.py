@@ -13,8 +13,8 @@ from strandline.schemas.wire.report import Report
 class StageReport(Report):
     """One stage of a pipeline.
 
-    ``lag_seconds`` is the age of its oldest due work that waits for no budget, 0 without any; that of a turn
-    begins when it waits no longer for others.
+    ``lag_seconds`` is the age of its oldest due work that waits for no budget, 0 without any.  A
+    turn that waits for others has no age until that wait ends.
     ``reason``: why that work waits, as a live worker says; null where none knows a reason.
     ``retry_at``: when the first of its dead letters is retried by itself; null if none is.
     """

@@ -54,7 +54,7 @@ def check_secret_files(settings: Settings) -> Iterator[CheckReport]:
 
 
 def _secret_files(settings: Settings) -> Iterator[tuple[str, str | Path]]:
-    """The files of secrets, each with the variable that names it, or would in place of the TOML file."""
+    """Each file of secrets, with the variable that names it; the TOML file's entries have theirs too."""
     for name in SECRET_FILES:
         if path := getattr(settings, name):
             yield f"STRANDLINE_{name.upper()}", path

@@ -56,7 +56,7 @@ class Asker:
         return self.book.begin(door.name, owner, session, order)
 
     def carry_out(self, one: Operation, ask: Callable[[dict[str, Any]], Any]) -> Any:
-        """What it gives; None if it was refused, or nobody knows."""
+        """The call's result; None if it was refused, or its outcome is unknown."""
         try:
             value = ask(one.order)
         except Exception as error:  # noqa: BLE001 - whatever a caller could be given is judged here

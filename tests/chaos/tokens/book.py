@@ -1,7 +1,7 @@
 """What each token may be seen in, and from when on in nothing: the model that all reads are held to.
 
 A token is *placed* in sessions by puts and forks, and *threatened* by each call that may take it back, from
-its beginning to its end; of a call whose outcome nobody knows, to the end of ``GRACE_SECONDS``.  A read is
+its beginning to its end; of a call with an unknown outcome, to the end of ``GRACE_SECONDS``.  A read is
 judged by what had returned before it began, and settles what was unknown.
 """
 
@@ -328,7 +328,7 @@ class Book:
                 session.taken.clear()  # numbers begin anew
 
     def check_write(self, one: Operation) -> None:
-        """A put after a receipt is refused; one of a scope that nobody erases is not."""
+        """A put after a receipt is refused; a put to a scope without an erasure is not."""
         with self.lock:
             scopes: list[Scope] = [one.owner, *([one.session] if one.session else [])]
             if one.outcome == "done" and any(scope.must_refuse(one.began) for scope in scopes):
@@ -405,7 +405,7 @@ class Book:
             }
 
     def recognised(self) -> set[str]:
-        """What a tombstone may still recognise: of facts that went, and whose messages nobody erased."""
+        """Tokens that a tombstone may still recognise: their facts went, and their messages stayed."""
         with self.lock:
             return {
                 name

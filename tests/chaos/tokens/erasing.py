@@ -22,7 +22,7 @@ ATTEMPTS = 20
 
 
 class Eraser(Asker):
-    """``more_owners`` brings somebody in the place of an owner who is gone for good."""
+    """Erases, readmits and verifies; ``more_owners`` replaces an owner who is gone for good."""
 
     def __init__(
         self,
@@ -192,7 +192,7 @@ class Eraser(Asker):
                     self.book.blame(owner, f"{one} did not let in who was erased: {one.outcome}")
 
     def _let_in(self, one: Operation, scope: Owner | Session) -> None:
-        """Of an erasure whose end nobody saw, this says that it has ended: it was of all that there was."""
+        """Open a scope again; an erasure whose end was not seen has then ended, and took everything."""
         if scope.state == "perhaps":
             self.book.close(one, scope)
             self._unfinished = [each for each in self._unfinished if each != (one.owner, one.session)]

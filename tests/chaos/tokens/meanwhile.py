@@ -1,4 +1,4 @@
-"""What goes on beside the calls: cut connections, a service that dies, and the commands of operators."""
+"""Runs beside the calls: cuts connections, kills the service, and gives the commands of operators."""
 
 from __future__ import annotations
 
@@ -206,7 +206,7 @@ class Operator:
             self._book.blame(None, f"erasures verify says, beside what is unfinished: {wrong}")
 
     def _said_of_erasures(self) -> list[str]:
-        """What is wrong beside the unfinished erasures, of which it names each."""
+        """Findings of the command other than the unfinished erasures, each of which it must name."""
         before = self._unfinished()
         done = self._ran("erasures", "verify", "--json")
         if done is None or not done.stdout:

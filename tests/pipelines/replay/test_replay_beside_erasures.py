@@ -1,4 +1,4 @@
-"""A replay passes over an owner whose erasure is not finished, for as long as it is not."""
+"""A replay passes over an owner while their erasure is unfinished."""
 
 from __future__ import annotations
 
@@ -14,10 +14,9 @@ from strandline.pipelines.replay.new_generation import begin_generation, derive_
 from strandline.pipelines.replay.progress import Progress
 from strandline.pipelines.replay.records import claim_replay
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import FACTS, SUMMARY, VECTORS
 from tests.conftest import MakeMemory, rows_of
-from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
 from tests.support.workers.hand_worker import say
 
@@ -29,16 +28,6 @@ class Died(Exception):
 def die_behind_the_fence(step: str, _table: str, _rows: int) -> None:
     if step != "fence":
         raise Died
-
-
-@pytest.fixture
-def settings(database_url: str, model_server: ModelServer) -> Settings:
-    return load_settings(
-        database_url=database_url,
-        openai_base_url=model_server.base_url,
-        text_backend="openai",
-        embedding_backend="local",
-    )
 
 
 @pytest.fixture
@@ -69,7 +58,7 @@ def test_a_replay_ends_beside_an_erasure_whose_process_ended(
     is_filled_first: bool,
     hold: bool,
 ) -> None:
-    """Work that is due for such an owner is taken by no worker."""
+    """No worker takes the work that is due for such an owner."""
     replay = begin_generation(database, pipeline, settings, force=True, hold=hold)
     if is_filled_first:
         stop = threading.Event()
