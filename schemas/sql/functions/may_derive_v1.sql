@@ -19,9 +19,7 @@ BEGIN
             AND NOT (g.state = 'feeding' AND p_stage <> g.entry_stage AND EXISTS (
                 SELECT FROM strandline.due d WHERE d.shard_key = p_shard_key AND d.stage = g.entry_stage
                     AND d.generation_id = g.generation_id AND d.created_at < g.created_at))
-            AND NOT EXISTS (
-                SELECT FROM strandline.erasure_fence f
-                WHERE f.shard_key = p_shard_key AND f.scope_key = p_shard_key AND @stands(f))
+            AND NOT @is_fenced(p_shard_key)
             AND NOT EXISTS (
                 SELECT FROM strandline.scope_generation s WHERE s.shard_key = p_shard_key
                     AND s.pipeline = g.pipeline AND s.generation_id = g.generation_id
