@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from contextlib import contextmanager
+from dataclasses import dataclass
 from itertools import islice
 from random import Random
 from statistics import mean
@@ -47,27 +48,32 @@ class Scope:
 
 @pytest.fixture(scope="module")
 def scope(stack: EmbeddedStack) -> Iterator[Scope]:
+    with filled_database(stack, MESSAGES, seed=1) as filled:
+        yield filled
+
+
+@pytest.fixture(scope="module")
+def just_big(stack: EmbeddedStack) -> Iterator[Scope]:
+    """A scope with hardly more pieces than are scanned one by one."""
+    with filled_database(stack, JUST_BIG, seed=5) as filled:
+        yield filled
+
+
+@contextmanager
+def filled_database(stack: EmbeddedStack, messages: int, *, seed: int) -> Iterator[Scope]:
+    """A scope in a database of its own, whose statistics are of it alone."""
     with (
         temporary_database(stack.database_url) as url,
         psycopg.connect(url, autocommit=True) as connection,
     ):
-        yield filled_scope(connection)
+        yield filled_scope(connection, messages, seed)
 
 
-@pytest.fixture(scope="module")
-def just_big(scope: Scope) -> Scope:
-    """A session of another owner with hardly more pieces than are scanned one by one."""
-    just = replace(scope, filled=made_up(JUST_BIG, seed=5), shard_key=uuid4(), session_key=uuid4())
-    fill(just.connection, just.shard_key, just.generation_id, just.session_key, just.filled)
-    just.connection.execute("ANALYZE strandline.chunk")
-    return just
-
-
-def filled_scope(connection: psycopg.Connection[Any]) -> Scope:
+def filled_scope(connection: psycopg.Connection[Any], messages: int, seed: int) -> Scope:
     ((generation_id,),) = connection.execute(
         "SELECT generation_id FROM strandline.generation WHERE pipeline = 'vectors'"
     ).fetchall()
-    scope = Scope(connection, made_up(MESSAGES, seed=1), uuid4(), generation_id, uuid4(), uuid4())
+    scope = Scope(connection, made_up(messages, seed=seed), uuid4(), generation_id, uuid4(), uuid4())
     fill(connection, scope.shard_key, generation_id, scope.session_key, scope.filled)
     fill(connection, scope.shard_key, generation_id, scope.other_session, made_up(FEW, seed=2))
     # The same words and vectors of another owner, in the same session's name, and of another generation:
