@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from itertools import cycle
+from unittest.mock import patch
 
 from bench.cases.bare import BARE_SELECT, SESSION
 from bench.environment import Ground, NotMeasuredError
@@ -18,14 +19,14 @@ from strandline.producers.tokens import count_default
 from strandline.schemas.values.policy import DEFAULT_HISTORY_RATIO
 
 QUESTION = "How long and how wide is the boat?"
-CACHE = "STRANDLINE_WINDOW_CACHE_BYTES"
+CACHES = ("STRANDLINE_WINDOW_CACHE_BYTES", "STRANDLINE_INDEX_CACHE_BYTES")
 
 
 def measure_get(ground: Ground, size: Size) -> Iterator[Figure]:
     """Read again, never read before, with search, and after one more put."""
     session_id, limits = filled_session(ground, size)
     again, searching = _memory(ground, session_id, limits), _memory(ground, session_id, limits, search=True)
-    with without_cache():  # settings are read where a memory is made
+    with without_cache():
         first = _memory(ground, session_id, limits)
     messages = cycle(ground.messages)
     window = len(again.get().messages)
@@ -90,11 +91,6 @@ def bare_select(ground: Ground, session_id: str) -> Iterator[Call]:
 
 @contextmanager
 def without_cache() -> Iterator[None]:
-    before = os.environ.get(CACHE)
-    os.environ[CACHE] = "0"
-    try:
+    """Memories made within keep nothing that they read."""
+    with patch.dict(os.environ, dict.fromkeys(CACHES, "0")):
         yield
-    finally:
-        del os.environ[CACHE]
-        if before is not None:
-            os.environ[CACHE] = before

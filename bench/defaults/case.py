@@ -7,15 +7,13 @@ from itertools import count, cycle
 
 from bench.cases.backlog import wait_until_applied
 from bench.cases.filling import FACT_CHARACTERS
-from bench.cases.reads import Gets, bare_select
+from bench.cases.reads import Gets, bare_select, without_cache
 from bench.environment import Ground, NotMeasuredError
 from bench.figures import Figure, Goal
 from bench.size import Size
 from strandline import Memory
 
 USER = "reader"
-# Of another owner: its read opens the connection of a process that has not read the session before.
-OTHER = "other"
 DERIVE_SECONDS = 60.0
 COUNTED = """
 SELECT (SELECT next_seq - window_from FROM strandline.session WHERE session_id = %s),
@@ -26,12 +24,12 @@ SELECT (SELECT next_seq - window_from FROM strandline.session WHERE session_id =
 def measure_defaults(ground: Ground, size: Size) -> Iterator[Figure]:
     """The default read: again, with a new question, never read before, and after one more put."""
     session_id = _filled(ground, size)
-    ground.memory(session_id=OTHER, user_id=OTHER).put(ground.pieces[0])
-    first = _FirstRead(ground, session_id)
+    with without_cache():
+        first = _memory(ground, session_id)
     name = f"get of {size.window} messages, {size.known_facts} facts, {size.pieces} pieces"
     with bare_select(ground, session_id) as select:
         get = Gets("defaults", name, select, size)
-        yield get.figure("never read before", first.get, before=first.prepare, goal=Goal(3.3))
+        yield get.figure("never read before", first.get, goal=Goal(3.3))
         memory = _memory(ground, session_id)
         asking = _Asking(ground, memory)
         yield get.figure("read again", memory.get, goal=Goal(1.5))
@@ -39,23 +37,6 @@ def measure_defaults(ground: Ground, size: Size) -> Iterator[Figure]:
         # Last, since the window grows.
         yield get.figure("after one more put", memory.get, before=asking.put, goal=Goal(1.9))
         yield get.figure("a new question after one more put", asking.get, before=asking.put, goal=Goal(3.4))
-
-
-class _FirstRead:
-    """A read by a process that has its connection and its models, and nothing of the session."""
-
-    def __init__(self, ground: Ground, session_id: str) -> None:
-        self._ground = ground
-        self._session_id = session_id
-        self._memory = _memory(ground, session_id)
-
-    def prepare(self) -> None:
-        self._memory.close()  # with it goes what the process keeps
-        self._ground.memory(session_id=OTHER, user_id=OTHER).get()
-        self._memory = _memory(self._ground, self._session_id)
-
-    def get(self) -> object:
-        return self._memory.get()
 
 
 class _Asking:
