@@ -21,8 +21,9 @@ from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.aim import aim_of
 from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes
 from strandline.pipelines.text.tone import WISH
+from strandline.pipelines.text.weighting import BESIDE_BEST, full_text_score
 from strandline.pipelines.vectors.chunks import Chunk, chunks
-from strandline.pipelines.vectors.voice import voice_of
+from strandline.pipelines.vectors.voice import said_on, voice_of
 from strandline.producers.search.ranking import SearchQuery
 from strandline.producers.search.unindexed import factors
 from strandline.schemas.values.identity import identify_session
@@ -33,8 +34,6 @@ Floats = NDArray[np.float64]
 FIRST = 10
 # As many pieces make up what a scope has in common.
 SAMPLE = 300
-# What counts of a message beside the best of its session.
-BESIDE_BEST = 0.9
 # No word reaches farther than this, so that many empty places part one session from the next.
 REACH = 3
 # A vector of fewer lexemes says little.
@@ -82,6 +81,7 @@ class Prepared:
         common: the mean of the first pieces' vectors, and ``sampled`` how many these are.
         piece_shares: of each piece's vector, less where it has few words.
         factors: per place and question, what speaks for a message beside its words and its vector.
+        days: per place, the ordinal of the day on which it was said; 0 if that is not known.
         queries: a vector per question.
         begins: the first place of each session.
         evidence: per question, the places of the messages that hold the answer, and how many are named.
@@ -96,6 +96,7 @@ class Prepared:
     piece_places: NDArray[np.int64]
     piece_shares: Floats
     factors: Floats
+    days: NDArray[np.int64]
     common: Floats
     sampled: int
     queries: Floats
@@ -129,6 +130,7 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
         piece_places=np.array([place for place, _, _ in found]),
         piece_shares=_piece_shares(conversation, places, found, lengths),
         factors=_factors(conversation, places, size),
+        days=_days(conversation, places, size),
         common=sample.mean(axis=0),
         sampled=len(sample),
         queries=_vectors(embedder, [question.text for question in conversation.questions]),
@@ -141,17 +143,25 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
 
 
 def text_scores(one: Prepared, weighting: TextWeighting) -> Floats:
-    """A row per place, a column per question, the best of each at 1."""
+    """BM25 with what is beside: a row per place, a column per question."""
     norm = 1 - weighting.b + weighting.b * np.maximum(one.lengths, 1) / weighting.length
     times = one.counts / norm[:, None]
     near = times.copy()
     for distance, share in enumerate(weighting.beside, start=1):
-        near[distance:] += share * times[:-distance]
-        near[:-distance] += share * times[distance:]
+        shares = share * (one.days[distance:] == one.days[:-distance])[:, None]
+        near[distance:] += shares * times[:-distance]
+        near[:-distance] += shares * times[distance:]
     near[one.lengths == 0] = 0
-    scores = (near / (near + weighting.k1)) @ one.asked
-    scores /= np.maximum(scores.max(axis=0), 1e-9)
+    scores: Floats = (near / (near + weighting.k1)) @ one.asked
     return scores
+
+
+def fused(one: Prepared, texts: Floats, contrast: Floats | None = None, share: float = 0.0) -> Floats:
+    """Texts, and contrasts if there are vectors, as one score."""
+    nearest = np.zeros(texts.shape[1]) if contrast is None else contrast.max(axis=0)
+    columns = zip(texts.max(axis=0).tolist(), one.asked.sum(axis=0).tolist(), nearest.tolist(), strict=True)
+    full = np.array([max(full_text_score(*column), 1e-9) for column in columns])
+    return texts / full if contrast is None else (1 - share) * texts / full + share * contrast
 
 
 def contrasts(one: Prepared, few: float) -> Floats:
@@ -226,6 +236,14 @@ def _factors(conversation: Conversation, places: Mapping[str, int], size: int) -
         query = SearchQuery(question.text, query_lexemes(question.text), None, None, aim)
         result[where, column] = factors(messages, query)
     return result
+
+
+def _days(conversation: Conversation, places: Mapping[str, int], size: int) -> NDArray[np.int64]:
+    days = np.zeros(size, np.int64)
+    for one in (one for session in conversation.sessions for one in session):
+        day = said_on(_message(one))
+        days[places[str(one["id"])]] = day.toordinal() if day else 0
+    return days
 
 
 def _message(one: Mapping[str, Any]) -> Message:

@@ -26,13 +26,15 @@ from bench.recall.scoring import (
     TextWeighting,
     VectorWeighting,
     contrasts,
+    fused,
     prepare,
     recalled,
     text_scores,
 )
 from bench.suite import say
 from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
-from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
+from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, B
+from strandline.pipelines.text.weighting import WORDS_BESIDE_VECTOR
 
 # As searches have it (schemas/sql/functions/search_v1.sql).
 STANDING = (
@@ -113,10 +115,12 @@ def try_all(prepared: Sequence[Prepared], drawn: Sequence[TextWeighting], until:
         if number % 25 == 1:
             say(f"weighting of words {number} of {len(drawn)}")
         scores = [text_scores(one, text) for one in prepared]
-        words = np.concatenate([recalled(one, score) for one, score in zip(prepared, scores, strict=True)])
+        words = np.concatenate(
+            [recalled(one, fused(one, score)) for one, score in zip(prepared, scores, strict=True)]
+        )
         for vector in VECTORS:
             together = [
-                recalled(one, (1 - vector.share) * score + vector.share * contrast)
+                recalled(one, fused(one, score, contrast, vector.share))
                 for one, score, contrast in zip(prepared, scores, near[vector.few], strict=True)
             ]
             yield Tried((text, vector), words, np.concatenate(together))

@@ -46,8 +46,13 @@ _DATE = re.compile(
     re.IGNORECASE | re.ASCII,
 )
 _WORD = re.compile(r"\w+")
-_ISO_DATE = re.compile(r"\b((?:19|20)\d\d)-(\d\d)-(\d\d)\b")
-_YEAR = re.compile(r"\b((?:19|20)\d\d)\b")
+_YEAR_FIRST = re.compile(r"\b((?:19|20)\d\d)([-./])(\d{1,2})\2(\d{1,2})\b", re.ASCII)
+_YEAR_LAST = re.compile(r"\b(\d{1,2})([-./])(\d{1,2})\2((?:19|20)\d\d)\b", re.ASCII)
+# As Chinese, Japanese and Korean write a day or a month.
+_WITH_SIGNS = re.compile(
+    r"(?<!\d)(?:((?:19|20)\d\d) ?[年년] ?)?(\d{1,2}) ?[月월](?: ?(\d{1,2}) ?[日号號일])?", re.ASCII
+)
+_YEAR = re.compile(r"\b((?:19|20)\d\d)(?:\b|(?=[年년]))")
 # A verb as well as a month, which is written with a capital letter and stands after such words.
 _MAY = re.compile(r"\b(?:in|during|of|since|until|by|early|late|mid|last|this)[\s-]+May\b")
 # Verbs or other words of English as well.
@@ -111,7 +116,7 @@ def _may_be_name(word: str) -> bool:
 
 
 def _days(question: str, today: date) -> Iterator[DayRange]:
-    named = [*_written_dates(question), *_named_dates(question)]
+    named = [*_written_dates(question), *_signed_dates(question), *_named_dates(question)]
     for year, month, day in named:
         yield from _of_date(year, month, day, today)
     if not named:
@@ -123,9 +128,24 @@ def _days(question: str, today: date) -> Iterator[DayRange]:
 
 
 def _written_dates(question: str) -> Iterator[tuple[int, int, int]]:
-    for year, month, day in _ISO_DATE.findall(question):
-        if _day(int(year), int(month), int(day)) is not None:
-            yield int(year), int(month), int(day)
+    """Days in figures; where the month may stand before the day, both if both are days."""
+    for year, _, month, day in _YEAR_FIRST.findall(question):
+        yield from _days_of(int(year), (int(month), int(day)))
+    for first, mark, second, year in _YEAR_LAST.findall(question):
+        day_first = int(second), int(first)
+        yield from _days_of(int(year), day_first, *([day_first[::-1]] if mark != "." else []))
+
+
+def _days_of(year: int, *readings: tuple[int, int]) -> Iterator[tuple[int, int, int]]:
+    for month, day in dict.fromkeys(readings):
+        if _day(year, month, day) is not None:
+            yield year, month, day
+
+
+def _signed_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
+    for year, month, day in _WITH_SIGNS.findall(question):
+        if 1 <= int(month) <= 12:
+            yield int(year) if year else None, int(month), int(day) if day else None
 
 
 def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:

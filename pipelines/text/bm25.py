@@ -13,8 +13,6 @@ B = 0.75
 USUAL_LENGTH = 40
 # The share of a word's count that messages at a distance get.
 NEARBY = {-3: 0.1, -2: 0.2, -1: 0.4, 0: 1.0, 1: 0.4, 2: 0.2, 3: 0.1}
-# The weight of words beside a vector.
-WORDS_BESIDE_VECTOR = 0.53
 
 
 def by_length(length: float) -> float:

@@ -41,6 +41,7 @@ _SINGLE = re.compile(
     "[\u3005\u3007\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff\U00020000-\U0003ffff]"
     "|(?<![\uac00-\ud7a3])[\uac00-\ud7a3]"
 )
+_UNSPACED_CHARACTERS = re.compile(rf"[{_UNSPACED}]")
 # English rules leave words of these scripts as they are: first and last letter, and whose rules fit.
 _SCRIPTS = (
     ("\u0370", "\u03ff", "greek"),
@@ -60,6 +61,12 @@ _TOKEN = re.compile(
     rf"|(?P<word>{_LETTER}+(?:'{_LETTER}+)*)"
 )
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'", "\u00ad": None, "\u200b": None})
+
+
+def is_mostly_unspaced(text: str) -> bool:
+    """Whether most letters of a text are of scripts that are written without spaces, or of Hangul."""
+    unspaced = len(_UNSPACED_CHARACTERS.findall(text))
+    return unspaced > 0 and 2 * unspaced > sum(map(str.isalpha, text))
 
 
 def word_set(text: str) -> frozenset[str]:

@@ -1,4 +1,4 @@
-"""Tone: whether a message reads like a standing wish of the user's, or ends with a question.
+"""Tone: whether a message reads like a standing wish of the user's, or mostly asks.
 
 A wish ("always give me code in Python", "I prefer short answers") applies to questions that never name it, so
 a search lifts it.  The words were chosen and measured as docs/search-trials.md says; of other languages than
@@ -23,15 +23,23 @@ _INSTRUCTION = re.compile(
       | à\ partir\ de\ maintenant | désormais | a\ partir\ de\ ahora | de\ ahora\ en\ adelante )\b""",
     re.VERBOSE | re.IGNORECASE,
 )
+# Between "I" and the verb: "I strictly avoid", "I also really like".
+_ADVERBS = r"(?:(?:\w+ly|also|still|just|always|much|would)\ ){0,2}"
 _PREFERENCE = re.compile(
-    r"""\b(?: i(?:'d|\ would|\ really|\ generally|\ usually|\ typically|\ always|\ strongly|\ also|\ still)?
-        \ (?:much\ )?(?:prefer(?:red)?|rather)
+    rf"""\b(?: i(?:'d)?\ {_ADVERBS}
+        (?:prefer(?:red)?|rather|like|love|enjoy|favou?r|value|appreciate|prioriti[sz]e|only
+          |avoid|dislike|hate|loathe|detest|despise|refuse)
+      | i\ tend\ to\ (?:like|prefer|avoid)
       | my\ prefer\w+ | prefer(?:ring|red)
-      | i\ (?:really\ |usually\ |generally\ |tend\ to\ )?
-        (?:like|love|enjoy|favor|favour|value|appreciate|avoid|dislike|hate)
-      | i\ (?:don't|do\ not)\ (?:like|want|use|eat|drink)
-      | i(?:'m|\ am)\ (?:a\ fan\ of|allergic|vegetarian|vegan|not\ a\ fan|more\ comfortable)
-      | i\ can't\ stand | instead\ of | rather\ than | over\ (?:the\ )?\w+ing
+      | i\ (?:don't|do\ not|can't|cannot|won't)\ {_ADVERBS}
+        (?:like|want|use|eat|drink|enjoy|stand|wear|watch|read|consume|tolerate|trust|care\ for)
+      | i\ have\ (?:an?\ |no\ )?(?:[\w-]+\ ){{0,2}}
+        (?:aversion|dislike|distaste|disdain|hatred|preference|interest\ in|allerg\w+|intoleran\w+
+          |phobia|fear)
+      | i(?:'m|\ am)\ (?:not\ )?(?:an?\ )?(?:[\w-]+\ ){{0,2}}
+        (?:fan\ of|allergic|intolerant|averse|opposed|afraid\ of|vegetarian|vegan|diabetic|more\ comfortable)
+      | i\ (?:follow|keep\ to|am\ on)\ an?\ (?:[\w-]+\ ){{0,3}}diet
+      | instead\ of | rather\ than | over\ (?:the\ )?\w+ing
       | ich\ bevorzuge | ich\ mag | ich\ bin\ (?:allergisch|vegetarier(?:in)?|veganer(?:in)?)
       | je\ préfère | prefiero )\b""",
     re.VERBOSE | re.IGNORECASE,
@@ -40,6 +48,10 @@ _PREFERENCE = re.compile(
 _END_CHARACTERS = 400
 _NOTE_AT_END = re.compile(r"\[[^\]\[]*\]\s*$")
 _QUESTION_MARKS = ("?", "\uff1f", "\u061f", "\u037e")
+# A sentence with the marks at its end.
+_SENTENCE = re.compile("[^.!?\u3002\uff01\uff1f\u061f\u037e]*(?:[.!?\u3002\uff01\uff1f\u061f\u037e]+|$)")
+# An answer that ends with "And you?" says something as well: of a question so much of the text asks.
+_ASKING_SHARE = 0.3
 # A pasted text is not a wish, and looking through it takes time.
 _WISH_CHARACTERS = 4_000
 
@@ -51,4 +63,7 @@ def tone_of(text: str, role: str) -> int:
         if _INSTRUCTION.search(plain) or _PREFERENCE.search(plain):
             return WISH
     end = _NOTE_AT_END.sub("", text[-_END_CHARACTERS:]).rstrip()
-    return QUESTION if end.endswith(_QUESTION_MARKS) else PLAIN
+    if not end.endswith(_QUESTION_MARKS):
+        return PLAIN
+    asking = sum(len(one) for one in _SENTENCE.findall(end) if one.endswith(_QUESTION_MARKS))
+    return QUESTION if asking >= _ASKING_SHARE * len(end) else PLAIN

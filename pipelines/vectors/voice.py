@@ -42,13 +42,18 @@ def voice_of(message: Message) -> Voice:
     name = query_lexemes((message.name or "")[:MAX_NAME_CHARACTERS])
     if len(name) > MAX_NAME_WORDS:
         name = []
-    said_at = message.created_at
     return Voice(
         role=message.role,
         name=tuple(name),
         tone=tone_of(full_text(message), message.role),
-        said_on=None if said_at is None else in_zone(said_at, None).date(),
+        said_on=said_on(message),
     )
+
+
+def said_on(message: Message) -> date | None:
+    """The day of a message, by its speaker's clock."""
+    said_at = message.created_at
+    return None if said_at is None else in_zone(said_at, None).date()
 
 
 def _escaped(lexeme: str) -> str:

@@ -39,7 +39,8 @@ class ReadRequest:
         wait_for: wait until this ``seq`` has been put and, if it was flushed, the blocks cover it.
         timeout_seconds: how long to wait (default 10 s); after that the read continues anyway.
         embed_query: returns a query's vector as pgvector reads it, from its text and the generation's config
-            (``embedder``, ``dimensions``, ``query_prefix``); None if the stored vectors are of another model.
+            (``embedder``, ``dimensions``, ``query_prefix``); None if the stored vectors are of another model,
+            empty if the model has none for it.
         render: turns sections into text.
         shared_key: the key of the shared scope's rows, if the memory names one.
         block_arguments: what custom blocks are told beside the query.

@@ -13,6 +13,8 @@ from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.postgres.operations import Operation, Run
 
+# Given a query and the config of the stored vectors: None if those are of another model, empty if the model
+# has no vector for it.
 EmbedQuery = Callable[[str, Mapping[str, Any]], str | None]
 
 # The end of a long query is what is being asked; more than this only costs time.
@@ -46,6 +48,9 @@ def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Sea
             f"The stored vectors are of another embedding model ({config.get('embedder')}): the search"
             " compared only words."
         )
+        return _query(text, None, problem, zone)
+    if not vector:
+        problem = "The embedding model has no vector for the query, so the search compared only words."
         return _query(text, None, problem, zone)
     return _query(text, vector, None, zone)
 

@@ -9,14 +9,26 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from datetime import date
 from functools import partial
 from uuid import UUID
 
-from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
+from strandline.pipelines.text.bm25 import NEARBY, by_length, rarity, saturated
 from strandline.pipelines.text.lexemes import length_of, lexemes
 from strandline.pipelines.text.tone import QUESTION, WISH
+from strandline.pipelines.text.weighting import (
+    ASKS,
+    ASSISTANT,
+    BESIDE_BEST,
+    CLEAR_CONTRAST,
+    OTHER_DAY,
+    OTHER_SPEAKER,
+    STANDING_WISH,
+    WORDS_BESIDE_VECTOR,
+    full_text_score,
+)
 from strandline.pipelines.vectors.chunks import chunks
-from strandline.pipelines.vectors.voice import Voice, voice_of
+from strandline.pipelines.vectors.voice import Voice, said_on, voice_of
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import ALL_VISIBLE, SearchQuery, Target
 from strandline.producers.sessions import HISTORY_PAGE_BYTES
@@ -29,26 +41,16 @@ from strandline.schemas.values.message import Message, read_rows
 MAX_MESSAGES = 1_000
 # Of an owner, the sessions that were put to last.
 MAX_SESSIONS = 20
-# Where several sessions are searched, what counts of a message beside its session's best.
-BESIDE_BEST = 0.9
-# The query names a speaker: what others say, and what only asks.
-OTHER_SPEAKER = 0.7
-ASKS = 0.85
-# The query speaks of the asker: what an assistant says.
-ASSISTANT = 0.8
-# What reads like a standing wish, if no speaker is named.
-STANDING_WISH = 1.3
-# The query names a date: what was said on others.
-OTHER_DAY = 0.5
 
 
 @dataclass(frozen=True, slots=True)
 class _WordCounts:
-    """A message as a bag of words: how often each lexeme of the query occurs in it, and its length."""
+    """A message as a bag of words: how often each lexeme of the query occurs in it, for its length."""
 
     session_key: UUID | None
     message: Message
     times: Mapping[str, float]
+    said_on: date | None
 
 
 def with_unsearched(
@@ -56,9 +58,9 @@ def with_unsearched(
 ) -> Operation[list[Hit]]:
     """The ``hits`` of a search merged with matches among messages that it could not find, best first.
 
-    A message without a vector is ranked only by its words; the best of these scores counts as much as in any
-    search by words. A message that repeats the query is not an answer, and is left out: usually it is the
-    question, put a moment ago.
+    A message without a vector is ranked by its words, as if its vector said the same: where vectors were
+    compared it scores at most what the best hit does, or what words alone can. A message that repeats the
+    query is not an answer, and is left out: usually it is the question, put a moment ago.
 
     Args:
         generation_id: the generation of the vectors that were searched; None if no vectors serve.
@@ -95,13 +97,15 @@ def _statement(target: Target, generation_id: int | None) -> UnsearchedMessages:
 def _merge_hits(
     hits: Sequence[Hit], waiting: Sequence[tuple[UUID, Message]], query: SearchQuery, of_several: bool
 ) -> list[Hit]:
-    """Both in one order: the word score of each is relative to the best word score of all."""
+    """Both in one order: the word score of each is relative to that of the best text of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     places = [*known, *waiting]
-    texts = _scores([_count_words(key, message, query) for key, message in places])
+    texts, whole = _scores([_count_words(key, message, query) for key, message in places], query.lexemes)
+    nearest = 0.0 if query.vector is None else CLEAR_CONTRAST
     best = max(texts.values(), default=0.0)
     if not best:
         return list(hits)
+    full = full_text_score(best, whole, nearest)
     best_known = max((texts[key, message.seq] for key, message in known), default=0.0)
     weighed = factors([message for _, message in places], query)
     scores = {
@@ -109,19 +113,21 @@ def _merge_hits(
         for (key, message), factor in zip(places, weighed, strict=True)
     }
     share = 1.0 if query.vector is None else WORDS_BESIDE_VECTOR
-    surplus = share * (1 / best_known - 1 / best) if best_known else 0.0
+    surplus = share * (1 / full_text_score(best_known, whole, nearest) - 1 / full) if best_known else 0.0
     words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
     lowered = [
         replace(hit, score=max(0.0, hit.score - surplus * own)) for hit, own in zip(hits, words, strict=True)
     ]
+    most = max([share, *(hit.score for hit in lowered)])
     added = [
-        Hit(min(1.0, scores[key, message.seq] / best), key, (message,), has_vector=False)
+        Hit(min(1.0, most * scores[key, message.seq] / full), key, (message,), has_vector=False)
         for key, message in waiting
         if scores[key, message.seq]
     ]
     if of_several:
         added = behind_the_best(added, lowered)
-    return sorted((*lowered, *added), key=lambda hit: -hit.score)
+    # Among equals the newest first: what waits is newer than what was flushed.
+    return sorted((*added, *lowered), key=lambda hit: -hit.score)
 
 
 def behind_the_best(added: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:
@@ -140,13 +146,18 @@ def _count_words(session_key: UUID | None, message: Message, query: SearchQuery)
     pieces = [lexemes(chunk.text) for chunk in chunks([message])]
     divisor = by_length(max(1, sum(map(length_of, pieces))))
     counts = Counter(lexeme for piece in pieces for lexeme, _position in piece if lexeme in sought_words)
-    return _WordCounts(session_key, message, {lexeme: count / divisor for lexeme, count in counts.items()})
+    times = {lexeme: count / divisor for lexeme, count in counts.items()}
+    return _WordCounts(session_key, message, times, said_on(message))
 
 
-def _scores(counted: Sequence[_WordCounts]) -> dict[tuple[UUID | None, int | None], float]:
-    """The BM25 score of each message, with a share of its neighbours' words in the session."""
+def _scores(
+    counted: Sequence[_WordCounts], lexemes: Sequence[str]
+) -> tuple[dict[tuple[UUID | None, int | None], float], float]:
+    """The BM25 score of each message, with a share of its neighbours' words in the session; and the weight of
+    all words.
+    """
     holders = Counter(lexeme for place in counted for lexeme in place.times)
-    weights = {lexeme: rarity(len(counted), count) for lexeme, count in holders.items()}
+    weights = {lexeme: rarity(len(counted), holders[lexeme]) for lexeme in lexemes}
     by_seq = {(place.session_key, place.message.seq): place for place in counted}
 
     def score(place: _WordCounts) -> float:
@@ -156,7 +167,7 @@ def _scores(counted: Sequence[_WordCounts]) -> dict[tuple[UUID | None, int | Non
                 times[lexeme] = times.get(lexeme, 0.0) + count * share
         return sum(weights[lexeme] * saturated(count) for lexeme, count in times.items())
 
-    return {key: score(place) for key, place in by_seq.items()}
+    return {key: score(place) for key, place in by_seq.items()}, sum(weights.values())
 
 
 def _near(
@@ -164,7 +175,7 @@ def _near(
 ) -> Iterator[tuple[float, _WordCounts]]:
     for distance, share in NEARBY.items():
         near = by_seq.get((place.session_key, (place.message.seq or 0) + distance))
-        if near is not None:
+        if near is not None and near.said_on == place.said_on:
             yield share, near
 
 

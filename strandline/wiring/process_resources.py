@@ -132,12 +132,16 @@ class ProcessResources:
         if embedder is None:
             return None
         with undivided:
+            from strandline.pipelines.models.local.text_model import EMBEDDER
             from strandline.pipelines.models.prefixes import Prefixes
+            from strandline.pipelines.text.lexemes import is_mostly_unspaced
             from strandline.pipelines.vectors.stage import vector_text
+        if embedder.model == EMBEDDER and is_mostly_unspaced(text):
+            return ""  # made for English: of other scripts its vectors find less than words alone
         # Of the stored vectors, whatever this process's own settings say.
         asked = Prefixes.of_config(config).query + text
         answer = embedder.embed([asked], timeout_seconds=self.settings.query_embedding_timeout_seconds)
-        return vector_text(answer.vectors[0]) if answer.vectors[0] else None
+        return vector_text(answer.vectors[0]) if answer.vectors[0] else ""
 
     def ask_model(self, task: Task, *, model: str | None = None) -> ModelAnswer:
         return self._text_model(model).answer(task)

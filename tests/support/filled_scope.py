@@ -11,8 +11,9 @@ import numpy as np
 import psycopg
 from numpy.typing import NDArray
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, WORDS_BESIDE_VECTOR, B
+from strandline.pipelines.text.bm25 import K1, NEARBY, B
 from strandline.pipelines.text.bm25 import USUAL_LENGTH as LENGTH
+from strandline.pipelines.text.weighting import WORDS_BESIDE_VECTOR, full_text_score
 from strandline.pipelines.vectors.stage import vector_text
 
 Floats = NDArray[np.float64]
@@ -117,13 +118,15 @@ def exact(filled: Filled, words: Sequence[int], vector: Floats | None) -> dict[i
         near[:-distance] += share * times[distance:]
     text = (near / (near + K1)) @ rarity
     text[~there] = 0
-    scores = text / max(text.max(), 1e-9) * (1 if vector is None else WORDS_BESIDE_VECTOR)
+    contrast = np.zeros(last + 1)
     if vector is not None:
-        contrast = np.zeros(last + 1)
         # Of a few words a vector says little.
-        whole = np.minimum(1, lengths[filled.seqs] / FULL_LENGTH)
-        np.maximum.at(contrast, filled.seqs, contrasts(filled, vector) * whole)
-        scores = scores + (1 - WORDS_BESIDE_VECTOR) * np.minimum(contrast, 1)
+        trust = np.minimum(1, lengths[filled.seqs] / FULL_LENGTH)
+        np.maximum.at(contrast, filled.seqs, contrasts(filled, vector) * trust)
+    contrast = np.minimum(contrast, 1)
+    full = full_text_score(max(float(text.max()), 1e-9), float(rarity.sum()), float(contrast.max()))
+    scores = text / full * (1 if vector is None else WORDS_BESIDE_VECTOR)
+    scores = scores + (1 - WORDS_BESIDE_VECTOR) * contrast
     return {int(seq): float(scores[seq]) for seq in np.flatnonzero(there)}
 
 

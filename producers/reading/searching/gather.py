@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Sequence
 
 from strandline.pipelines.text.aim import NO_AIM, Aim
+from strandline.pipelines.text.weighting import OTHER_DAY
 from strandline.producers.blocks.render import fact_line
 from strandline.producers.reading.budget.pieces import FactPiece, MessagePiece
 from strandline.producers.reading.budget.recent_counts import recent_counts
@@ -19,8 +20,6 @@ USUAL_TOKENS = 20
 # Where not even the best scores so much, no word of the query was met, and meaning alone is a guess:
 # questions about other matters reach 0.1 to 0.23 in real conversations, those about these 0.57 and more.
 NOISE_SCORE = 0.25
-# What the search leaves of a message's score if it was not said on the days that are asked for (search_v1).
-OTHER_DAY = 0.5
 
 # Facts that a read looks at because they are new, and because they match.
 NEWEST_FACTS = 20

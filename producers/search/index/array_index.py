@@ -11,7 +11,18 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, WORDS_BESIDE_VECTOR, B
+from strandline.pipelines.text.bm25 import K1, NEARBY, USUAL_LENGTH, B, rarity
+from strandline.pipelines.text.tone import QUESTION, WISH
+from strandline.pipelines.text.weighting import (
+    ASKS,
+    ASSISTANT,
+    BESIDE_BEST,
+    OTHER_DAY,
+    OTHER_SPEAKER,
+    STANDING_WISH,
+    WORDS_BESIDE_VECTOR,
+    full_text_score,
+)
 from strandline.producers.search.hits import Place, Utterance
 from strandline.producers.search.index.scope_arrays import (
     Flags,
@@ -33,13 +44,8 @@ from strandline.producers.search.index.scope_index import (
 
 # What a word counts for the messages beside its own, from three before to three after.
 _SHARES = np.array(list(NEARBY.values()))
-# Where a speaker is named: what others say, and what ends with a question.
-_OTHER_SPEAKER, _QUESTION = 0.7, 0.85
-# Where none is: what an assistant says if the asker speaks of himself, and a standing wish.
-_ASSISTANT, _WISH = 0.8, 1.3
-# On another day than those that are asked for, and in a session that says more elsewhere.
-_OTHER_DAY, _SAME_SESSION = 0.5, 0.9
-
+# Of a word that no message holds.
+_NOWHERE = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 # Of a message that is kept, about, beside its text.
 _SAID_BYTES = 1_200
@@ -136,20 +142,16 @@ class ArrayParts:
 
 def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]) -> Ranks:
     hidden = _hidden(index, query)
-    texts = _text_scores(index, query.lexemes, hidden)
+    texts, whole = _text_scores(index, query.lexemes, hidden)
     similarities, contrasts = compared
-    most = texts.max(initial=0)
-    weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
-    scores = _factors(index, query, hidden) * (
-        (texts / most * weight if most > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
-    )
+    scores = _factors(index, query, hidden) * _fused(query, texts, whole, contrasts, ~hidden)
     scores[hidden] = 0
     if query.scope_key is None:
         best = np.zeros(len(index.sessions))
         np.maximum.at(best, index.session, scores)
-        scores = np.where(scores < best[index.session], scores * _SAME_SESSION, scores)
+        scores = np.where(scores < best[index.session], scores * BESIDE_BEST, scores)
     matching = np.flatnonzero((scores > 0) & (similarities >= query.similarity_cutoff))
-    order = matching[np.argsort(-scores[matching], kind="stable")[: query.limit]]
+    order = _best_first(index, matching, scores, query.limit)
     numbers, places = np.unique(index.session[order], return_inverse=True)
     return Ranks(
         sessions=[index.sessions[number] for number in numbers.tolist()],
@@ -159,6 +161,25 @@ def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]
         scores=np.minimum(scores[order], 1).tolist(),
         similarities=similarities[order].tolist(),
     )
+
+
+def _best_first(index: ScopeArrays, messages: Numbers, scores: Floats, limit: int) -> Numbers:
+    """The first of the messages, best first, and the newest first among equals."""
+    if 0 < limit < len(messages):
+        least = np.partition(scores[messages], -limit)[-limit]
+        messages = messages[scores[messages] >= least]
+    order: Numbers = np.lexsort((-messages, -index.days[messages].astype(np.int64), -scores[messages]))
+    return messages[order[:limit]]
+
+
+def _fused(
+    query: IndexQuery, texts: Floats, whole: float, contrasts: Floats, is_shown: Flags | None = None
+) -> Floats:
+    """Texts and contrasts as one score."""
+    nearest = contrasts if is_shown is None else contrasts[is_shown]
+    full = full_text_score(float(texts.max(initial=0)), whole, float(nearest.max(initial=0)))
+    weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
+    return (texts / full * weight if full > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
 
 
 def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
@@ -171,27 +192,26 @@ def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
     return hidden
 
 
-def _text_scores(index: ScopeArrays, lexemes: Sequence[str], hidden: Flags) -> Floats:
-    """BM25 of each message, with a part of what the messages beside it say."""
+def _text_scores(index: ScopeArrays, lexemes: Sequence[str], hidden: Flags) -> tuple[Floats, float]:
+    """BM25 of each message, with a part of what the messages beside it say; and the weight of all words."""
     count = len(index.session)
     visible = count - int(hidden.sum())
-    scores = np.zeros(count)
+    scores, whole = np.zeros(count), 0.0
     for lexeme in dict.fromkeys(lexemes):
         postings = index.postings.find(lexeme)
-        if postings is None:
-            continue
-        messages, times_there = postings
+        messages, times_there = postings or _NOWHERE
         is_seen = ~hidden[messages]
         holders = int(is_seen.sum())
+        weight = rarity(visible, holders)
+        whole += weight
         if not holders:
             continue
         beside = index.beside[messages[is_seen]]
         shares = times_there[is_seen, None] * _SHARES
         is_there = beside >= 0
         times = np.bincount(beside[is_there], shares[is_there], count)
-        weight = np.log(1 + (visible - holders + 0.5) / (holders + 0.5))
         scores += weight * (times / (times + K1))
-    return scores
+    return scores, whole
 
 
 def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floats]:
@@ -225,21 +245,17 @@ def _score_facts(
     texts = np.zeros(count)
     usual = 1 / (1 - B + B * np.array(facts.lengths) / USUAL_LENGTH)
     saturated = usual / (usual + K1)
+    whole = 0.0
     for lexeme in dict.fromkeys(query.lexemes):
-        of_facts = facts.words.get(lexeme)
-        if of_facts is None:
-            continue
+        of_facts = facts.words.get(lexeme, ())
         postings = index.postings.find(lexeme) if index else None
         in_messages = len(postings[0]) if postings else 0
-        # To the sign as the fragment ``rarity`` computes it from a sum.
-        others = messages + count - in_messages + len(of_facts)
-        weight = np.log(1 + (others + 0.5) / (in_messages + len(of_facts) + 0.5))
-        np.add.at(texts, of_facts, weight * saturated[of_facts])
+        weight = rarity(messages + count, in_messages + len(of_facts))
+        whole += weight
+        if len(of_facts):
+            np.add.at(texts, of_facts, weight * saturated[of_facts])
     similarities, contrasts = nearest
-    most = texts.max(initial=0)
-    weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
-    scores = (texts / most * weight if most > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
-    return scores, similarities
+    return _fused(query, texts, whole, contrasts), similarities
 
 
 def _sources(index: ScopeArrays, facts: FactIndex) -> tuple[Numbers, Numbers]:
@@ -269,14 +285,14 @@ def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
         if name in index.speakers:
             is_named[index.speakers[name]] = True
     if (is_named & ~hidden).any():
-        factors = np.where(is_named, 1, _OTHER_SPEAKER) * np.where(index.tones == 2, _QUESTION, 1)
+        factors = np.where(is_named, 1, OTHER_SPEAKER) * np.where(index.tones == QUESTION, ASKS, 1)
     else:
-        role = np.where(index.is_assistant & query.is_own, _ASSISTANT, 1)
-        factors = role * np.where(index.tones == 1, _WISH, 1)
+        role = np.where(index.is_assistant & query.is_own, ASSISTANT, 1)
+        factors = role * np.where(index.tones == WISH, STANDING_WISH, 1)
     if not query.days:
         return factors
     fits = np.zeros(len(index.session))
     for first, last, fit in query.days:
         is_within = (index.days >= first.toordinal()) & (index.days <= last.toordinal())
         fits = np.maximum(fits, np.where(is_within, fit, 0))
-    return factors * (_OTHER_DAY + (1 - _OTHER_DAY) * fits)
+    return factors * (OTHER_DAY + (1 - OTHER_DAY) * fits)

@@ -102,7 +102,8 @@ class ScopeArrays:
         is_assistant: of each message, whether the assistant said it.
         tones, days: of each message, as ``chunk.tone``, and as an ordinal.
         speakers: the messages of each lexeme of a speaker's name.
-        beside: of each message, its own number and those of the three seqs before and after; -1 for none.
+        beside: of each message, its own number and those of the three seqs before and after it; -1 for one
+            that is not there, or of another day.
         size: its memory, in bytes, about.
     """
 
@@ -207,7 +208,7 @@ def _arrange(
     vectors = _keep_vectors(columns.vectors)
     by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
     postings = _postings(columns, words, message, by_length)
-    beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts])
+    beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts], columns.days[firsts])
     trust = np.where(columns.tones == 1, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
     return ScopeArrays(
         sessions=sessions,
@@ -293,9 +294,13 @@ def _postings(
     )
 
 
-def _beside(session: Numbers, from_seqs: Numbers) -> SmallNumbers:
-    """Of each message, the number of the message so many seqs away, from 3 before to 3 after; -1 for none."""
+def _beside(session: Numbers, from_seqs: Numbers, days: SmallNumbers) -> SmallNumbers:
+    """Of each message, the number of the message so many seqs away, from 3 before to 3 after.
+
+    It is -1 for one that is not there, or of another day.
+    """
     keys = (session << 40) + from_seqs
     asked = keys[:, None] + np.arange(-REACH, REACH + 1)
     places = np.minimum(np.searchsorted(keys, asked), len(keys) - 1)
-    return np.where(keys[places] == asked, places, -1).astype(np.int32)
+    is_there = (keys[places] == asked) & (days[places] == days[:, None])
+    return np.where(is_there, places, -1).astype(np.int32)

@@ -13,4 +13,4 @@
 
 -- fragment: rarity(pieces, holders)
 -- The weight of a word that so many of all pieces contain.
-ln(1 + ({pieces} - {holders} + 0.5::float8) / ({holders} + 0.5::float8))
+ln(1 + ({pieces} - ({holders}) + 0.5::float8) / ({holders} + 0.5::float8))

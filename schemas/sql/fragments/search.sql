@@ -100,15 +100,15 @@ searched_facts AS MATERIALIZED (
 
 -- fragment: counted_words()
 word_counts AS MATERIALIZED (
-    SELECT o.number + p.from_seq AS number, u.lexeme,
+    SELECT o.number + p.from_seq AS number, p.said_on, u.lexeme,
         sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
     FROM pieces_with_words p JOIN session_offsets o ON o.session_key = p.session_key
     CROSS JOIN LATERAL unnest(p.found) AS u
-    GROUP BY o.number + p.from_seq, u.lexeme
+    GROUP BY o.number + p.from_seq, p.said_on, u.lexeme
 )
 
 -- fragment: neighbours()
--- What a word counts for the messages beside its own.
+-- What a word counts for the messages beside its own, if they are of the same day.
 (-3, 0.1::float8), (-2, 0.2), (-1, 0.4), (0, 1), (1, 0.4), (2, 0.2), (3, 0.1)
 
 -- fragment: messages_with_neighbours(best)
@@ -149,8 +149,8 @@ candidate_messages AS MATERIALIZED (
 message_text_scores AS (
     SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
         SELECT c.number, w.lexeme, sum(w.times * d.share) AS times
-        FROM candidate_messages c CROSS JOIN neighbour_shares d
-        JOIN {counts} w ON w.number = c.number + d.distance
+        FROM message_similarities c CROSS JOIN neighbour_shares d
+        JOIN {counts} w ON w.number = c.number + d.distance AND w.said_on IS NOT DISTINCT FROM c.said_on
         GROUP BY c.number, w.lexeme) AS n
     JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
 )
@@ -167,24 +167,31 @@ fact_similarities AS (
         -- Asked once for all: as a join it is counted anew for each message.
         CASE WHEN (SELECT bool_or(n.is_named) FROM message_similarities n)
             THEN CASE WHEN m.is_named THEN 1 ELSE 0.7::float8 END * CASE WHEN m.tone = 2 THEN 0.85::float8 ELSE 1 END
-            ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.8::float8 ELSE 1 END
+            ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.7::float8 ELSE 1 END
                 * CASE WHEN m.tone = 1 THEN 1.3::float8 ELSE 1 END END
-        * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.5::float8 + 0.5::float8 * coalesce((
+        * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.3::float8 + 0.7::float8 * coalesce((
             SELECT max(d.fit) FROM unnest(p_dates_from, p_dates_through, p_dates_fit) AS d (first, last, fit)
             WHERE m.said_on BETWEEN d.first AND d.last), 0) END AS factor
     FROM message_similarities m
 ), both_scores AS MATERIALIZED (
-    SELECT p.number, p.through_seq, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
+    SELECT p.number, p.through_seq, p.said_on, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
         f.factor
     FROM message_similarities p JOIN message_factors f ON f.number = p.number
     LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
     UNION ALL
-    SELECT NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1
+    SELECT NULL, NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1
     FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
     LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
+), full_text_score AS MATERIALIZED (
+    -- The best text's, or more if no text has much of the query and vectors say more: from a contrast of 0.15, which
+    -- vectors drawn at random have, to one of 0.25.
+    SELECT nullif(greatest(max(o.text), 0.35::float8
+        * least(1, greatest(0, (max(o.contrast) - 0.15::float8) / 0.1::float8))
+        * (SELECT sum(r.weight_in_fact) FROM word_weights r)), 0) AS score
+    FROM both_scores o
 ), fused_scores AS (
-    SELECT t.number, t.through_seq, t.fact_id, t.similarity, t.factor
-            * (coalesce(t.text / nullif((SELECT max(o.text) FROM both_scores o), 0), 0)
+    SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.similarity, t.factor
+            * (coalesce(t.text / (SELECT f.score FROM full_text_score f), 0)
             * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast) AS score
     FROM both_scores t
 ), session_bests AS (
@@ -192,7 +199,7 @@ fact_similarities AS (
     WHERE t.number IS NOT NULL GROUP BY (t.number >> 40) << 40
 ), final_scores AS (
     -- Of several sessions: what one says beside its best message says less that is new.
-    SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.fact_id, t.similarity,
+    SELECT o.session_key, t.number - o.number AS seq, t.number, t.through_seq, t.said_on, t.fact_id, t.similarity,
         t.score * CASE WHEN p_scope_key IS NULL AND t.score < b.score THEN 0.9::float8 ELSE 1 END AS score
     FROM fused_scores t
     LEFT JOIN session_bests b ON b.number = (t.number >> 40) << 40
@@ -200,4 +207,4 @@ fact_similarities AS (
     WHERE t.score > 0 AND t.similarity >= p_similarity_cutoff
 )
 SELECT s.session_key, s.seq, s.through_seq, s.fact_id, least(s.score, 1), s.similarity
-FROM final_scores s ORDER BY s.score DESC, s.number, s.fact_id LIMIT p_top_k
+FROM final_scores s ORDER BY s.score DESC, s.said_on DESC NULLS LAST, s.number DESC, s.fact_id LIMIT p_top_k

@@ -102,7 +102,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     FROM word_shares s WHERE s.is_sought
 ), pieces_with_sought AS (
     -- The keys are compared in a form that no other index serves than the one over terms.
-    SELECT b.session_key, b.from_seq, b.length, b.lexemes FROM strandline.chunk b
+    SELECT b.session_key, b.from_seq, b.length, b.said_on, b.lexemes FROM strandline.chunk b
     WHERE strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes) && (SELECT terms FROM sought_terms)
         AND b.shard_key IS NOT DISTINCT FROM p_shard_key
         AND b.generation_id IS NOT DISTINCT FROM p_generation_id
@@ -110,14 +110,14 @@ WITH RECURSIVE bounds AS MATERIALIZED (
         AND NOT (b.session_key = p_visible_in AND b.through_seq >= p_visible_from)
     LIMIT 10000
 ), pieces_with_pairs AS (
-    SELECT DISTINCT ON (f.session_key, f.from_seq, f.piece) f.session_key, f.from_seq, f.length, f.lexemes FROM (
+    SELECT DISTINCT ON (f.session_key, f.from_seq, f.piece) f.session_key, f.from_seq, f.length, f.said_on, f.lexemes FROM (
         SELECT strandline.search_terms_v1(p_shard_key, p_generation_id,
             array_to_tsvector(ARRAY[s.lexeme, t.lexeme])) AS terms
         FROM word_shares s JOIN word_shares t ON t.number > s.number
         WHERE s.is_usual AND t.is_usual
         ORDER BY s.number + t.number LIMIT 10) AS p
     CROSS JOIN LATERAL (
-        SELECT b.session_key, b.from_seq, b.piece, b.length, b.lexemes FROM strandline.chunk b
+        SELECT b.session_key, b.from_seq, b.piece, b.length, b.said_on, b.lexemes FROM strandline.chunk b
         WHERE strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes) @> p.terms
             AND b.shard_key IS NOT DISTINCT FROM p_shard_key
             AND b.generation_id IS NOT DISTINCT FROM p_generation_id
@@ -130,7 +130,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     SELECT * FROM pieces_with_sought UNION ALL SELECT * FROM pieces_with_pairs
 ), pieces_to_fill AS (
     -- Where these are too few: some of those that hold the next word alone.
-    SELECT b.session_key, b.from_seq, b.length, b.lexemes FROM strandline.chunk b
+    SELECT b.session_key, b.from_seq, b.length, b.said_on, b.lexemes FROM strandline.chunk b
     WHERE strandline.search_terms_v1(b.shard_key, b.generation_id, b.lexemes) && (
             SELECT strandline.search_terms_v1(p_shard_key, p_generation_id, array_to_tsvector(ARRAY[s.lexeme]))
             FROM word_shares s
@@ -145,7 +145,7 @@ WITH RECURSIVE bounds AS MATERIALIZED (
             SELECT FROM pieces_found f WHERE f.session_key = b.session_key AND f.from_seq = b.from_seq)
     LIMIT (SELECT 5 * candidates FROM bounds)
 ), pieces_with_words AS MATERIALIZED (
-    SELECT c.session_key, c.from_seq, c.length, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found
+    SELECT c.session_key, c.from_seq, c.length, c.said_on, ts_filter(setweight(c.lexemes, 'A', p_lexemes), '{a}') AS found
     FROM (SELECT * FROM pieces_found UNION ALL SELECT * FROM pieces_to_fill) AS c
 ), @facts_to_search(), session_offsets AS MATERIALIZED (
     -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
@@ -200,12 +200,12 @@ WITH RECURSIVE bounds AS MATERIALIZED (
             FROM candidate_messages m) AS g) AS n
     GROUP BY n.island
 ), near_word_counts AS MATERIALIZED (
-    SELECT p.number, u.lexeme, sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
+    SELECT p.number, p.said_on, u.lexeme, sum(cardinality(u.positions)) / @by_length(min(p.length)) AS times
     FROM (
-        SELECT o.number + c.from_seq AS number, c.length, c.found
+        SELECT o.number + c.from_seq AS number, c.length, c.said_on, c.found
         FROM counted_ranges r JOIN session_offsets o ON o.number = (r.number >> 40) << 40
         CROSS JOIN LATERAL (
-            SELECT n.from_seq, n.length, ts_filter(setweight(n.lexemes, 'A', p_lexemes), '{a}') AS found
+            SELECT n.from_seq, n.length, n.said_on, ts_filter(setweight(n.lexemes, 'A', p_lexemes), '{a}') AS found
             FROM strandline.chunk n
             WHERE n.shard_key = p_shard_key AND n.generation_id = p_generation_id AND n.session_key = o.session_key
                 AND n.from_seq BETWEEN r.first - o.number AND r.last - o.number
@@ -213,6 +213,6 @@ WITH RECURSIVE bounds AS MATERIALIZED (
                 AND n.lexemes @@ (SELECT words FROM bounds)
             LIMIT 10000) AS c) AS p
     CROSS JOIN LATERAL unnest(p.found) AS u
-    GROUP BY p.number, u.lexeme
+    GROUP BY p.number, p.said_on, u.lexeme
 ), @scored_texts(near_word_counts), @ranked()
 $function$

@@ -55,7 +55,7 @@ WITH bounds AS MATERIALIZED (
         -- There are no more; the planner is told, and makes no tables for a million.
         LIMIT 1000) AS p
 ), pieces_with_words AS (
-    SELECT p.session_key, p.from_seq, p.length, p.found FROM pieces p WHERE p.found IS NOT NULL
+    SELECT p.session_key, p.from_seq, p.length, p.said_on, p.found FROM pieces p WHERE p.found IS NOT NULL
 ), @facts_to_search(), session_offsets AS MATERIALIZED (
     -- Where the numbers of a session's messages begin: so far apart that no word reaches from one to the next.
     SELECT o.session_key, row_number() OVER (ORDER BY o.session_key) << 40 AS number FROM (
@@ -70,19 +70,20 @@ WITH bounds AS MATERIALIZED (
     LEFT JOIN (
         SELECT u.lexeme, count(*) AS facts FROM searched_facts f CROSS JOIN LATERAL unnest(f.lexemes) AS u (lexeme)
         WHERE u.lexeme = ANY (p_lexemes) GROUP BY u.lexeme) AS o ON o.lexeme = a.lexeme
-), neighbour_shares (distance, share) AS (
-    VALUES @neighbours()
-), message_text_scores AS (
-    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
-        SELECT w.number + d.distance AS number, w.lexeme, sum(w.times * d.share) AS times
-        FROM word_counts w CROSS JOIN neighbour_shares d
-        GROUP BY w.number + d.distance, w.lexeme) AS n
-    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
-), @scored_facts(), message_similarities AS MATERIALIZED (
+), message_similarities AS MATERIALIZED (
     SELECT o.number + p.from_seq AS number, max(p.through_seq) AS through_seq,
         greatest(max(p.similarity), 0) AS similarity, greatest(least(max(p.contrast), 1), 0) AS contrast,
         min(p.role) AS role, max(p.tone) AS tone, min(p.said_on) AS said_on, bool_or(p.is_named) AS is_named
     FROM pieces p JOIN session_offsets o ON o.session_key = p.session_key
     GROUP BY o.number + p.from_seq
-), @ranked()
+), neighbour_shares (distance, share) AS (
+    VALUES @neighbours()
+), message_text_scores AS (
+    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
+        SELECT m.number, w.lexeme, sum(w.times * d.share) AS times
+        FROM word_counts w CROSS JOIN neighbour_shares d
+        JOIN message_similarities m ON m.number = w.number + d.distance AND m.said_on IS NOT DISTINCT FROM w.said_on
+        GROUP BY m.number, w.lexeme) AS n
+    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
+), @scored_facts(), @ranked()
 $function$

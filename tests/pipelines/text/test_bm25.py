@@ -7,9 +7,19 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from strandline.pipelines.text.bm25 import NEARBY, WORDS_BESIDE_VECTOR, by_length, rarity, saturated
+from strandline.pipelines.text.bm25 import NEARBY, by_length, rarity, saturated
 from strandline.pipelines.text.tone import QUESTION, WISH
-from strandline.producers.search.unindexed import ASKS, ASSISTANT, OTHER_DAY, OTHER_SPEAKER, STANDING_WISH
+from strandline.pipelines.text.weighting import (
+    ASKS,
+    ASSISTANT,
+    CLEAR_CONTRAST,
+    FAINT_CONTRAST,
+    KNOWN_SHARE,
+    OTHER_DAY,
+    OTHER_SPEAKER,
+    STANDING_WISH,
+    WORDS_BESIDE_VECTOR,
+)
 from strandline.schemas.postgres.statements import function_source, with_fragments
 
 COMPUTED = with_fragments(
@@ -50,3 +60,10 @@ def test_sql_and_python_weigh_voices_alike(search: str) -> None:
     assert f"CASE WHEN p_is_own AND m.role = 'assistant' THEN {ASSISTANT} ELSE 1 END" in source
     assert f"CASE WHEN m.tone = {WISH} THEN {STANDING_WISH} ELSE 1 END" in source
     assert f"ELSE {OTHER_DAY} + {1 - OTHER_DAY:g} * coalesce((" in source
+
+
+@pytest.mark.parametrize("search", ["search_small_v1", "search_big_v1"])
+def test_sql_and_python_have_one_full_text_score(search: str) -> None:
+    source = " ".join(function_source(search, "strandline").replace("::float8", "").split())
+    clearness = f"(max(o.contrast) - {FAINT_CONTRAST}) / {CLEAR_CONTRAST - FAINT_CONTRAST:g}"
+    assert f"greatest(max(o.text), {KNOWN_SHARE} * least(1, greatest(0, {clearness}))" in source

@@ -1,4 +1,4 @@
-"""Tone: which messages read like a standing wish, and which end with a question."""
+"""Tone: which messages read like a standing wish, and which mostly ask."""
 
 from __future__ import annotations
 
@@ -16,6 +16,12 @@ from strandline.pipelines.text.tone import PLAIN, QUESTION, WISH, tone_of
         "From now on call me Maren.",
         "When I ask about code, give me Python.",
         "Bitte immer auf Deutsch antworten.",
+        "I strictly avoid anything with gluten.",
+        "I have a strong dislike of crowded places.",
+        "I've moved, and I am on a low-salt diet.",
+        "I refuse to fly.",
+        "I only use open-source tools.",
+        "I have no interest in football.",
     ],
 )
 def test_a_users_standing_wish_is_known(text: str) -> None:
@@ -31,9 +37,11 @@ def test_a_users_standing_wish_is_known(text: str) -> None:
         ("船在哪里\uff1f", QUESTION),
         ("The boat is in the barn.", PLAIN),
         ("Is it there? It is in the barn.", PLAIN),
+        ("I painted the hull all day and am tired now. And you?", PLAIN),
+        ("It is in the barn. Why do you ask?", QUESTION),
         ("", PLAIN),
         ("?" * 3 + " no", PLAIN),
     ],
 )
-def test_a_message_ends_with_a_question_or_not(text: str, tone: int) -> None:
+def test_a_message_asks_or_not(text: str, tone: int) -> None:
     assert tone_of(text, "user") == tone_of(text, "assistant") == tone

@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from strandline import ConfigurationError, Memory, OwnerError
+from strandline.pipelines.text.weighting import WORDS_BESIDE_VECTOR
 from strandline.producers.search.search import FoundMessage, SearchRequest, search_messages
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
@@ -90,9 +91,10 @@ def test_what_was_just_put_is_found_beside_what_was_flushed(
     memory.put({"role": "user", "content": "The spare anchor is on deck now, beside the mast."})
     memory.put({"role": "user", "content": "Where is the anchor?"})
     hits = memory.search("Where is the anchor?", limit=3)
-    assert "on deck" in hits[0].text, "the newer message, and not the question itself"
-    assert hits[0].similarity is None and 0.5 < hits[0].score <= 1
-    assert "port berth" in hits[1].text and hits[1].similarity is not None
+    flushed, new = sorted(hits[:2], key=lambda hit: hit.message.seq)
+    assert "on deck" in new.text, "and not the question itself"
+    assert "port berth" in flushed.text and flushed.similarity is not None
+    assert new.similarity is None and new.score == pytest.approx(flushed.score, rel=0.1)
     assert [hit.score for hit in hits] == sorted((hit.score for hit in hits), reverse=True)
     assert len({hit.message.seq for hit in hits}) == len(hits) <= 3
     assert "on deck" not in str(texts(memory.search("Where is the anchor?", include_window=False)))
@@ -101,6 +103,26 @@ def test_what_was_just_put_is_found_beside_what_was_flushed(
         {"role": "user", "content": "I left the key at home, with the boat papers and the old charts."}
     )
     assert "Lars has the key" in memory.search("Which locker is the key of Lars for?")[0].text
+
+
+def test_a_message_in_the_window_scores_as_it_does_once_flushed(
+    make_memory: MakeMemory, derive: Callable[[], None]
+) -> None:
+    memory = make_memory("s", memory_blocks=["vectors"])
+    converse(memory, TALK)
+    memory.flush(all=True)
+    derive()
+    new = memory.put({"role": "user", "content": "The old charts are in the drawer under the bunk."})
+    question = "Where are the charts?"
+
+    def score() -> float:
+        return next(hit.score for hit in memory.search(question, limit=50) if hit.message.seq == new)
+
+    before = score()
+    memory.flush(all=True)
+    derive()
+    assert before <= score() + 1e-9, "no likeness of words stands before a better one because it is new"
+    assert before >= WORDS_BESIDE_VECTOR - 1e-9
 
 
 def test_a_better_match_comes_first_whether_it_was_flushed_or_not(
