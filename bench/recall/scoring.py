@@ -161,7 +161,8 @@ def fused(one: Prepared, texts: Floats, contrast: Floats | None = None, share: f
     nearest = np.zeros(texts.shape[1]) if contrast is None else contrast.max(axis=0)
     columns = zip(texts.max(axis=0).tolist(), one.asked.sum(axis=0).tolist(), nearest.tolist(), strict=True)
     full = np.array([max(full_text_score(*column), 1e-9) for column in columns])
-    return texts / full if contrast is None else (1 - share) * texts / full + share * contrast
+    words: Floats = texts / full
+    return words if contrast is None else (1 - share) * words + share * contrast
 
 
 def contrasts(one: Prepared, few: float) -> Floats:

@@ -21,7 +21,7 @@ from strandline.pipelines.facts.decisions import is_made_of
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.asking import ask
 from strandline.pipelines.models.contract import CondenseTask, NumberedFact, TextModel
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.schemas.errors import PermanentModelError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived import facts_merge as queries
@@ -171,7 +171,7 @@ def _merge_parts(
             parts=part_ids,
             text=merged.text,
             fingerprint=words,
-            lexemes=query_lexemes(merged.text),
+            lexemes=indexed_lexemes(merged.text),
             topics=list(merged.topics),
             batch_id=batch_id,
             model=answer.model,

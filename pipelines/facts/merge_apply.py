@@ -7,7 +7,7 @@ from uuid import UUID, uuid5
 from strandline.pipelines.facts.decisions import may_stand_for
 from strandline.pipelines.facts.merge_inputs import Candidate, KnownFact, MergeWork
 from strandline.pipelines.models.answers import MergeOperation
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import indexed_lexemes, query_lexemes
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.facts_edit import LiveFactLike
 from strandline.schemas.queries.derived.facts_merge import (
@@ -134,7 +134,7 @@ class Fold:
             fact_id=known.fact_id,
             text=text,
             fingerprint=words,
-            lexemes=query_lexemes(text),
+            lexemes=indexed_lexemes(text),
             topics=candidate.topics,
             about_date=candidate.about_date,
             said_at=candidate.said_at,
@@ -209,10 +209,10 @@ class Fold:
             "fact_id": fact_id,
             "text": text,
             "fingerprint": fingerprint(text),
-            "lexemes": query_lexemes(text),
+            "lexemes": indexed_lexemes(text),
             "own_text": own,
             "own_fingerprint": None if own is None else fingerprint(own),
-            "own_lexemes": None if own is None else query_lexemes(own),
+            "own_lexemes": None if own is None else indexed_lexemes(own),
             "event_id": candidate.event_id,
             "session_key": candidate.session_key,
             "seqs": candidate.seqs,

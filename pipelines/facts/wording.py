@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import date, datetime
 from typing import Any, TypedDict
 
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.schemas.values.fingerprints import fingerprint
 
 
@@ -66,7 +66,7 @@ def read_wording(payload: Mapping[str, Any]) -> Wording:
     return Wording(
         text=text,
         fingerprint=fingerprint(text),
-        lexemes=query_lexemes(text),
+        lexemes=indexed_lexemes(text),
         topics=list(payload.get("topics") or ()),
         about_date=date.fromisoformat(about_date) if about_date else None,
         valid_from=_read_moment(payload.get("valid_from")),

@@ -14,6 +14,8 @@ from strandline.pipelines.text.spoken_dates import spoken_date
 
 # A month without a year is that of any of so many years: the current one, the next, and those before.
 YEARS_BACK = 15
+# What the day after a named one counts: it is spoken of on that as well.
+NEXT_DAY_FIT = 0.95
 # What other days count that are near to a named one: it may have been spoken of before or after.
 PART_FIT = 0.5
 # Days around one that is counted back from today; people count roughly.
@@ -172,7 +174,8 @@ def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iter
         whole = _month(number, month)
         named = None if day is None else _day(number, month, day)
         if named is not None:
-            yield DayRange(named, named + timedelta(days=1), 1.0)
+            yield DayRange(named, named, 1.0)
+            yield DayRange(named + timedelta(days=1), named + timedelta(days=1), NEXT_DAY_FIT)
         yield DayRange(*whole, 1.0 if named is None else PART_FIT)
 
 

@@ -3,8 +3,11 @@
 Managed Postgres takes no stop-word files, and stored content may be encrypted; so text becomes
 lexemes in Python, for stored rows and for queries by the same rules: NFKC, case folding, a Snowball
 stemmer (of a word's own script), a stop list that includes question words, and character bigrams for
-scripts that are written without spaces.  Of these a text also holds what may be a word of one character,
-so that a query of one character finds it.
+scripts that are written without spaces.
+
+A word that people write in several ways has *variants*, in texts and queries alike: "José" is also "jose",
+"5km" also "5" and "km", "v18.1" also "18.1", a telephone number also its digits in a row.  A text also holds
+what may be a word of one character, so that a query of one character finds it.
 """
 
 from __future__ import annotations
@@ -14,13 +17,15 @@ import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
 from types import MappingProxyType
+from typing import NamedTuple
+from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
 
 import snowballstemmer  # type: ignore[import-untyped]
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import renew_in_child
-from strandline.schemas.values.normal_form import folded, normal_form
+from strandline.schemas.values.normal_form import normal_form
 
 # Postgres' own bounds on a tsvector.
 MAX_POSITION = 16_383
@@ -57,9 +62,23 @@ _LETTER = rf"(?:(?![{_UNSPACED}_])[\w{_MARKS}])"
 _DIGIT = rf"(?:(?![{_UNSPACED}])\d)"
 _TOKEN = re.compile(
     rf"(?P<run>[{_UNSPACED}]+)"
-    rf"|(?P<number>{_DIGIT}+(?:[.,]{_DIGIT}+)+(?![\w{_MARKS}]))"
+    rf"|(?P<number>[Vv]?{_DIGIT}+(?:[.,]{_DIGIT}+)+(?![\w{_MARKS}]))"
     rf"|(?P<word>{_LETTER}+(?:'{_LETTER}+)*)"
+    # Emoji and other pictures, without the tones of skin.
+    "|(?P<picture>[\u2600-\u27bf\U0001f300-\U0001f3fa\U0001f400-\U0001faff])"
 )
+# Digits in groups, as telephone numbers are written; so long that dates and amounts are seldom meant.
+_GROUPS = re.compile(r"(?<![\w.,])\+?\d{1,4}(?:[ ./()-]{1,2}\d{2,5}){2,5}(?![\w.,]\d)", re.ASCII)
+_FEWEST_DIGITS, _MOST_DIGITS, _DIGITS_OF_DATE = 7, 15, 8
+_YEAR = re.compile(r"(?:19|20)\d\d")
+_PARTS = re.compile(r"\d+|[^\W\d_]+")
+# Names that are also stop words, as names are written.
+_NAMES = frozenset({"Will", "May", "IT", "US", "WHO"})
+# Letters that no mark is taken off from, but that are written without.
+_PLAIN_LETTERS = str.maketrans(
+    {"ø": "o", "ł": "l", "đ": "d", "ð": "d", "þ": "th", "æ": "ae", "œ": "oe", "ı": "i"}
+)
+_WITH_PLAIN_FORM = re.compile("[\u00c0-\u024f\u0370-\u03ff\u0451\u1e00-\u1fff\u0300-\u036f]")
 _APOSTROPHES = str.maketrans({"\u2019": "'", "\u02bc": "'", "\u2018": "'", "\u00ad": None, "\u200b": None})
 
 
@@ -135,8 +154,8 @@ def lexemes(text: str, *, language: str = "english") -> list[tuple[str, int]]:
     """
     return [
         (lexeme, position)
-        for position, token, singles in _content_words(text, language)
-        for lexeme in (_lexeme(token, language), *singles)
+        for position, word in _content_words(text, language)
+        for lexeme in (*word.lexemes(language), *word.singles)
     ]
 
 
@@ -151,7 +170,13 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     Raises:
         ConfigurationError: no stemmer exists for ``language``.
     """
-    return list(dict.fromkeys(_lexeme(token, language) for _, token, _ in _content_words(text, language)))
+    words = (word for _, word in _content_words(text, language))
+    return list(dict.fromkeys(lexeme for word in words for lexeme in word.lexemes(language)))
+
+
+def indexed_lexemes(text: str) -> list[str]:
+    """The distinct lexemes by which a short text is found, single characters among them."""
+    return list(dict.fromkeys(lexeme for lexeme, _ in lexemes(text)))
 
 
 def to_tsvector_text(positioned: Iterable[tuple[str, int]]) -> str:
@@ -187,36 +212,93 @@ def check_language(language: str) -> None:
 _LANGUAGES = frozenset(snowballstemmer.algorithms())
 
 
-def _content_words(text: str, language: str) -> Iterator[tuple[int, str, Sequence[str]]]:
-    """Position, token and single characters of each word that is not a stop word."""
+class _Word(NamedTuple):
+    """A word of a text.
+
+    Attributes:
+        token: in small letters.
+        variants: other ways to write it.
+        singles: what may be a word of one character in it.
+        is_name: so that it counts, though it may be a stop word.
+    """
+
+    token: str
+    variants: Sequence[str] = ()
+    singles: Sequence[str] = ()
+    is_name: bool = False
+
+    def lexemes(self, language: str) -> Iterator[str]:
+        yield _lexeme(self.token, language)
+        for variant in self.variants:
+            yield _lexeme(variant, language)
+
+
+def _content_words(text: str, language: str) -> Iterator[tuple[int, _Word]]:
+    """Position and word, for each that is not a stop word."""
     check_language(language)
     stop = STOP_WORDS.get(language, frozenset())
-    for position, (token, singles) in enumerate(_tokens(text), start=1):
-        if token not in stop:
-            yield position, token, singles
+    for position, word in enumerate(_words(text), start=1):
+        if word.is_name or word.token not in stop:
+            yield position, word
 
 
-def _tokens(text: str) -> Iterator[tuple[str, Sequence[str]]]:
-    for match in _TOKEN.finditer(normal_form(folded(text)).translate(_APOSTROPHES)):
-        token = match.group()
-        if match.lastgroup == "run":
-            yield from _bigrams(token)
-        elif match.lastgroup == "number":
-            yield token.replace(",", "")[:MAX_TOKEN_CHARACTERS], ()
+def _words(text: str) -> Iterator[_Word]:
+    plain = normal_form(text).translate(_APOSTROPHES)
+    is_ascii = plain.isascii()
+    for match in _TOKEN.finditer(plain):
+        written, kind = match.group()[:MAX_TOKEN_CHARACTERS], match.lastgroup
+        token = written.lower() if is_ascii else normal_form(written.casefold())
+        if kind == "run":
+            yield from _bigrams(normal_form(match.group().casefold()))
+        elif kind == "number":
+            number = token.replace(",", "")
+            yield _Word(number, (number[1:],) if number[0] == "v" else ())
+        elif written in _NAMES:
+            # At the beginning of a question it is a verb.
+            yield _Word(token, is_name=match.start() > 0 or not plain.rstrip().endswith("?"))
         else:
-            yield token[:MAX_TOKEN_CHARACTERS], ()
+            yield _Word(token, _variants(token))
+    for group in _GROUPS.findall(plain):
+        yield from _digits(group)
 
 
-def _bigrams(run: str) -> Iterator[tuple[str, Sequence[str]]]:
+def _variants(token: str) -> Sequence[str]:
+    """Without accents; and the parts of a word that begins with digits and has letters, or the other way."""
+    if token.isalpha() and token.isascii():
+        return ()  # as most
+    bare = token if token.isascii() else _without_accents(token)
+    parts = _PARTS.findall(bare) if not (bare.isalpha() or bare.isdigit()) and "'" not in bare else []
+    return [one for one in (bare, *(parts if len(parts) == 2 else ())) if one not in (token, "")]
+
+
+def _without_accents(token: str) -> str:
+    """Of Latin and Greek letters, and without the dots of a Russian one; other scripts need their marks."""
+    if not _WITH_PLAIN_FORM.search(token):
+        return token
+    bare = [one for one in normalize("NFD", token) if not "\u0300" <= one <= "\u036f"]
+    return normalize("NFC", "".join(bare)).translate(_PLAIN_LETTERS)
+
+
+def _digits(groups: str) -> Iterator[_Word]:
+    """The digits of a telephone number in a row; also without its first groups, as people leave them out."""
+    parts = _PARTS.findall(groups)
+    rows = ["".join(parts[first:]) for first in range(len(parts))]
+    if len(rows[0]) == _DIGITS_OF_DATE and any(map(_YEAR.match, parts)):
+        return
+    if len(rows[0]) <= _MOST_DIGITS and (fit := [row for row in rows if len(row) >= _FEWEST_DIGITS]):
+        yield _Word(fit[0], fit[1:])
+
+
+def _bigrams(run: str) -> Iterator[_Word]:
     """Pairs of neighbours, each with the first of the two if it may be a word, the last pair with both."""
     if len(run) == 1:
-        yield run, ()
+        yield _Word(run)
         return
     single = {match.start() for match in _SINGLE.finditer(run)}
     last = len(run) - 2
     for index in range(last + 1):
         places = (index, index + 1) if index == last else (index,)
-        yield run[index : index + 2], [run[place] for place in places if place in single]
+        yield _Word(run[index : index + 2], singles=[run[place] for place in places if place in single])
 
 
 def _lexeme(token: str, language: str) -> str:

@@ -15,8 +15,9 @@ ASKS = 0.85
 ASSISTANT = 0.7
 # What reads like a standing wish, if no speaker is named.
 STANDING_WISH = 1.3
-# The query names a date: what was said on others.
+# The query names a date: what was said on others, and what is added for that day alone.
 OTHER_DAY = 0.3
+NAMED_DAY = 0.1
 # Where several sessions are searched, what counts of a message beside its session's best.
 BESIDE_BEST = 0.9
 # Of the weight of all the query's words: texts that have less say little, if vectors say more.

@@ -17,7 +17,7 @@ from strandline.pipelines.facts.condense import MAX_LOADED_FACTS, may_condense, 
 from strandline.pipelines.facts.editing.recording import lock_registered
 from strandline.pipelines.models.answers import CondensedFact, parse_condense
 from strandline.pipelines.models.contract import CondenseTask, ModelAnswer, NumberedFact, TextModel
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import indexed_lexemes
 from strandline.producers.model_calls import PaidCall, Payer, ask_model
 from strandline.schemas.errors import ConflictError, UnknownPipelineError
 from strandline.schemas.postgres.operations import Operation, Run, fetch
@@ -159,7 +159,7 @@ def _put_in_place(optimization: Optimization, fact_id: UUID, one: MergedFacts) -
             parts=part_ids,
             text=one.text,
             fingerprint=words,
-            lexemes=query_lexemes(one.text),
+            lexemes=indexed_lexemes(one.text),
             topics=list(one.topics),
             batch_id=optimization.id,
             model=optimization.model,

@@ -21,6 +21,7 @@ from strandline.pipelines.text.weighting import (
     ASSISTANT,
     BESIDE_BEST,
     CLEAR_CONTRAST,
+    NAMED_DAY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
@@ -103,15 +104,14 @@ def _merge_hits(
     texts, whole = _scores([_count_words(key, message, query) for key, message in places], query.lexemes)
     nearest = 0.0 if query.vector is None else CLEAR_CONTRAST
     best = max(texts.values(), default=0.0)
-    if not best:
+    days = {(key, message.seq): _day_score(message, query) for key, message in waiting}
+    if not best and not any(days.values()):
         return list(hits)
-    full = full_text_score(best, whole, nearest)
+    full = full_text_score(best, whole, nearest) or 1.0
     best_known = max((texts[key, message.seq] for key, message in known), default=0.0)
     weighed = factors([message for _, message in places], query)
-    scores = {
-        (key, message.seq): texts[key, message.seq] * factor
-        for (key, message), factor in zip(places, weighed, strict=True)
-    }
+    factor_of = {(key, m.seq): factor for (key, m), factor in zip(places, weighed, strict=True)}
+    scores = {place: texts[place] * factor for place, factor in factor_of.items()}
     share = 1.0 if query.vector is None else WORDS_BESIDE_VECTOR
     surplus = share * (1 / full_text_score(best_known, whole, nearest) - 1 / full) if best_known else 0.0
     words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
@@ -120,14 +120,20 @@ def _merge_hits(
     ]
     most = max([share, *(hit.score for hit in lowered)])
     added = [
-        Hit(min(1.0, most * scores[key, message.seq] / full), key, (message,), has_vector=False)
+        Hit(min(1.0, score), key, (message,), has_vector=False)
         for key, message in waiting
-        if scores[key, message.seq]
+        for place in [(key, message.seq)]
+        if (score := most * scores[place] / full + days[place] * factor_of[place])
     ]
     if of_several:
         added = behind_the_best(added, lowered)
     # Among equals the newest first: what waits is newer than what was flushed.
     return sorted((*added, *lowered), key=lambda hit: -hit.score)
+
+
+def _day_score(message: Message, query: SearchQuery) -> float:
+    day = said_on(message)
+    return NAMED_DAY * query.aim.fit(day) if query.aim.days and day is not None else 0.0
 
 
 def behind_the_best(added: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:

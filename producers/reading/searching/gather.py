@@ -19,7 +19,7 @@ USUAL_TOKENS = 20
 
 # Where not even the best scores so much, no word of the query was met, and meaning alone is a guess:
 # questions about other matters reach 0.1 to 0.23 in real conversations, those about these 0.57 and more.
-NOISE_SCORE = 0.25
+NOISE_SCORE = 0.2
 
 # Facts that a read looks at because they are new, and because they match.
 NEWEST_FACTS = 20

@@ -17,6 +17,7 @@ from strandline.pipelines.text.weighting import (
     ASKS,
     ASSISTANT,
     BESIDE_BEST,
+    NAMED_DAY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
@@ -144,7 +145,11 @@ def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]
     hidden = _hidden(index, query)
     texts, whole = _text_scores(index, query.lexemes, hidden)
     similarities, contrasts = compared
-    scores = _factors(index, query, hidden) * _fused(query, texts, whole, contrasts, ~hidden)
+    fits = _day_fits(index, query)
+    fused = _fused(query, texts, whole, contrasts, ~hidden) + NAMED_DAY * fits
+    scores = _factors(index, query, hidden) * fused
+    if query.days:
+        scores *= OTHER_DAY + (1 - OTHER_DAY) * fits
     scores[hidden] = 0
     if query.scope_key is None:
         best = np.zeros(len(index.sessions))
@@ -279,7 +284,7 @@ def _best(index: ScopeArrays, of_pieces: Singles) -> Floats:
 
 
 def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
-    """What else speaks for a message: who speaks, how, and when."""
+    """What else speaks for a message: who speaks, and how."""
     is_named = np.zeros(len(index.session), bool)
     for name in query.names:
         if name in index.speakers:
@@ -289,10 +294,13 @@ def _factors(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> Floats:
     else:
         role = np.where(index.is_assistant & query.is_own, ASSISTANT, 1)
         factors = role * np.where(index.tones == WISH, STANDING_WISH, 1)
-    if not query.days:
-        return factors
+    return factors
+
+
+def _day_fits(index: ScopeArrays, query: IndexQuery) -> Floats:
+    """How well the day of each message fits the days that the query names."""
     fits = np.zeros(len(index.session))
     for first, last, fit in query.days:
         is_within = (index.days >= first.toordinal()) & (index.days <= last.toordinal())
         fits = np.maximum(fits, np.where(is_within, fit, 0))
-    return factors * (OTHER_DAY + (1 - OTHER_DAY) * fits)
+    return fits

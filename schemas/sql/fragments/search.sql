@@ -169,17 +169,19 @@ fact_similarities AS (
             THEN CASE WHEN m.is_named THEN 1 ELSE 0.7::float8 END * CASE WHEN m.tone = 2 THEN 0.85::float8 ELSE 1 END
             ELSE CASE WHEN p_is_own AND m.role = 'assistant' THEN 0.7::float8 ELSE 1 END
                 * CASE WHEN m.tone = 1 THEN 1.3::float8 ELSE 1 END END
-        * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.3::float8 + 0.7::float8 * coalesce((
+        * CASE WHEN p_dates_from = '{}' THEN 1 ELSE 0.3::float8 + 0.7::float8 * m.day_fit END AS factor, m.day_fit
+    FROM (
+        SELECT s.*, coalesce((
             SELECT max(d.fit) FROM unnest(p_dates_from, p_dates_through, p_dates_fit) AS d (first, last, fit)
-            WHERE m.said_on BETWEEN d.first AND d.last), 0) END AS factor
-    FROM message_similarities m
+            WHERE s.said_on BETWEEN d.first AND d.last), 0) AS day_fit
+        FROM message_similarities s) AS m
 ), both_scores AS MATERIALIZED (
     SELECT p.number, p.through_seq, p.said_on, NULL::uuid AS fact_id, p.similarity, p.contrast, coalesce(b.score, 0) AS text,
-        f.factor
+        f.factor, f.day_fit
     FROM message_similarities p JOIN message_factors f ON f.number = p.number
     LEFT JOIN message_text_scores b ON b.number = p.number WHERE p_messages
     UNION ALL
-    SELECT NULL, NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1
+    SELECT NULL, NULL, NULL, k.fact_id, coalesce(s.similarity, 0), coalesce(s.contrast, 0), coalesce(w.text, 0), 1, 0
     FROM searched_facts k LEFT JOIN fact_similarities s ON s.fact_id = k.fact_id
     LEFT JOIN fact_text_scores w ON w.fact_id = k.fact_id
 ), full_text_score AS MATERIALIZED (
@@ -192,7 +194,7 @@ fact_similarities AS (
 ), fused_scores AS (
     SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.similarity, t.factor
             * (coalesce(t.text / (SELECT f.score FROM full_text_score f), 0)
-            * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast) AS score
+            * CASE WHEN p_embedding IS NULL THEN 1 ELSE 0.53::float8 END + 0.47::float8 * t.contrast + 0.1::float8 * t.day_fit) AS score
     FROM both_scores t
 ), session_bests AS (
     SELECT (t.number >> 40) << 40 AS number, max(t.score) AS score FROM fused_scores t

@@ -15,6 +15,7 @@ from strandline.pipelines.text.weighting import (
     CLEAR_CONTRAST,
     FAINT_CONTRAST,
     KNOWN_SHARE,
+    NAMED_DAY,
     OTHER_DAY,
     OTHER_SPEAKER,
     STANDING_WISH,
@@ -59,7 +60,8 @@ def test_sql_and_python_weigh_voices_alike(search: str) -> None:
     assert f"CASE WHEN m.tone = {QUESTION} THEN {ASKS} ELSE 1 END" in source
     assert f"CASE WHEN p_is_own AND m.role = 'assistant' THEN {ASSISTANT} ELSE 1 END" in source
     assert f"CASE WHEN m.tone = {WISH} THEN {STANDING_WISH} ELSE 1 END" in source
-    assert f"ELSE {OTHER_DAY} + {1 - OTHER_DAY:g} * coalesce((" in source
+    assert f"ELSE {OTHER_DAY} + {1 - OTHER_DAY:g} * m.day_fit END" in source
+    assert f"* t.contrast + {NAMED_DAY} * t.day_fit) AS score" in source
 
 
 @pytest.mark.parametrize("search", ["search_small_v1", "search_big_v1"])

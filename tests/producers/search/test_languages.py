@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from datetime import date
+from datetime import UTC, date, datetime
 
 import pytest
 
@@ -12,6 +12,7 @@ from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.text.spoken_dates import spoken_date
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
+from strandline.schemas.values.lanes import VECTORS_STAGE
 from tests.conftest import nothing_due
 from tests.support.servers.model_server import ModelServer
 from tests.support.workers.draining import drain_everything
@@ -116,3 +117,52 @@ def test_without_a_model_chinese_is_understood_as_far_as_english(
 )
 def test_chinese_days_are_resolved_from_the_day_they_were_said(text: str, day: date) -> None:
     assert spoken_date(text, date(2024, 5, 8)) == day, "said on a Wednesday"
+
+
+# A text, and queries of one word that people would find it by.
+SPELLINGS = [
+    ("José works at the café in Zürich.", ("Jose", "cafe", "Zurich", "José", "ZÜRICH")),
+    ("We flew to İstanbul.", ("istanbul", "İstanbul", "Istanbul")),
+    ("Søren, Łukasz and Đorđe came.", ("soren", "Lukasz", "Dorde")),
+    ("Will is my brother.", ("Who is Will?", "Will")),
+    ("May is my boss.", ("Who is May?",)),
+    ("She works in IT in the US.", ("US", "IT")),
+    ("犬が好きです。", ("犬",)),
+    ("Dinner was 🍕.", ("🍕",)),
+    ("The hike is 5km long.", ("5 km", "5km")),
+    ("The hike is 5 km long.", ("5km",)),
+    ("We meet at 3pm.", ("3 pm",)),
+    ("Call +1-555-123-4567.", ("5551234567", "+1 555 123 4567", "123-4567", "(555) 123-4567")),
+    ("We run v18.1 of it.", ("18.1", "V18.1")),
+]
+
+
+@pytest.mark.parametrize(("text", "queries"), SPELLINGS, ids=[text for text, _ in SPELLINGS])
+def test_a_word_is_found_as_people_write_it(
+    make_memory: MakeMemory, text: str, queries: tuple[str, ...]
+) -> None:
+    memory = make_memory("s", user_id="u", memory_blocks=[])
+    for one in (text, "The garden tools are in the shed."):
+        memory.put({"role": "user", "content": one})
+        memory.facts.add(one)
+    for query in queries:
+        assert text in [hit.text for hit in memory.search(query)], query
+        assert [hit.fact.text for hit in memory.facts.search(query)] == [text], query
+
+
+def test_what_was_said_on_a_day_is_found_by_the_day(
+    make_memory: MakeMemory, database: Database, database_url: str, settings: Settings
+) -> None:
+    """Flushed or not, though the message shares no word with the question."""
+    memory = make_memory("s", user_id="u", token_limit=600, memory_blocks=["vectors"])
+    done = ("repaired the bike", "cooked lasagne", "went to the dentist", "ran ten miles")
+    for day, did in enumerate(done, 3):
+        said_at = datetime(2026, 6, day, 12, tzinfo=UTC)
+        memory.put({"role": "user", "content": f"I {did}.", "created_at": said_at})
+    questions = ("What did I do on 5 June 2026?", "What happened on 2026-06-05?", "June 5", "5.6.2026")
+    found = {question: memory.search(question, limit=1)[0].text for question in questions}
+    assert set(found.values()) == {"I went to the dentist."}, found
+    memory.flush(all=True)
+    drain_everything(database, database_url, settings, [VECTORS_STAGE])
+    found = {question: memory.search(question, limit=1)[0].text for question in questions}
+    assert set(found.values()) == {"I went to the dentist."}, found

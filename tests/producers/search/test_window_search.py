@@ -91,7 +91,7 @@ def test_what_was_just_put_is_found_beside_what_was_flushed(
     memory.put({"role": "user", "content": "The spare anchor is on deck now, beside the mast."})
     memory.put({"role": "user", "content": "Where is the anchor?"})
     hits = memory.search("Where is the anchor?", limit=3)
-    flushed, new = sorted(hits[:2], key=lambda hit: hit.message.seq)
+    flushed, new = sorted(hits[:2], key=lambda hit: hit.message.seq or 0)
     assert "on deck" in new.text, "and not the question itself"
     assert "port berth" in flushed.text and flushed.similarity is not None
     assert new.similarity is None and new.score == pytest.approx(flushed.score, rel=0.1)
