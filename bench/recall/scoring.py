@@ -156,7 +156,7 @@ def text_scores(one: Prepared, weighting: TextWeighting) -> Floats:
     return scores
 
 
-def fused(one: Prepared, texts: Floats, contrast: Floats | None = None, share: float = 0.0) -> Floats:
+def fuse(one: Prepared, texts: Floats, contrast: Floats | None = None, share: float = 0.0) -> Floats:
     """Texts, and contrasts if there are vectors, as one score."""
     nearest = np.zeros(texts.shape[1]) if contrast is None else contrast.max(axis=0)
     columns = zip(texts.max(axis=0).tolist(), one.asked.sum(axis=0).tolist(), nearest.tolist(), strict=True)

@@ -26,7 +26,7 @@ from bench.recall.scoring import (
     TextWeighting,
     VectorWeighting,
     contrasts,
-    fused,
+    fuse,
     prepare,
     recalled,
     text_scores,
@@ -116,11 +116,11 @@ def try_all(prepared: Sequence[Prepared], drawn: Sequence[TextWeighting], until:
             say(f"weighting of words {number} of {len(drawn)}")
         scores = [text_scores(one, text) for one in prepared]
         words = np.concatenate(
-            [recalled(one, fused(one, score)) for one, score in zip(prepared, scores, strict=True)]
+            [recalled(one, fuse(one, score)) for one, score in zip(prepared, scores, strict=True)]
         )
         for vector in VECTORS:
             together = [
-                recalled(one, fused(one, score, contrast, vector.share))
+                recalled(one, fuse(one, score, contrast, vector.share))
                 for one, score, contrast in zip(prepared, scores, near[vector.few], strict=True)
             ]
             yield Tried((text, vector), words, np.concatenate(together))

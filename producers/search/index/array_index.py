@@ -146,7 +146,7 @@ def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]
     texts, whole = _text_scores(index, query.lexemes, hidden)
     similarities, contrasts = compared
     fits = _day_fits(index, query)
-    fused = _fused(query, texts, whole, contrasts, ~hidden) + NAMED_DAY * fits
+    fused = _fuse(query, texts, whole, contrasts, ~hidden) + NAMED_DAY * fits
     scores = _factors(index, query, hidden) * fused
     if query.days:
         scores *= OTHER_DAY + (1 - OTHER_DAY) * fits
@@ -177,7 +177,7 @@ def _best_first(index: ScopeArrays, messages: Numbers, scores: Floats, limit: in
     return messages[order[:limit]]
 
 
-def _fused(
+def _fuse(
     query: IndexQuery, texts: Floats, whole: float, contrasts: Floats, is_shown: Flags | None = None
 ) -> Floats:
     """Texts and contrasts as one score."""
@@ -260,7 +260,7 @@ def _score_facts(
         if len(of_facts):
             np.add.at(texts, of_facts, weight * saturated[of_facts])
     similarities, contrasts = nearest
-    return _fused(query, texts, whole, contrasts), similarities
+    return _fuse(query, texts, whole, contrasts), similarities
 
 
 def _sources(index: ScopeArrays, facts: FactIndex) -> tuple[Numbers, Numbers]:
