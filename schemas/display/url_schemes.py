@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.display.shown_url import is_readable
@@ -17,6 +17,21 @@ BROKER_SCHEMES = frozenset(
         "amqp", "amqps", "azureservicebus", "azurestoragequeues", "confluentkafka", "consul", "etcd",
         "filesystem", "gcpubsub", "kafka", "librabbitmq", "memory", "mongodb", "pgmq", "pyamqp", "pyro",
         "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
+    }
+)  # fmt: skip
+# All that libpq knows, and ``ssl``, which is read as its ``sslmode``; a test compares them with libpq's own.
+DATABASE_OPTIONS = frozenset(
+    {
+        "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
+        "fallback_application_name", "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr",
+        "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname",
+        "load_balance_hosts", "max_protocol_version", "min_protocol_version", "oauth_client_id",
+        "oauth_client_secret", "oauth_issuer", "oauth_scope", "options", "passfile", "password", "port",
+        "replication", "require_auth", "requirepeer", "scram_client_key", "scram_server_key", "service",
+        "servicefile", "ssl", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert",
+        "sslcertmode", "sslcompression", "sslcrl", "sslcrldir", "sslkey", "sslkeylogfile", "sslmode",
+        "sslnegotiation", "sslpassword", "sslrootcert", "sslsni", "target_session_attrs",
+        "tcp_user_timeout", "user",
     }
 )  # fmt: skip
 
@@ -45,6 +60,16 @@ def check_database_url(url: str) -> str:
             "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
             " have to be percent-encoded, as %2F for / and %40 for @"
         )
+    query = rest.partition("?")[2]
+    for item in filter(None, query.split("&")):
+        name = unquote(item.partition("=")[0])
+        if name not in DATABASE_OPTIONS:
+            # It may be a piece of a password with an & in it.
+            shown = "an option" if re.search("[@?]|pass|secret", query) else f"the option {quote(name)}"
+            raise ValueError(
+                f"the database URL has {shown} that libpq does not know; leave it out, or percent-encode a &"
+                " of its password as %26"
+            )
     return url
 
 

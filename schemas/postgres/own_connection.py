@@ -6,11 +6,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from time import monotonic
 from typing import Any
 
 import psycopg
+from psycopg.pq import TransactionStatus
 
 # Makes a row of its columns.
 MakeRow = Callable[[Sequence[Any]], Any]
@@ -23,16 +25,34 @@ class OwnConnection(psycopg.Connection[Any]):
         statement_seconds: how long a statement may take, by default without limit; may be changed between
             statements.  ``BoundedConnection`` keeps to it.
         opened_at: by the clock ``time.monotonic``.
+        pooled: behind a pooler in transaction mode, where nothing of a session stays.
     """
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
+        self.pooled = False
+        self._setting: bytes | None = None
+
+    def stay_unprepared(self, setting: bytes | None) -> None:
+        """Prepare no statement, and begin each transaction with ``setting``, if there is one."""
+        self.pooled, self._setting, self.prepare_threshold = True, setting, None
+
+    @contextmanager
+    def transaction(self, *arguments: Any, **options: Any) -> Iterator[psycopg.Transaction]:
+        """As psycopg's."""
+        with super().transaction(*arguments, **options) as begun:
+            if self._setting:
+                self.execute(self._setting)
+            yield begun
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Run a statement and return its rows."""
-        return run_by_cursor(self, statement, values, make_row)
+        if not self._setting or self.pgconn.transaction_status != TransactionStatus.IDLE:
+            return run_by_cursor(self, statement, values, make_row)
+        with self.transaction():
+            return run_by_cursor(self, statement, values, make_row)
 
 
 class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
@@ -42,10 +62,27 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
         super().__init__(*arguments)
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
+        self.pooled = False
+        self._setting: bytes | None = None
+
+    def stay_unprepared(self, setting: bytes | None) -> None:
+        """Twin of ``OwnConnection.stay_unprepared``."""
+        self.pooled, self._setting, self.prepare_threshold = True, setting, None
+
+    @asynccontextmanager
+    async def transaction(self, *arguments: Any, **options: Any) -> AsyncIterator[psycopg.AsyncTransaction]:
+        """As psycopg's."""
+        async with super().transaction(*arguments, **options) as begun:
+            if self._setting:
+                await self.execute(self._setting)
+            yield begun
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""
-        return await run_by_cursor_async(self, statement, values, make_row)
+        if not self._setting or self.pgconn.transaction_status != TransactionStatus.IDLE:
+            return await run_by_cursor_async(self, statement, values, make_row)
+        async with self.transaction():
+            return await run_by_cursor_async(self, statement, values, make_row)
 
 
 def run_by_cursor(
