@@ -33,10 +33,10 @@ class OwnConnection(psycopg.Connection[Any]):
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
         self.pooled = False
-        self._setting: bytes | None = None
+        self._setting = b""
 
-    def stay_unprepared(self, setting: bytes | None) -> None:
-        """Prepare no statement, and begin each transaction with ``setting``, if there is one."""
+    def stay_unprepared(self, setting: bytes) -> None:
+        """Prepare no statement, and begin each transaction with ``setting``, if there is any."""
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
 
     @contextmanager
@@ -63,9 +63,9 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
         self.pooled = False
-        self._setting: bytes | None = None
+        self._setting = b""
 
-    def stay_unprepared(self, setting: bytes | None) -> None:
+    def stay_unprepared(self, setting: bytes) -> None:
         """Twin of ``OwnConnection.stay_unprepared``."""
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
 

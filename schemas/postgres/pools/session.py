@@ -118,7 +118,7 @@ class Session:
         _judge(*defaults)
         wrong = json.loads(found or "{}")
         if self.pooled:
-            connection.stay_unprepared(setting(wrong, local=True) if wrong else None)
+            connection.stay_unprepared(_set_local(wrong))
         elif wrong:
             yield setting(wrong, local=False)
 
@@ -228,7 +228,8 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
         WHERE pg_catalog.current_setting(s.name, true) OPERATOR(pg_catalog.!~) s.fits
         UNION ALL
         SELECT 'search_path', pg_catalog.concat_ws(', ', 'pg_catalog',
-            nullif(pg_catalog.current_setting('search_path'), ''), pg_catalog.quote_ident(n.nspname))
+            nullif(nullif(pg_catalog.current_setting('search_path'), ''), '""'),
+            pg_catalog.quote_ident(n.nspname))
         FROM pg_catalog.pg_extension e
             JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
             JOIN pg_catalog.pg_type t ON t.typnamespace OPERATOR(pg_catalog.=) n.oid
@@ -252,10 +253,19 @@ WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
 """
 
 
+def _set_local(values: Mapping[str, str]) -> bytes:
+    """What sets ``values`` in a transaction, and lets its isolation still be chosen; nothing for none."""
+    # A path is a list of names.
+    settings = (
+        f"{name} = {value if name == 'search_path' else _quoted(value)}" for name, value in values.items()
+    )
+    return "; ".join(f"SET LOCAL {one}" for one in settings).encode()
+
+
 def _quoted(text: str) -> str:
     """A literal that means the same whatever ``standard_conforming_strings`` is."""
     doubled = text.replace("'", "''").replace("\\", "\\\\")
-    return f" E'{doubled}'"
+    return f"E'{doubled}'"
 
 
 _CALLERS_QUESTION = look_for(PINNED.keys() - _CALLERS_OWN | LOOKED_AT.keys() - _CALLERS_OWN)
