@@ -99,7 +99,7 @@ def session(database_url: str) -> Callable[..., dict[str, str]]:
                 ]
         finally:
             database.close()
-        return dict(zip(names, (row[0] for row in found), strict=True))
+        return dict(zip(names, (str(value) for (value,) in found), strict=True))
 
     return look
 
