@@ -14,7 +14,7 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.errors import DatabaseUnavailableError, OutcomeUnknownError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -216,8 +216,10 @@ def test_an_acknowledged_put_outlives_a_crash_whatever_is_set(
         for number in range(ROUNDS):
             for turn in range(5):
                 name = f"{number}-{turn}"
-                memory.put({"role": "user", "content": name, "id": name})
-                acknowledged.add(name)
+                while name not in acknowledged:
+                    with suppress(OutcomeUnknownError, DatabaseUnavailableError):  # of a dead connection
+                        memory.put({"role": "user", "content": name, "id": name})
+                        acknowledged.add(name)
             postgres.kill()
             postgres.start()
             stored = {row[0] for row in rows_of(postgres.url, "SELECT id FROM strandline.message")}

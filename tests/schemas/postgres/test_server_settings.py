@@ -94,9 +94,8 @@ def session(database_url: str) -> Callable[..., dict[str, str]]:
         database = Database.connect(ConnectionOptions.from_settings(url, load_settings(database_url=url)))
         try:
             with database.transaction() as tx:
-                found = [
-                    tx._connection.execute("SELECT current_setting(%s)", [name]).fetchone() for name in names
-                ]
+                shown = "SELECT current_setting(name) FROM unnest(%s::text[]) AS s (name)"
+                found = tx._connection.execute(shown, [list(names)]).fetchall()
         finally:
             database.close()
         return dict(zip(names, (str(value) for (value,) in found), strict=True))
