@@ -158,9 +158,9 @@ class Database:
             reconnect_failed=lambda failed: reconnect(failed, reach),
         )
         seconds = options.statement_seconds
-        made = cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
-        made._session = session
-        return made
+        database = cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
+        database._session = session
+        return database
 
     @property
     def has_noticed_pooler(self) -> bool:

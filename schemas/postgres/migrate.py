@@ -26,7 +26,7 @@ from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedCo
 from strandline.schemas.postgres.options import all_options, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.pools.session import LOOKED_AT, PINNED, Session, look_for, setting
+from strandline.schemas.postgres.pools.session import LOOKED_AT, PINNED, Session, look_for, set_all
 from strandline.schemas.postgres.revision import (
     NAME_ANOTHER_SCHEMA,
     OLDEST_PGVECTOR,
@@ -150,7 +150,7 @@ def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnec
     waiting = with_defaults(conninfo_to_dict(url), connect_timeout=CONNECT_SECONDS)
     options = {"options": all_options(url, _UNLIMITED.items())} | waiting
     try:
-        connection = session.connected(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
+        connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
@@ -161,7 +161,7 @@ def _settle(connection: Connection) -> None:
     """Set this transaction to what a migration needs, behind a pooler as well."""
     row = connection.exec_driver_sql(look_for([*PINNED, *LOOKED_AT]).decode()).one()
     wrong = json.loads(row[-1] or "{}")
-    connection.exec_driver_sql(setting({**wrong, **_UNLIMITED, **_ONLY_HERE}, local=True).decode())
+    connection.exec_driver_sql(set_all({**wrong, **_UNLIMITED, **_ONLY_HERE}, local=True).decode())
 
 
 def _check_writable(connection: Connection) -> None:
@@ -200,11 +200,11 @@ def _ensure_pgvector(connection: Connection) -> None:
         text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
     )
     if there is None or version_numbers(there) < OLDEST_PGVECTOR:
-        found = (
+        has = (
             "does not have the pgvector extension" if there is None else f"has pgvector {there}, which is old"
         )
         raise SchemaError(
-            f"This Postgres {found}; install {oldest} or newer on the server"
+            f"This Postgres {has}; install {oldest} or newer on the server"
             " (package postgresql-NN-pgvector, or an image that brings it), then run `strandline migrate`"
             " again."
         )

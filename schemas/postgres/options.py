@@ -10,8 +10,8 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
-from psycopg.pq import Conninfo
 
 from strandline.schemas.display.url_schemes import check_database_url
 from strandline.schemas.errors import (
@@ -156,20 +156,20 @@ def all_options(url: str, settings: Iterable[tuple[str, int | str]], *, is_own: 
 
     ``PGOPTIONS`` stands in for the URL, as with libpq, but for a server of our own.
     """
-    given = conninfo_to_dict(url).get("options") or ("" if is_own else _environment_options())
+    own = conninfo_to_dict(url).get("options") or ("" if is_own else _environment_options())
     every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
-    return " ".join(filter(None, [str(given), *(f"-c {name}={value}" for name, value in every)]))
+    return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
 
 
-def with_defaults(given: Mapping[str, Any], *, connect_timeout: int) -> dict[str, Any]:
+def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict[str, Any]:
     """How to wait for a server, without what its URL says of that."""
     defaults = TCP | {"connect_timeout": connect_timeout}
-    return {name: value for name, value in defaults.items() if name not in given}
+    return {name: value for name, value in defaults.items() if name not in arguments}
 
 
 def _environment_options() -> str:
     """``PGOPTIONS``, as libpq finds it."""
-    return next((o.val or b"" for o in Conninfo.get_defaults() if o.keyword == b"options"), b"").decode()
+    return next((o.val or b"" for o in pq.Conninfo.get_defaults() if o.keyword == b"options"), b"").decode()
 
 
 def psycopg_url(url: str) -> str:

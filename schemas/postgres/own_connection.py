@@ -12,7 +12,7 @@ from time import monotonic
 from typing import Any
 
 import psycopg
-from psycopg.pq import TransactionStatus
+from psycopg import pq
 
 # Makes a row of its columns.
 MakeRow = Callable[[Sequence[Any]], Any]
@@ -49,7 +49,7 @@ class OwnConnection(psycopg.Connection[Any]):
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Run a statement and return its rows."""
-        if not self._setting or self.pgconn.transaction_status != TransactionStatus.IDLE:
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
             return run_by_cursor(self, statement, values, make_row)
         with self.transaction():
             return run_by_cursor(self, statement, values, make_row)
@@ -79,7 +79,7 @@ class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""
-        if not self._setting or self.pgconn.transaction_status != TransactionStatus.IDLE:
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
             return await run_by_cursor_async(self, statement, values, make_row)
         async with self.transaction():
             return await run_by_cursor_async(self, statement, values, make_row)

@@ -175,7 +175,7 @@ def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, se
         def connect(cls, *arguments: Any, **options: Any) -> Any:
             connect, connection = super().connect, None
             try:
-                connection = session.connected(lambda taken: connect(*arguments, **taken), options)
+                connection = session.connect(lambda taken: connect(*arguments, **taken), options)
                 connection.statement_seconds = statement_seconds
                 begin(connection, session)
             except BaseException as error:
@@ -204,9 +204,7 @@ def async_connection_class(
         async def connect(cls, *arguments: Any, **options: Any) -> Any:
             connect, connection = super().connect, None
             try:
-                connection = await session.connected_async(
-                    lambda taken: connect(*arguments, **taken), options
-                )
+                connection = await session.connect_async(lambda taken: connect(*arguments, **taken), options)
                 connections.add(connection)
                 connection.statement_seconds = statement_seconds
                 await begin_async(connection, session)

@@ -39,8 +39,8 @@ def refusal_code(error: Exception, url: str, options: Mapping[str, Any]) -> str 
         return None
     if error.sqlstate is not None:
         return error.sqlstate
-    wanted = {name: value for name, value in options.items() if name not in _OF_PSYCOPG}
-    conninfo = make_conninfo(url, **wanted).encode()
+    arguments = {name: value for name, value in options.items() if name not in _OF_PSYCOPG}
+    conninfo = make_conninfo(url, **arguments).encode()
     try:
         return _attempt(conninfo)
     except (AttributeError, psycopg.NotSupportedError):  # nothing is traced but on Linux

@@ -69,7 +69,7 @@ class Session:
         self.has_noticed_pooler = False
         self._durable = durable
 
-    def connected(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
+    def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
         """What ``connect`` makes with those of ``options`` that the server, or a pooler before it, takes."""
         try:
             return connect(self.arguments(options))
@@ -78,10 +78,10 @@ class Session:
                 raise
         return connect(self.arguments(options))
 
-    async def connected_async(
+    async def connect_async(
         self, connect: Callable[[dict[str, Any]], Awaitable[T]], options: Mapping[str, Any]
     ) -> T:
-        """Async twin of ``connected``."""
+        """Async twin of ``connect``."""
         try:
             return await connect(self.arguments(options))
         except psycopg.OperationalError as error:
@@ -110,17 +110,17 @@ class Session:
                 set.
         """
         names = LOOKED_AT if self._durable else LOOKED_AT.keys() - {"synchronous_commit"}
-        pid, mark, *defaults, found = yield look_for([*PINNED, *names])
+        pid, mark, *defaults, text = yield look_for([*PINNED, *names])
         if not self.pooled and mark != "on":
             self._notice("it drops the settings of a session")
         elif not self.pooled and pid != connection.info.backend_pid:
             self._notice("another backend answers than the one that was connected to")
         _judge(*defaults)
-        wrong = json.loads(found or "{}")
+        wrong = json.loads(text or "{}")
         if self.pooled:
             connection.stay_unprepared(_set_local(wrong))
         elif wrong:
-            yield setting(wrong, local=False)
+            yield set_all(wrong, local=False)
 
     def _notice(self, sign: str) -> None:
         self.pooled = self.has_noticed_pooler = True
@@ -240,7 +240,7 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
 """
 
 
-def setting(values: Mapping[str, str], *, local: bool) -> bytes:
+def set_all(values: Mapping[str, str], *, local: bool) -> bytes:
     """The statement that sets each of ``values`` that this server knows; ``local``: in this transaction."""
     rows = ", ".join(f"({_quoted(name)}, {_quoted(value)})" for name, value in values.items())
     return _SET.replace("{rows}", rows).replace("{local}", str(local).lower()).encode()
