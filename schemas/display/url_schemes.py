@@ -6,7 +6,7 @@ import re
 from urllib.parse import unquote, urlsplit
 
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.display.shown_url import is_readable
+from strandline.schemas.display.shown_url import LIBPQ_OPTIONS, is_readable
 
 DATABASE_DIALECTS = ("postgresql", "postgres")
 # What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
@@ -17,21 +17,6 @@ BROKER_SCHEMES = frozenset(
         "amqp", "amqps", "azureservicebus", "azurestoragequeues", "confluentkafka", "consul", "etcd",
         "filesystem", "gcpubsub", "kafka", "librabbitmq", "memory", "mongodb", "pgmq", "pyamqp", "pyro",
         "qpid", "redis", "rediss", "sentinel", "slmq", "sqla", "sqlalchemy", "sqs", "zookeeper",
-    }
-)  # fmt: skip
-# All that libpq knows, and ``ssl``, which is read as its ``sslmode``; a test compares them with libpq's own.
-DATABASE_OPTIONS = frozenset(
-    {
-        "application_name", "channel_binding", "client_encoding", "connect_timeout", "dbname",
-        "fallback_application_name", "gssdelegation", "gssencmode", "gsslib", "host", "hostaddr",
-        "keepalives", "keepalives_count", "keepalives_idle", "keepalives_interval", "krbsrvname",
-        "load_balance_hosts", "max_protocol_version", "min_protocol_version", "oauth_client_id",
-        "oauth_client_secret", "oauth_issuer", "oauth_scope", "options", "passfile", "password", "port",
-        "replication", "require_auth", "requirepeer", "scram_client_key", "scram_server_key", "service",
-        "servicefile", "ssl", "ssl_max_protocol_version", "ssl_min_protocol_version", "sslcert",
-        "sslcertmode", "sslcompression", "sslcrl", "sslcrldir", "sslkey", "sslkeylogfile", "sslmode",
-        "sslnegotiation", "sslpassword", "sslrootcert", "sslsni", "target_session_attrs",
-        "tcp_user_timeout", "user",
     }
 )  # fmt: skip
 
@@ -63,7 +48,7 @@ def check_database_url(url: str) -> str:
     query = rest.partition("?")[2]
     for item in filter(None, query.split("&")):
         name = unquote(item.partition("=")[0])
-        if name not in DATABASE_OPTIONS:
+        if name not in LIBPQ_OPTIONS:
             # It may be a piece of a password with an & in it.
             shown = "an option" if re.search("[@?]|pass|secret", query) else f"the option {quote(name)}"
             raise ValueError(

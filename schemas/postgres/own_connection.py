@@ -7,7 +7,12 @@ from __future__ import annotations
 
 import math
 from collections.abc import AsyncIterator, Callable, Iterator, Sequence
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from time import monotonic
 from typing import Any
 
@@ -18,7 +23,7 @@ from psycopg import pq
 MakeRow = Callable[[Sequence[Any]], Any]
 
 
-class OwnConnection(psycopg.Connection[Any]):
+class _Own:
     """A connection of our own pools.
 
     Attributes:
@@ -27,6 +32,8 @@ class OwnConnection(psycopg.Connection[Any]):
         opened_at: by the clock ``time.monotonic``.
         pooled: behind a pooler in transaction mode, where nothing of a session stays.
     """
+
+    prepare_threshold: int | None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
@@ -39,13 +46,20 @@ class OwnConnection(psycopg.Connection[Any]):
         """Prepare no statement, and begin each transaction with ``setting``, if there is any."""
         self.pooled, self._setting, self.prepare_threshold = True, setting, None
 
+
+class OwnConnection(_Own, psycopg.Connection[Any]):
+    """A connection of our own pools, for threads."""
+
+    def transaction(self, *arguments: Any, **options: Any) -> Any:
+        """As psycopg's, with the settings that it needs."""
+        block = super().transaction(*arguments, **options)
+        return self._set_in(block) if self._setting else block
+
     @contextmanager
-    def transaction(self, *arguments: Any, **options: Any) -> Iterator[psycopg.Transaction]:
-        """As psycopg's."""
-        with super().transaction(*arguments, **options) as begun:
-            if self._setting:
-                self.execute(self._setting)
-            yield begun
+    def _set_in(self, block: AbstractContextManager[psycopg.Transaction]) -> Iterator[psycopg.Transaction]:
+        with block as transaction:
+            self.execute(self._setting)
+            yield transaction
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Run a statement and return its rows."""
@@ -55,27 +69,21 @@ class OwnConnection(psycopg.Connection[Any]):
             return run_by_cursor(self, statement, values, make_row)
 
 
-class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
+class AsyncOwnConnection(_Own, psycopg.AsyncConnection[Any]):
     """The same for an event loop."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.statement_seconds = math.inf
-        self.opened_at = monotonic()
-        self.pooled = False
-        self._setting = b""
-
-    def stay_unprepared(self, setting: bytes) -> None:
-        """Twin of ``OwnConnection.stay_unprepared``."""
-        self.pooled, self._setting, self.prepare_threshold = True, setting, None
+    def transaction(self, *arguments: Any, **options: Any) -> Any:
+        """As psycopg's, with the settings that it needs."""
+        block = super().transaction(*arguments, **options)
+        return self._set_in(block) if self._setting else block
 
     @asynccontextmanager
-    async def transaction(self, *arguments: Any, **options: Any) -> AsyncIterator[psycopg.AsyncTransaction]:
-        """As psycopg's."""
-        async with super().transaction(*arguments, **options) as begun:
-            if self._setting:
-                await self.execute(self._setting)
-            yield begun
+    async def _set_in(
+        self, block: AbstractAsyncContextManager[psycopg.AsyncTransaction]
+    ) -> AsyncIterator[psycopg.AsyncTransaction]:
+        async with block as transaction:
+            await self.execute(self._setting)
+            yield transaction
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""

@@ -41,7 +41,6 @@ PINNED: Mapping[str, tuple[str, str]] = {
 }
 # Set where they are wrong, and not asked for: only some roles may, and an operator may want more durability.
 LOOKED_AT: Mapping[str, tuple[str, str]] = {
-    "plpgsql.variable_conflict": ("error", "error"),
     "session_replication_role": ("origin", "origin|local"),
     "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
 }
@@ -71,34 +70,33 @@ class Session:
 
     def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
         """What ``connect`` makes with those of ``options`` that the server, or a pooler before it, takes."""
+        taken = self.arguments(options)
         try:
-            return connect(self.arguments(options))
+            return connect(taken)
         except psycopg.OperationalError as error:
-            if not self.is_refused(error):
-                raise
+            self._note_refusal(taken, error)
         return connect(self.arguments(options))
 
     async def connect_async(
         self, connect: Callable[[dict[str, Any]], Awaitable[T]], options: Mapping[str, Any]
     ) -> T:
         """Async twin of ``connect``."""
+        taken = self.arguments(options)
         try:
-            return await connect(self.arguments(options))
+            return await connect(taken)
         except psycopg.OperationalError as error:
-            if not self.is_refused(error):
-                raise
+            self._note_refusal(taken, error)
         return await connect(self.arguments(options))
 
     def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
         """Those of ``options`` to connect with: a pooler takes no settings of a session."""
         return {name: value for name, value in options.items() if not (self.pooled and name == "options")}
 
-    def is_refused(self, error: psycopg.Error) -> bool:
-        """Whether a pooler refused the settings, so that connecting without them may succeed."""
-        if self.pooled or not _REFUSES_OPTIONS.search(str(error)):
-            return False
+    def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
+        """Return if connecting without settings may succeed; else raise ``error``."""
+        if "options" not in taken or not _REFUSES_OPTIONS.search(str(error)):
+            raise error
         self._notice("it refuses the settings of a session")
-        return True
 
     def begin(
         self, connection: OwnConnection | AsyncOwnConnection
@@ -111,10 +109,8 @@ class Session:
         """
         names = LOOKED_AT if self._durable else LOOKED_AT.keys() - {"synchronous_commit"}
         pid, mark, *defaults, text = yield look_for([*PINNED, *names])
-        if not self.pooled and mark != "on":
-            self._notice("it drops the settings of a session")
-        elif not self.pooled and pid != connection.info.backend_pid:
-            self._notice("another backend answers than the one that was connected to")
+        if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):
+            self._notice("it drops the settings of a session, or answers from another backend")
         _judge(*defaults)
         wrong = json.loads(text or "{}")
         if self.pooled:
@@ -123,6 +119,8 @@ class Session:
             yield set_all(wrong, local=False)
 
     def _notice(self, sign: str) -> None:
+        if self.has_noticed_pooler:
+            return
         self.pooled = self.has_noticed_pooler = True
         logger.warning(
             "pooler noticed",

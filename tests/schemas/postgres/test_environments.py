@@ -37,7 +37,7 @@ class Environment:
     first: str = "SELECT"
     pooler: str | None = None
     options: str = ""
-    variable: str = ""
+    variable: tuple[str, str] | None = None
 
 
 MEANINGS = (
@@ -69,8 +69,11 @@ DIRECT = [
     ),
     Environment("the URL asks for another path", first=ELSEWHERE, options="-csearch_path%3Dpublic"),
     Environment(
-        "PGOPTIONS asks for other settings", variable="-c datestyle=German -c synchronous_commit=off"
+        "PGOPTIONS asks for other settings",
+        variable=("PGOPTIONS", "-c datestyle=German -c synchronous_commit=off"),
     ),
+    Environment("PGDATESTYLE asks for German dates", variable=("PGDATESTYLE", "German")),
+    Environment("PGTZ asks for another time zone", variable=("PGTZ", "Asia/Kathmandu")),
 ]
 POOLED = [
     Environment("a pooler that nobody declared refuses options", pooler=""),
@@ -98,7 +101,7 @@ def entered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Environment, 
         def enter(environment: Environment, url: str) -> str:
             prepare(environment, url)
             if environment.variable:
-                monkeypatch.setenv("PGOPTIONS", environment.variable)
+                monkeypatch.setenv(*environment.variable)
             if environment.pooler is not None:
                 return running.enter_context(pgbouncer.pgbouncer_before(url, environment.pooler))
             return f"{url}&options={environment.options}" if environment.options else url
