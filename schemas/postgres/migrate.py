@@ -6,7 +6,6 @@ changed on the way.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -26,7 +25,14 @@ from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedCo
 from strandline.schemas.postgres.options import all_options, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.pools.session import LOOKED_AT, PINNED, Session, look_for, set_all
+from strandline.schemas.postgres.pools.session import (
+    LOOKED_AT,
+    PINNED,
+    Session,
+    find_wrong,
+    look_for,
+    set_all,
+)
 from strandline.schemas.postgres.revision import (
     NAME_ANOTHER_SCHEMA,
     OLDEST_PGVECTOR,
@@ -43,13 +49,13 @@ _LOCK = 0x7374726E646C6E65
 CONNECT_SECONDS = 10
 
 # A role's limits are for its statements, and a migration takes as long as it takes.
-_UNLIMITED = {
-    "statement_timeout": "0",
-    "lock_timeout": "0",
-    "idle_in_transaction_session_timeout": "0",
+_UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+_NEEDED = {
+    **PINNED,
+    **LOOKED_AT,
+    **dict.fromkeys((*_UNLIMITED, "transaction_timeout"), ("0", "0")),
+    "check_function_bodies": ("off", "off"),  # else a role's plpgsql.extra_errors would end it
 }
-# Later servers have the first; without the second, a role's plpgsql.extra_errors would end a migration.
-_ONLY_HERE = {"transaction_timeout": "0", "check_function_bodies": "off"}
 
 
 def migrate(
@@ -148,7 +154,7 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
 
 def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnection:
     waiting = with_defaults(conninfo_to_dict(url), connect_timeout=CONNECT_SECONDS)
-    options = {"options": all_options(url, _UNLIMITED.items())} | waiting
+    options = {"options": all_options(url, ((name, 0) for name in _UNLIMITED))} | waiting
     try:
         connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
     except psycopg.Error as error:
@@ -159,9 +165,9 @@ def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnec
 
 def _settle(connection: Connection) -> None:
     """Set this transaction to what a migration needs, behind a pooler as well."""
-    row = connection.exec_driver_sql(look_for([*PINNED, *LOOKED_AT]).decode()).one()
-    wrong = json.loads(row[-1] or "{}")
-    connection.exec_driver_sql(set_all({**wrong, **_UNLIMITED, **_ONLY_HERE}, local=True).decode())
+    row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
+    if wrong := set_all(find_wrong(row), "LOCAL"):
+        connection.exec_driver_sql(wrong)
 
 
 def _check_writable(connection: Connection) -> None:

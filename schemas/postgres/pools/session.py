@@ -11,8 +11,7 @@ from __future__ import annotations
 import json
 import logging
 import re
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Any, TypeVar
 from weakref import WeakSet
 
@@ -40,14 +39,13 @@ PINNED: Mapping[str, tuple[str, str]] = {
     "transform_null_equals": ("off", "off"),
 }
 # Set where they are wrong, and not asked for: only some roles may, and an operator may want more durability.
+_TRIGGERS = {"session_replication_role": ("origin", "origin|local")}
 LOOKED_AT: Mapping[str, tuple[str, str]] = {
-    "session_replication_role": ("origin", "origin|local"),
+    **_TRIGGERS,
     "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
 }
 # Of a caller's connection: psycopg and the statements get along with any value.
-_CALLERS_OWN = frozenset(
-    {"bytea_output", "exit_on_error", "extra_float_digits", "intervalstyle", "synchronous_commit", "timezone"}
-)
+_CALLERS_OWN = frozenset({"bytea_output", "exit_on_error", "extra_float_digits", "intervalstyle", "timezone"})
 
 # Asked for as a session starts: without it, nothing that was asked for had any effect.
 MARK = "strandline.own"
@@ -66,7 +64,7 @@ class Session:
     def __init__(self, *, pooled: bool = False, durable: bool = True) -> None:
         self.pooled = pooled
         self.has_noticed_pooler = False
-        self._durable = durable
+        self.question = look_for({**PINNED, **(LOOKED_AT if durable else _TRIGGERS)})
 
     def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
         """What ``connect`` makes with those of ``options`` that the server, or a pooler before it, takes."""
@@ -98,25 +96,22 @@ class Session:
             raise error
         self._notice("it refuses the settings of a session")
 
-    def begin(
-        self, connection: OwnConnection | AsyncOwnConnection
-    ) -> Generator[bytes, tuple[Any, ...], None]:
-        """The statements that a new connection begins with; is sent the row of each.
+    def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
+        """What sets a new connection to what it needs, by the answer to ``question``; nothing if that is so.
 
         Raises:
             ConfigurationError: its transactions begin otherwise than they have to; the sentence says what to
                 set.
         """
-        names = LOOKED_AT if self._durable else LOOKED_AT.keys() - {"synchronous_commit"}
-        pid, mark, *defaults, text = yield look_for([*PINNED, *names])
+        pid, mark = row[:2]
         if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):
             self._notice("it drops the settings of a session, or answers from another backend")
-        _judge(*defaults)
-        wrong = json.loads(text or "{}")
-        if self.pooled:
-            connection.stay_unprepared(_set_local(wrong))
-        elif wrong:
-            yield set_all(wrong, local=False)
+        _judge(row)
+        wrong = find_wrong(row)
+        if not self.pooled:
+            return set_all(wrong, "SESSION")
+        connection.stay_unprepared(set_all(wrong, "LOCAL").encode())
+        return ""
 
     def _notice(self, sign: str) -> None:
         if self.has_noticed_pooler:
@@ -133,21 +128,15 @@ class Session:
 
 
 def begin(connection: OwnConnection, session: Session) -> None:
-    """Begin a new connection; raises as ``Session.begin``."""
-    steps = session.begin(connection)
-    with suppress(StopIteration):
-        statement = next(steps)
-        while True:
-            statement = steps.send(_ask(connection, statement))
+    """Begin a new connection; raises as ``Session.judge``."""
+    if wrong := session.judge(connection, _ask(connection, session.question)):
+        connection.execute(wrong.encode())
 
 
 async def begin_async(connection: AsyncOwnConnection, session: Session) -> None:
     """Async twin of ``begin``."""
-    steps = session.begin(connection)
-    with suppress(StopIteration):
-        statement = next(steps)
-        while True:
-            statement = steps.send(await _ask_async(connection, statement))
+    if wrong := session.judge(connection, await _ask_async(connection, session.question)):
+        await connection.execute(wrong.encode())
 
 
 class LookedAt:
@@ -183,15 +172,16 @@ async def _ask_async(connection: psycopg.AsyncConnection[Any], statement: bytes)
 
 
 def _judge_callers(row: tuple[Any, ...]) -> None:
-    _judge(*row[2:4])
-    for name, value in json.loads(row[4] or "{}").items():
+    _judge(row)
+    for name, value in find_wrong(row).items():
         raise ConfigurationError(
             f"On this connection {name} is another than Strandline needs. Run `ALTER ROLE … SET {name} ="
             f" {value}` for the role that it connects as."
         )
 
 
-def _judge(isolation: str, read_only: str) -> None:
+def _judge(row: tuple[Any, ...]) -> None:
+    isolation, read_only = row[2:4]
     if isolation != "read committed":
         raise ConfigurationError(
             f"Transactions on this connection begin as {isolation!r}, and Strandline needs 'read committed'."
@@ -205,13 +195,12 @@ def _judge(isolation: str, read_only: str) -> None:
         )
 
 
-def look_for(names: Iterable[str]) -> bytes:
+def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
     """The question of which settings have another value than they need, as JSON; it is the last column.
 
     Before it come the backend, the mark, and how transactions begin.
     """
-    known = {**PINNED, **LOOKED_AT}
-    values = ", ".join(f"('{name}', '{known[name][0]}', '^({known[name][1]})$')" for name in names)
+    values = ", ".join(f"('{name}', '{value}', '^({fits})$')" for name, (value, fits) in settings.items())
     return _LOOK.replace("{values}", values).encode()
 
 
@@ -238,32 +227,16 @@ SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own',
 """
 
 
-def set_all(values: Mapping[str, str], *, local: bool) -> bytes:
-    """The statement that sets each of ``values`` that this server knows; ``local``: in this transaction."""
-    rows = ", ".join(f"({_quoted(name)}, {_quoted(value)})" for name, value in values.items())
-    return _SET.replace("{rows}", rows).replace("{local}", str(local).lower()).encode()
+def find_wrong(row: Sequence[Any]) -> dict[str, str]:
+    """The settings that are wrong, by the answer to ``look_for``, with the values that they need."""
+    return json.loads(row[-1] or "{}")  # type: ignore[no-any-return]
 
 
-_SET = """
-SELECT pg_catalog.count(pg_catalog.set_config(s.name, s.value, {local}))
-FROM (VALUES {rows}) AS s (name, value)
-WHERE pg_catalog.current_setting(s.name, true) IS NOT NULL
-"""
+def set_all(values: Mapping[str, str], scope: str) -> str:
+    """The statements that set ``values``: SESSION, or LOCAL, which lets the isolation still be chosen."""
+    # A path is a list of names; no other value has anything to escape.
+    texts = {name: value if name == "search_path" else f"'{value}'" for name, value in values.items()}
+    return "; ".join(f"SET {scope} {name} = {text}" for name, text in texts.items())
 
 
-def _set_local(values: Mapping[str, str]) -> bytes:
-    """What sets ``values`` in a transaction, and lets its isolation still be chosen; nothing for none."""
-    # A path is a list of names.
-    settings = (
-        f"{name} = {value if name == 'search_path' else _quoted(value)}" for name, value in values.items()
-    )
-    return "; ".join(f"SET LOCAL {one}" for one in settings).encode()
-
-
-def _quoted(text: str) -> str:
-    """A literal that means the same whatever ``standard_conforming_strings`` is."""
-    doubled = text.replace("'", "''").replace("\\", "\\\\")
-    return f"E'{doubled}'"
-
-
-_CALLERS_QUESTION = look_for(PINNED.keys() - _CALLERS_OWN | LOOKED_AT.keys() - _CALLERS_OWN)
+_CALLERS_QUESTION = look_for({name: PINNED[name] for name in PINNED.keys() - _CALLERS_OWN} | _TRIGGERS)

@@ -70,7 +70,7 @@ DIRECT = [
     Environment("the URL asks for another path", first=ELSEWHERE, options="-csearch_path%3Dpublic"),
     Environment(
         "PGOPTIONS asks for other settings",
-        variable=("PGOPTIONS", "-c datestyle=German -c synchronous_commit=off"),
+        variable=("PGOPTIONS", "-c datestyle=German -c array_nulls=off"),
     ),
     Environment("PGDATESTYLE asks for German dates", variable=("PGDATESTYLE", "German")),
     Environment("PGTZ asks for another time zone", variable=("PGTZ", "Asia/Kathmandu")),

@@ -14,7 +14,7 @@ from strandline import ConfigurationError
 from strandline.deploy.embedded.wheel_binaries import postgres_programs
 from strandline.schemas.display.shown_url import LIBPQ_OPTIONS
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import _ONLY_HERE, _UNLIMITED
+from strandline.schemas.postgres.migrate import _NEEDED
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.pools.session import LOOKED_AT, MARK
 from strandline.schemas.postgres.revision import OLDEST_PGVECTOR, version_numbers
@@ -68,7 +68,7 @@ def verdicts(name: str, category: str, asked: set[str]) -> Iterator[str]:
         yield "set"
     elif name in LOOKED_AT:
         yield "looked at"
-    elif name in {*_UNLIMITED, *_ONLY_HERE, "plpgsql.extra_errors", "plpgsql.extra_warnings"}:
+    elif name in {*_NEEDED, "plpgsql.extra_errors", "plpgsql.extra_warnings"}:
         yield "set by a migration"
     elif category.startswith(IRRELEVANT_CATEGORIES):
         yield "irrelevant: of its category"
