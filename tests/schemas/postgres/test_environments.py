@@ -6,16 +6,20 @@ import asyncio
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from dataclasses import dataclass
+from pathlib import Path
 
 import psycopg
 import pytest
+from psycopg_pool import ConnectionPool
 
-from strandline import Memory
+from strandline import ConfigurationError, Memory
 from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.errors import SchemaError
 from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.migrate import migrate
+from strandline.schemas.postgres.migrate import current_revision, migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.settings import load_settings
+from tests.chaos.servers import PostgresServer
 from tests.conftest import nothing_due, rows_of, wait_until
 from tests.support.servers import pgbouncer
 from tests.support.workers.worker_processes import ROOT
@@ -194,3 +198,49 @@ def test_the_docs_list_each_environment() -> None:
     listed = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
     for environment in (*DIRECT, *POOLED):
         assert f"| {environment.says} | yes |" in listed
+
+
+@pytest.fixture
+def standby_url(tmp_path: Path) -> Iterator[str]:
+    """A server that only reads, as one that follows a primary does."""
+    server = PostgresServer(tmp_path)
+    server.start()
+    server.stop()
+    (tmp_path / "postgres" / "standby.signal").touch()
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+def test_a_standby_is_refused_by_a_sentence(standby_url: str) -> None:
+    assert current_revision(standby_url, "strandline") is None
+    with pytest.raises(SchemaError, match="a standby, which only reads; run"):
+        migrate(standby_url, "strandline")
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("datestyle = 'SQL, DMY'", "datestyle"),
+        ("standard_conforming_strings = off", "standard_conforming_strings"),
+    ],
+)
+def test_a_pool_of_the_callers_with_another_meaning_is_refused(
+    setting: str, name: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    prepare(
+        Environment("", (setting, "timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), database_url
+    )
+    with (
+        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        pytest.raises(ConfigurationError, match=f"ALTER ROLE … SET {name} = "),
+    ):
+        make_memory("s", pool=pool).put({"role": "user", "content": "hello"})
+
+
+def test_a_pool_of_the_callers_has_its_own_time_zone(make_memory: MakeMemory, database_url: str) -> None:
+    prepare(Environment("", ("timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), database_url)
+    with ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool:
+        assert make_memory("s", pool=pool).put({"role": "user", "content": "hello"}) == 1
