@@ -12,7 +12,8 @@ _SCHEME = re.compile(r"[\w+.-]+://")
 _END_OF_AUTHORITY = re.compile("[/?#]")
 _ONE_HOST = r"(?:\[[0-9A-Fa-f:.%]+\]|[\w.%*-]*)(?::\d*)?"
 _HOSTS = re.compile(rf"{_ONE_HOST}(?:,{_ONE_HOST})*\Z")
-_HARMLESS = frozenset(
+# All options that libpq knows, and ``ssl``, which is read as its ``sslmode``.
+_HARMLESS_OF_LIBPQ = frozenset(
     {
         "host", "hostaddr", "port", "dbname", "user", "service", "options", "application_name",
         "client_encoding", "connect_timeout", "keepalives", "keepalives_idle", "keepalives_interval",
@@ -20,18 +21,22 @@ _HARMLESS = frozenset(
         "channel_binding", "gssencmode", "ssl", "sslmode", "sslcert", "sslkey", "sslrootcert", "sslcrl",
         "sslnegotiation", "sslcertmode", "sslsni", "sslcompression", "sslcrldir", "ssl_min_protocol_version",
         "ssl_max_protocol_version", "require_auth", "requirepeer", "krbsrvname", "gsslib", "gssdelegation",
-        "replication", "fallback_application_name", "servicefile",
-        "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "virtual_host",
-        "visibility_timeout", "heartbeat", "login_method", "db", "api-version",
+        "replication", "fallback_application_name", "servicefile", "min_protocol_version",
+        "max_protocol_version", "oauth_issuer", "oauth_client_id", "oauth_scope", "sslkeylogfile",
     }
 )  # fmt: skip
-_SECRET = frozenset(
-    {
-        "password", "sslpassword", "passfile", "api-key", "api_key", "apikey", "key", "token",
-        "access_token", "scram_client_key", "scram_server_key", "oauth_client_secret",
-        "code", "secret", "signature", "sig", "subscription-key",
-    }
-)  # fmt: skip
+_SECRET_OF_LIBPQ = frozenset(
+    {"password", "sslpassword", "passfile", "scram_client_key", "scram_server_key", "oauth_client_secret"}
+)
+LIBPQ_OPTIONS = _HARMLESS_OF_LIBPQ | _SECRET_OF_LIBPQ
+_HARMLESS = _HARMLESS_OF_LIBPQ | {
+    "ssl_cert_reqs", "ssl_ca_certs", "ssl_certfile", "ssl_keyfile", "virtual_host",
+    "visibility_timeout", "heartbeat", "login_method", "db", "api-version",
+}  # fmt: skip
+_SECRET = _SECRET_OF_LIBPQ | {
+    "api-key", "api_key", "apikey", "key", "token", "access_token", "code", "secret", "signature", "sig",
+    "subscription-key",
+}  # fmt: skip
 
 
 def shown_url(url: str) -> str:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.display.shown_url import is_readable
+from strandline.schemas.display.shown_url import LIBPQ_OPTIONS, is_readable
 
 DATABASE_DIALECTS = ("postgresql", "postgres")
 # What SQLAlchemy's users write behind the plus sign: whichever of these it is, psycopg 3 connects.
@@ -45,6 +45,16 @@ def check_database_url(url: str) -> str:
             "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
             " have to be percent-encoded, as %2F for / and %40 for @"
         )
+    query = rest.partition("?")[2]
+    for item in filter(None, query.split("&")):
+        name = unquote(item.partition("=")[0])
+        if name not in LIBPQ_OPTIONS:
+            # It may be a piece of a password with an & in it.
+            shown = "an option" if re.search("[@?]|pass|secret", query) else f"the option {quote(name)}"
+            raise ValueError(
+                f"the database URL has {shown} that libpq does not know; leave it out, or percent-encode a &"
+                " of its password as %26"
+            )
     return url
 
 

@@ -14,7 +14,7 @@ from typing import Any, Protocol, Self, TypeVar, assert_never
 import psycopg
 
 from strandline.schemas.errors import DatabaseBusyError, StrandlineError
-from strandline.schemas.postgres.deadlines import AsyncBoundedConnection, Attempts, within
+from strandline.schemas.postgres.deadlines import Attempts, within
 from strandline.schemas.postgres.operations import (
     ASIDE,
     Atomic,
@@ -35,6 +35,7 @@ from strandline.schemas.postgres.pools.loop_pool import LoopPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, async_connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect_async
+from strandline.schemas.postgres.pools.session import Session
 from strandline.schemas.postgres.pools.thin_pool import AsyncThinPool
 from strandline.schemas.postgres.prepared import AsyncDirectConnection
 from strandline.schemas.postgres.query import Query
@@ -133,11 +134,10 @@ class AsyncDatabase:
         """A database with its own pool; see ``Database.connect``."""
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
-        kind = _connection_kind(options)
+        session = Session(pooled=options.pooled, durable=options.durable)
+        kind = AsyncOwnConnection if options.public_apis_only else AsyncDirectConnection
         connections: weakref.WeakSet[psycopg.AsyncConnection[Any]] = weakref.WeakSet()
-        noted = async_connection_class(
-            kind, reach, connections, options.statement_seconds, look=options.pooled
-        )
+        noted = async_connection_class(kind, reach, connections, options.statement_seconds, session)
         pool = LoopPool(
             options.async_conninfo,
             connection_class=noted,
@@ -262,12 +262,6 @@ class AsyncDatabase:
             async with self._opening:
                 await self._pool.open()
                 self._opened = True
-
-
-def _connection_kind(options: ConnectionOptions) -> type[AsyncOwnConnection]:
-    if options.public_apis_only:
-        return AsyncOwnConnection
-    return AsyncBoundedConnection if options.pooled else AsyncDirectConnection
 
 
 async def execute(connection: psycopg.AsyncConnection[Any], statement: bytes, query: Query[R]) -> list[R]:

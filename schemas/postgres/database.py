@@ -17,7 +17,7 @@ from strandline.schemas.errors import (
     DatabaseBusyError,
     StrandlineError,
 )
-from strandline.schemas.postgres.deadlines import Attempts, BoundedConnection, within
+from strandline.schemas.postgres.deadlines import Attempts, within
 from strandline.schemas.postgres.operations import (
     Atomic,
     Await,
@@ -35,6 +35,7 @@ from strandline.schemas.postgres.pools.engine_pool import SyncPool
 from strandline.schemas.postgres.pools.pool_log import PoolName
 from strandline.schemas.postgres.pools.reaching import Reach, connection_class
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS, reconnect
+from strandline.schemas.postgres.pools.session import Session
 from strandline.schemas.postgres.pools.thin_pool import ProcessPool, ThinPool
 from strandline.schemas.postgres.prepared import DirectConnection
 from strandline.schemas.postgres.query import Query
@@ -128,6 +129,7 @@ class Database:
         self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._statements = compile_statements(schema)
+        self._session = Session()
         self.schema = schema
         self.content = content or WithoutKeys()
 
@@ -139,8 +141,9 @@ class Database:
         """
         reach = Reach(options.url, options.pool_timeout)
         options = replace(options, find_url=reach.note_failures_of(options.find_url))
-        kind = _connection_kind(options)
-        noted = connection_class(kind, reach, options.statement_seconds, look=options.pooled)
+        session = Session(pooled=options.pooled, durable=options.durable)
+        kind = OwnConnection if options.public_apis_only else DirectConnection
+        noted = connection_class(kind, reach, options.statement_seconds, session)
         pool: ConnectionPool[Any] = ProcessPool(
             options.conninfo,
             connection_class=noted,
@@ -155,7 +158,14 @@ class Database:
             reconnect_failed=lambda failed: reconnect(failed, reach),
         )
         seconds = options.statement_seconds
-        return cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
+        database = cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
+        database._session = session
+        return database
+
+    @property
+    def has_noticed_pooler(self) -> bool:
+        """Whether a connection went through a pooler in transaction mode that was not declared."""
+        return self._session.has_noticed_pooler
 
     def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction.
@@ -312,12 +322,6 @@ class Database:
         if not self._opened:
             self._pool.open()
             self._opened = True
-
-
-def _connection_kind(options: ConnectionOptions) -> type[OwnConnection]:
-    if options.public_apis_only:
-        return OwnConnection
-    return BoundedConnection if options.pooled else DirectConnection
 
 
 def execute(connection: psycopg.Connection[Any], statement: bytes, query: Query[R]) -> list[R]:

@@ -15,17 +15,31 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg.conninfo import make_conninfo
+from psycopg.conninfo import conninfo_to_dict, make_conninfo
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
-from strandline.schemas.postgres.options import TCP, psycopg_url
+from strandline.schemas.postgres.options import all_options, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.revision import NAME_ANOTHER_SCHEMA, OLDEST_SERVER, major_version
+from strandline.schemas.postgres.pools.session import (
+    LOOKED_AT,
+    PINNED,
+    Session,
+    find_wrong,
+    look_for,
+    set_all,
+)
+from strandline.schemas.postgres.revision import (
+    NAME_ANOTHER_SCHEMA,
+    OLDEST_PGVECTOR,
+    OLDEST_SERVER,
+    major_version,
+    version_numbers,
+)
 from strandline.schemas.postgres.statements import statements
 from strandline.schemas.values.partitions import check_partitions, require_partitions
 
@@ -33,6 +47,15 @@ from strandline.schemas.values.partitions import check_partitions, require_parti
 _LOCK = 0x7374726E646C6E65
 
 CONNECT_SECONDS = 10
+
+# A role's limits are for its statements, and a migration takes as long as it takes.
+_UNLIMITED = ("statement_timeout", "lock_timeout", "idle_in_transaction_session_timeout")
+_NEEDED = {
+    **PINNED,
+    **LOOKED_AT,
+    **dict.fromkeys((*_UNLIMITED, "transaction_timeout"), ("0", "0")),
+    "check_function_bodies": ("off", "off"),  # else a role's plpgsql.extra_errors would end it
+}
 
 
 def migrate(
@@ -74,8 +97,10 @@ def migrate(
             # Whoever asks: the application's role may not make a schema, not even one that exists.
             report(f"{schema}: at revision {before}, so there is nothing to do")
             return before
+        _check_writable(connection)
         connection.execute(text(f"CREATE SCHEMA IF NOT EXISTS {schema}"))
         _ensure_pgvector(connection)
+        _settle(connection)  # now that pgvector has a schema
         command.upgrade(_config(connection, schema, partitions or 0), "head")
         after = _current(connection, schema) or ""
         report(f"{schema}: {before or 'empty'} -> {after}")
@@ -111,9 +136,11 @@ def _kind(public_apis_only: bool) -> type[OwnConnection]:
 @contextmanager
 def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
     # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
-    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url), kind))
+    session = Session()
+    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url), kind, session))
     try:
         with engine.begin() as connection:
+            _settle(connection)
             yield connection
     except OperationalError as error:
         raise DatabaseUnavailableError(
@@ -125,13 +152,36 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
         engine.dispose()
 
 
-def _connect(url: str, kind: type[OwnConnection]) -> OwnConnection:
+def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnection:
+    waiting = with_defaults(conninfo_to_dict(url), connect_timeout=CONNECT_SECONDS)
+    options = {"options": all_options(url, ((name, 0) for name in _UNLIMITED))} | waiting
     try:
-        connection = kind.connect(make_conninfo(url, **TCP, connect_timeout=CONNECT_SECONDS))
+        connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
     return connection
+
+
+def _settle(connection: Connection) -> None:
+    """Set this transaction to what a migration needs, behind a pooler as well."""
+    row = connection.exec_driver_sql(look_for(_NEEDED).decode()).one()
+    if wrong := set_all(find_wrong(row), "LOCAL"):
+        connection.exec_driver_sql(wrong)
+
+
+def _check_writable(connection: Connection) -> None:
+    asked = "SELECT pg_is_in_recovery(), current_setting('transaction_read_only') = 'on'"
+    is_standby, is_read_only = connection.exec_driver_sql(asked).one()
+    if is_standby:
+        raise SchemaError(
+            "The server is a standby, which only reads; run `strandline migrate` on its primary."
+        )
+    if is_read_only:
+        raise SchemaError(
+            "Transactions are read-only by default here. Run `strandline migrate` past the pooler, or `ALTER"
+            " ROLE … SET default_transaction_read_only = off` for this role."
+        )
 
 
 def _check_server(connection: Connection) -> None:
@@ -144,15 +194,28 @@ def _check_server(connection: Connection) -> None:
 
 
 def _ensure_pgvector(connection: Connection) -> None:
-    if connection.scalar(text("SELECT 1 FROM pg_extension WHERE extname = 'vector'")):
+    oldest = ".".join(map(str, OLDEST_PGVECTOR))
+    if installed := connection.scalar(text("SELECT extversion FROM pg_extension WHERE extname = 'vector'")):
+        if version_numbers(installed) < OLDEST_PGVECTOR:
+            raise SchemaError(
+                f"pgvector {installed} is installed in this database, and Strandline needs {oldest} or newer;"
+                " upgrade it on the server, and run ALTER EXTENSION vector UPDATE."
+            )
         return
-    if not connection.scalar(text("SELECT 1 FROM pg_available_extensions WHERE name = 'vector'")):
+    there = connection.scalar(
+        text("SELECT default_version FROM pg_available_extensions WHERE name = 'vector'")
+    )
+    if there is None or version_numbers(there) < OLDEST_PGVECTOR:
+        has = (
+            "does not have the pgvector extension" if there is None else f"has pgvector {there}, which is old"
+        )
         raise SchemaError(
-            "This Postgres does not have the pgvector extension; install it on the server"
+            f"This Postgres {has}; install {oldest} or newer on the server"
             " (package postgresql-NN-pgvector, or an image that brings it), then run `strandline migrate`"
             " again."
         )
-    connection.execute(text("CREATE EXTENSION IF NOT EXISTS vector"))
+    where = connection.scalar(text("SELECT quote_ident(coalesce(current_schema(), 'public'))"))
+    connection.execute(text(f"CREATE EXTENSION IF NOT EXISTS vector SCHEMA {where}"))
 
 
 def _current(connection: Connection, schema: str) -> str | None:

@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
+from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+
+from psycopg import pq
+from psycopg.conninfo import conninfo_to_dict
 
 from strandline.schemas.display.url_schemes import check_database_url
 from strandline.schemas.errors import (
     ConfigurationError,
 )
 from strandline.schemas.postgres.deadlines import GRACE_SECONDS
+from strandline.schemas.postgres.pools.session import MARK, PINNED
 from strandline.schemas.settings import Settings
 
 # After these seconds of silence the kernel asks whether the other side is there, and gives a connection up
@@ -25,6 +30,13 @@ TCP = {
     "keepalives_count": 3,
     "tcp_user_timeout": 15_000,  # milliseconds
 }
+# Whatever the database or the role has for its own transactions; the mark says that all of it had effect.
+TRANSACTIONS = (
+    (MARK, "on"),
+    ("default_transaction_isolation", r"read\ committed"),
+    ("default_transaction_read_only", "off"),
+    ("default_transaction_deferrable", "off"),
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +56,7 @@ class ConnectionOptions:
 
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is set at the start of a session, and no statement is prepared, because both would affect other clients.
+    One that is not declared is noticed at the first connection (``postgres.pools.session``).
 
     ``public_apis_only=True`` runs statements by psycopg's cursors, and leaves it to TCP to find out that a
     server does not answer.
@@ -108,19 +121,21 @@ class ConnectionOptions:
         """Keyword arguments for psycopg: autocommit, since every statement stands alone.
 
         psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler or if it must not
-        be used.
+        be used. Options of the URL stay: settings of a session are added to its ``options``, after those of
+        ``PGOPTIONS`` for a server that is not our own.
         """
         arguments: dict[str, Any] = {
             "autocommit": True,
             "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
-            "connect_timeout": max(2, int(self.connect_timeout)),
-            "application_name": "strandline",
+            "fallback_application_name": "strandline",
             "client_encoding": "utf8",
-            **TCP,
+            **with_defaults(conninfo_to_dict(self.url), connect_timeout=max(2, int(self.connect_timeout))),
         }
         if self.pooled:
             return arguments
-        return arguments | {"options": " ".join(f"-c {name}={value}" for name, value in self._session())}
+        return arguments | {
+            "options": all_options(self.url, self._session(), is_own=self.find_url is not None)
+        }
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
         """The settings of each connection."""
@@ -132,12 +147,29 @@ class ConnectionOptions:
         if self.planned_once:
             yield "plan_cache_mode", "force_generic_plan"
         yield "jit", "off"
-        # Whatever the database or the role has for its own transactions (``postgres.pools.isolation``).
-        yield "default_transaction_isolation", r"read\ committed"
-        yield "default_transaction_read_only", "off"
-        yield "default_transaction_deferrable", "off"
         if not self.durable:
             yield "synchronous_commit", "off"
+
+
+def all_options(url: str, settings: Iterable[tuple[str, int | str]], *, is_own: bool = False) -> str:
+    """What a session begins with: what the URL says, ``settings``, and all that may not be another.
+
+    ``PGOPTIONS`` stands in for the URL, as with libpq, but for a server of our own.
+    """
+    own = conninfo_to_dict(url).get("options") or ("" if is_own else _environment_options())
+    every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
+    return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
+
+
+def with_defaults(arguments: Mapping[str, Any], *, connect_timeout: int) -> dict[str, Any]:
+    """How to wait for a server, without what its URL says of that."""
+    defaults = TCP | {"connect_timeout": connect_timeout}
+    return {name: value for name, value in defaults.items() if name not in arguments}
+
+
+def _environment_options() -> str:
+    """``PGOPTIONS``, as libpq finds it."""
+    return next((o.val or b"" for o in pq.Conninfo.get_defaults() if o.keyword == b"options"), b"").decode()
 
 
 def psycopg_url(url: str) -> str:

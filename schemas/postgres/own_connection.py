@@ -6,46 +6,91 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Sequence
+from contextlib import (
+    AbstractAsyncContextManager,
+    AbstractContextManager,
+    asynccontextmanager,
+    contextmanager,
+)
 from time import monotonic
 from typing import Any
 
 import psycopg
+from psycopg import pq
 
 # Makes a row of its columns.
 MakeRow = Callable[[Sequence[Any]], Any]
 
 
-class OwnConnection(psycopg.Connection[Any]):
+class _Own:
     """A connection of our own pools.
 
     Attributes:
         statement_seconds: how long a statement may take, by default without limit; may be changed between
             statements.  ``BoundedConnection`` keeps to it.
         opened_at: by the clock ``time.monotonic``.
+        pooled: behind a pooler in transaction mode, where nothing of a session stays.
     """
+
+    prepare_threshold: int | None
 
     def __init__(self, *arguments: Any) -> None:
         super().__init__(*arguments)
         self.statement_seconds = math.inf
         self.opened_at = monotonic()
+        self.pooled = False
+        self._setting = b""
+
+    def stay_unprepared(self, setting: bytes) -> None:
+        """Prepare no statement, and begin each transaction with ``setting``, if there is any."""
+        self.pooled, self._setting, self.prepare_threshold = True, setting, None
+
+
+class OwnConnection(_Own, psycopg.Connection[Any]):
+    """A connection of our own pools, for threads."""
+
+    def transaction(self, *arguments: Any, **options: Any) -> Any:
+        """As psycopg's, with the settings that it needs."""
+        block = super().transaction(*arguments, **options)
+        return self._set_in(block) if self._setting else block
+
+    @contextmanager
+    def _set_in(self, block: AbstractContextManager[psycopg.Transaction]) -> Iterator[psycopg.Transaction]:
+        with block as transaction:
+            self.execute(self._setting)
+            yield transaction
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Run a statement and return its rows."""
-        return run_by_cursor(self, statement, values, make_row)
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
+            return run_by_cursor(self, statement, values, make_row)
+        with self.transaction():
+            return run_by_cursor(self, statement, values, make_row)
 
 
-class AsyncOwnConnection(psycopg.AsyncConnection[Any]):
+class AsyncOwnConnection(_Own, psycopg.AsyncConnection[Any]):
     """The same for an event loop."""
 
-    def __init__(self, *arguments: Any) -> None:
-        super().__init__(*arguments)
-        self.statement_seconds = math.inf
-        self.opened_at = monotonic()
+    def transaction(self, *arguments: Any, **options: Any) -> Any:
+        """As psycopg's, with the settings that it needs."""
+        block = super().transaction(*arguments, **options)
+        return self._set_in(block) if self._setting else block
+
+    @asynccontextmanager
+    async def _set_in(
+        self, block: AbstractAsyncContextManager[psycopg.AsyncTransaction]
+    ) -> AsyncIterator[psycopg.AsyncTransaction]:
+        async with block as transaction:
+            await self.execute(self._setting)
+            yield transaction
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``OwnConnection.run``."""
-        return await run_by_cursor_async(self, statement, values, make_row)
+        if not self._setting or self.info.transaction_status != pq.TransactionStatus.IDLE:
+            return await run_by_cursor_async(self, statement, values, make_row)
+        async with self.transaction():
+            return await run_by_cursor_async(self, statement, values, make_row)
 
 
 def run_by_cursor(

@@ -102,7 +102,7 @@ class DirectConnection(BoundedConnection):
 
     def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Run a statement, the short way if its parameters allow that."""
-        plain = plain_values(values)
+        plain = None if self.pooled else plain_values(values)
         if plain is None:
             return super().run(statement, values, make_row)
         return self.run_plain(statement, plain, make_row)
@@ -126,7 +126,7 @@ class AsyncDirectConnection(AsyncBoundedConnection):
 
     async def run(self, statement: bytes, values: Sequence[object], make_row: MakeRow) -> list[Any]:
         """Async twin of ``DirectConnection.run``."""
-        plain = plain_values(values)
+        plain = None if self.pooled else plain_values(values)
         if plain is None:
             return await super().run(statement, values, make_row)
         return await self.run_plain(statement, plain, make_row)

@@ -11,7 +11,7 @@ import signal
 import socket
 import subprocess
 import time
-from contextlib import closing
+from contextlib import closing, suppress
 from pathlib import Path
 from typing import Protocol
 
@@ -41,6 +41,16 @@ class PostgresServer:
         if (pid := self._server.pid()) is not None:
             os.kill(pid, signal.SIGQUIT)
             wait_gone(pid, timeout_seconds=READY_SECONDS)
+
+    def kill(self) -> None:
+        """Kill all its processes, so that nothing more is written; returns once they are gone."""
+        if (pid := self._server.pid()) is not None:
+            children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
+            for process in (pid, *map(int, children)):
+                with suppress(ProcessLookupError):
+                    os.kill(process, signal.SIGKILL)
+            for process in (pid, *map(int, children)):
+                wait_gone(process, timeout_seconds=READY_SECONDS)
 
     def stop(self) -> None:
         self._server.stop()

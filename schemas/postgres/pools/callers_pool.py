@@ -9,7 +9,7 @@ from typing import Any
 import psycopg
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
 
-from strandline.schemas.postgres.pools.isolation import LookedAt
+from strandline.schemas.postgres.pools.session import LookedAt
 
 
 class CallersPool:

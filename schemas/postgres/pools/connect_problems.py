@@ -10,12 +10,10 @@ from strandline.schemas.display.shown_url import server_place, without_secrets
 
 _CHECK = "check that it runs, and that the database URL is right (STRANDLINE_DATABASE_URL)"
 
+TOO_MANY = "53300"
+
+# What libpq says itself, which is in English, of a server that did not answer.
 _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
-    (
-        re.compile("too many clients|too many connections|connection slots are reserved"),
-        "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put a"
-        " pooler before it",
-    ),
     (re.compile("Connection refused"), f"the connection was refused; {_CHECK}"),
     (re.compile("No such file or directory"), f"no server listens on that socket; {_CHECK}"),
     (
@@ -25,16 +23,31 @@ _MEANINGS: tuple[tuple[re.Pattern[str], str], ...] = (
 )
 
 
-def connect_problem(error: Exception, url: str) -> str:
-    """A sentence that names the server of ``url``, and why an attempt to connect to it failed."""
+def connect_problem(error: Exception, url: str, code: str | None = None) -> str:
+    """A sentence that names the server of ``url``, and why an attempt to connect to it failed.
+
+    ``code`` is the SQLSTATE, where the server refused it.
+    """
     where = server_place(url)
-    return f"Postgres cannot be reached at {where}: {_reason(error, url)}."
+    return f"Postgres cannot be reached at {where}: {_reason(error, url, code)}."
 
 
-def _reason(error: Exception, url: str) -> str:
+def is_unanswered(error: Exception) -> bool:
+    """Whether no server answered an attempt to connect."""
+    if isinstance(error, psycopg.errors.ConnectionTimeout):
+        return True
+    return any(pattern.search(str(error)) for pattern, _meaning in _MEANINGS)
+
+
+def _reason(error: Exception, url: str, code: str | None) -> str:
     """The reason, without the server, which the message already names."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return f"it did not answer in time; {_CHECK}"
+    if code == TOO_MANY:
+        return (
+            "it takes no more connections; raise its max_connections, lower STRANDLINE_POOL_MAX_SIZE, or put"
+            " a pooler before it"
+        )
     text = " ".join(str(error).split())
     for pattern, meaning in _MEANINGS:
         if pattern.search(text):

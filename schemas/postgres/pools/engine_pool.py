@@ -16,7 +16,7 @@ from psycopg_pool import AsyncConnectionPool, ConnectionPool
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.caller_connection import driver_connection
-from strandline.schemas.postgres.pools.isolation import LookedAt
+from strandline.schemas.postgres.pools.session import LookedAt
 
 if TYPE_CHECKING:
     from contextlib import AbstractAsyncContextManager, AbstractContextManager

@@ -7,8 +7,8 @@ noted here, and a caller waits only if there is something to wait for.
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import re
 import threading
 import time
 import weakref
@@ -21,8 +21,9 @@ import psycopg
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
-from strandline.schemas.postgres.pools.isolation import check_isolation, check_isolation_async
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
+from strandline.schemas.postgres.pools.refusals import WILL_TAKE_MORE, refusal_code
+from strandline.schemas.postgres.pools.session import Session, begin, begin_async
 from strandline.schemas.postgres.translation import Unreachable
 
 logger = logging.getLogger("strandline.database")
@@ -31,10 +32,7 @@ logger = logging.getLogger("strandline.database")
 FIRST_STEP_SECONDS = 0.001
 MAX_STEP_SECONDS = 0.05
 
-# A server that says so is there, and will take connections: when it has started, or others have left.
-_WILL_TAKE_MORE = re.compile(
-    r"starting up|shutting down|recovery mode|not yet accepting|too many|connection slots are reserved"
-)
+_FAILURES = (ConfigurationError, psycopg.Error, OSError)
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,13 +96,13 @@ class Reach:
             seconds = round(time.monotonic() - away_since, 1)
             logger.warning("database is back", extra={"action": "database_back", "after_seconds": seconds})
 
-    def note_failed(self, error: Exception) -> None:
-        """Note that a connection could not be made."""
-        problem = connect_problem(error, self._url)
+    def note_failed(self, error: Exception, code: str | None = None) -> None:
+        """Note that a connection could not be made; ``code`` is the SQLSTATE of a server that refused it."""
+        problem = connect_problem(error, self._url, code)
         with self._lock:
             self._problem = problem
             self.refusal = error if isinstance(error, ConfigurationError) else None
-            self._will_take_more = bool(_WILL_TAKE_MORE.search(str(error)))
+            self._will_take_more = code in WILL_TAKE_MORE
             self._failures += 1
             self._failed_at = time.monotonic()
             # One that only has too many connections serves those that are.
@@ -166,26 +164,25 @@ class Reach:
         logger.warning("database away", extra={"action": "database_away", "reason": problem})
 
 
-def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *, look: bool) -> type[Any]:
-    """A class like ``kind`` whose connections are noted by ``reach`` and wait for ``statement_seconds``.
+def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, session: Session) -> type[Any]:
+    """A class like ``kind``: ``reach`` notes its connections, which wait for ``statement_seconds``.
 
-    ``look=True``: nothing can be asked for at their start, so each is asked how its transactions begin.
+    They begin as ``session`` says.
     """
 
     class Noted(kind):  # type: ignore[misc]
         @classmethod
         def connect(cls, *arguments: Any, **options: Any) -> Any:
+            connect, connection = super().connect, None
             try:
-                connection = super().connect(*arguments, **options)
+                connection = session.connect(lambda taken: connect(*arguments, **taken), options)
                 connection.statement_seconds = statement_seconds
-                if look:
-                    check_isolation(connection)
-            except ConfigurationError as error:
-                connection.close()
-                reach.note_failed(error)
-                raise
-            except (psycopg.Error, OSError) as error:
-                reach.note_failed(error)
+                begin(connection, session)
+            except BaseException as error:
+                if connection is not None:
+                    connection.close()
+                if isinstance(error, _FAILURES):
+                    reach.note_failed(error, refusal_code(error, arguments[0], session.arguments(options)))
                 raise
             reach.note_connected()
             return connection
@@ -194,25 +191,30 @@ def connection_class(kind: type[Any], reach: Reach, statement_seconds: float, *,
 
 
 def async_connection_class(
-    kind: type[Any], reach: Reach, connections: weakref.WeakSet[Any], statement_seconds: float, *, look: bool
+    kind: type[Any],
+    reach: Reach,
+    connections: weakref.WeakSet[Any],
+    statement_seconds: float,
+    session: Session,
 ) -> type[Any]:
     """Twin of ``connection_class`` for the pool of an event loop; ``connections`` gets each."""
 
     class Noted(kind):  # type: ignore[misc]
         @classmethod
         async def connect(cls, *arguments: Any, **options: Any) -> Any:
+            connect, connection = super().connect, None
             try:
-                connection = await super().connect(*arguments, **options)
+                connection = await session.connect_async(lambda taken: connect(*arguments, **taken), options)
                 connections.add(connection)
                 connection.statement_seconds = statement_seconds
-                if look:
-                    await check_isolation_async(connection)
-            except ConfigurationError as error:
-                await connection.close()
-                reach.note_failed(error)
-                raise
-            except (psycopg.Error, OSError) as error:
-                reach.note_failed(error)
+                await begin_async(connection, session)
+            except BaseException as error:
+                if connection is not None:
+                    await connection.close()
+                if isinstance(error, _FAILURES):
+                    taken = session.arguments(options)
+                    code = await asyncio.to_thread(refusal_code, error, arguments[0], taken)
+                    reach.note_failed(error, code)
                 raise
             reach.note_connected()
             return connection

@@ -25,8 +25,10 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.revision import (
     HEAD_REVISION,
     NAME_ANOTHER_SCHEMA,
+    OLDEST_PGVECTOR,
     OLDEST_SERVER,
     major_version,
+    version_numbers,
 )
 from strandline.schemas.queries.application.sealing import KeksInUse
 from strandline.schemas.queries.conversation.retention import ArchiveFolders
@@ -42,7 +44,6 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import STAGES
 from strandline.schemas.values.partitions import describe_partitions
 
-OLDEST_PGVECTOR = (0, 8, 4)
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
 BROKER_SECONDS = 3.0
@@ -65,6 +66,13 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
             )
             return
         yield _server(row.server, where)
+        if database.has_noticed_pooler:
+            yield CheckReport(
+                name="pooler",
+                result="warning",
+                found="a pooler is before the server, and is used as in transaction mode",
+                advice="set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
+            )
         yield _pgvector(row.vector_installed, row.vector_available, may_extend=row.may_create_vector)
         yield _clock(float(row.epoch_seconds) - (asked_at + time.time()) / 2)
         yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
@@ -89,7 +97,7 @@ def check_broker(servers: Servers) -> CheckReport:
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
         return CheckReport(name="broker", result="ok", found=answered)
-    old = _numbers(version) < OLDEST_RABBITMQ
+    old = version_numbers(version) < OLDEST_RABBITMQ
     return CheckReport(
         name="broker",
         result="warning" if old else "ok",
@@ -179,11 +187,11 @@ def _pgvector(installed: str | None, available: str | None, *, may_extend: bool)
             found="the server does not have the extension",
             advice=f"install pgvector {oldest} or newer on the server",
         )
-    if _numbers(version) < OLDEST_PGVECTOR:
+    if version_numbers(version) < OLDEST_PGVECTOR:
         return CheckReport(
             name="pgvector",
-            result="warning",
-            found=f"{version}; older than {oldest} has bugs in vacuum",
+            result="problem",
+            found=f"{version}, and Strandline needs {oldest} or newer",
             advice="upgrade it, then run ALTER EXTENSION vector UPDATE",
         )
     if installed is None and not may_extend:
@@ -337,7 +345,3 @@ def _waiting_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
         yield CheckReport(
             name=f"work of {stage}", result="problem", found=f"waits in generation {generation}. {reason}"
         )
-
-
-def _numbers(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".") if part.isdigit())

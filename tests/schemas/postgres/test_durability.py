@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -14,7 +14,7 @@ import pytest
 from strandline import Memory
 from strandline.pipelines.engine.stage import Batch
 from strandline.pipelines.inspect.verify import verify
-from strandline.schemas.errors import DatabaseUnavailableError
+from strandline.schemas.errors import DatabaseUnavailableError, OutcomeUnknownError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -23,7 +23,12 @@ from strandline.schemas.settings import Settings, load_settings
 from strandline.wiring.assembly import prepare_stages
 from tests.chaos.servers import PostgresServer
 from tests.conftest import rows_of
+from tests.support.servers import pgbouncer
 from tests.support.workers.hand_worker import CountingStage, HandWorker, counting, folded, say, summary_lane
+
+needs_pgbouncer = pytest.mark.skipif(
+    pgbouncer.program() is None, reason="PgBouncer is not installed (Debian's package is pgbouncer)"
+)
 
 SETTING = "SELECT current_setting('synchronous_commit')"
 
@@ -168,3 +173,54 @@ def test_a_flush_by_hand_waits_for_the_disk(postgres: PostgresServer) -> None:
         postgres.crash()
         postgres.start()
         assert rows_of(postgres.url, "SELECT event_id FROM strandline.flush_event") == [(events[0],)]
+
+
+# How commits would not wait for the disk, and whether a pooler that nobody declared stands before it.
+BY_DATABASE = "ALTER DATABASE postgres SET synchronous_commit = off"
+BY_ROLE = "ALTER ROLE postgres SET synchronous_commit = off"
+WITHOUT = "SELECT"
+ROUNDS = 2
+
+
+@pytest.mark.parametrize(
+    ("statement", "pooler", "variable"),
+    [
+        pytest.param(BY_DATABASE, None, "", id="by database"),
+        pytest.param(BY_ROLE, None, "", id="by role"),
+        pytest.param(WITHOUT, None, "-c synchronous_commit=off", id="by PGOPTIONS"),
+        pytest.param(BY_DATABASE, "", "", id="by database behind a pooler", marks=needs_pgbouncer),
+        pytest.param(
+            BY_ROLE, pgbouncer.DROPS_OPTIONS, "", id="by role behind a pooler", marks=needs_pgbouncer
+        ),
+    ],
+)
+def test_an_acknowledged_put_outlives_a_crash_whatever_is_set(
+    statement: str,
+    pooler: str | None,
+    variable: str,
+    postgres: PostgresServer,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """All processes of Postgres are killed as the last put is acknowledged."""
+    with psycopg.connect(postgres.url, autocommit=True) as connection:
+        connection.execute(statement.encode())
+    if variable:
+        monkeypatch.setenv("PGOPTIONS", variable)
+    acknowledged: set[str] = set()
+    with ExitStack() as running:
+        url = postgres.url
+        if pooler is not None:
+            retry = "server_login_retry = 1\n"
+            url = running.enter_context(pgbouncer.pgbouncer_before(url, retry + pooler))
+        memory = running.enter_context(closing(Memory.from_defaults("s", database_url=url, memory_blocks=[])))
+        for number in range(ROUNDS):
+            for turn in range(5):
+                name = f"{number}-{turn}"
+                while name not in acknowledged:
+                    with suppress(OutcomeUnknownError, DatabaseUnavailableError):  # of a dead connection
+                        memory.put({"role": "user", "content": name, "id": name})
+                        acknowledged.add(name)
+            postgres.kill()
+            postgres.start()
+            stored = {row[0] for row in rows_of(postgres.url, "SELECT id FROM strandline.message")}
+            assert acknowledged <= stored, f"lost in round {number}: {acknowledged - stored}"

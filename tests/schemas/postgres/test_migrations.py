@@ -259,7 +259,8 @@ def test_a_server_without_pgvector_is_told_what_to_install(
     """No server without it is at hand; a view of that name, found first, makes this one look so."""
     with psycopg.connect(empty_database_url, autocommit=True) as connection:
         connection.execute(
-            b"CREATE VIEW public.pg_available_extensions AS SELECT ''::name AS name WHERE false"
+            b"CREATE VIEW public.pg_available_extensions AS"
+            b" SELECT ''::name AS name, ''::text AS default_version WHERE false"
         )
         connection.execute(b"ALTER ROLE CURRENT_USER IN DATABASE " + _name(connection) + _PATH)
     with pytest.raises(SchemaError, match="pgvector"):

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 
-import psycopg
 import pytest
 
-from strandline import Memory
+from strandline import Facts, Memory
+from strandline.cli.doctor.servers import check_database
+from strandline.cli.servers.targets import Servers
 from strandline.pipelines.inspect.verify import verify
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -85,9 +87,45 @@ def test_puts_reads_and_a_worker_share_three_connections_of_pgbouncer(
         through.close()
 
 
-def test_without_the_setting_it_is_refused_at_once(database_url: str) -> None:
-    """PgBouncer does not know the session's settings; it says so, instead of dropping them."""
-    with pgbouncer.pgbouncer_before(database_url) as url:
-        options = ConnectionOptions.from_settings(url, load_settings(database_url=url))
-        with pytest.raises(psycopg.OperationalError, match="unsupported startup parameter"):
-            psycopg.connect(options.url, **options.connect_arguments())
+@pytest.fixture(params=["", pgbouncer.DROPS_OPTIONS], ids=["refuses options", "drops options"])
+def undeclared_url(request: pytest.FixtureRequest, database_url: str) -> Iterator[str]:
+    with pgbouncer.pgbouncer_before(database_url, request.param) as url:
+        yield url
+
+
+CLIENTS, ROUNDS = 16, 20
+
+
+def test_clients_of_a_pooler_that_nobody_declared_get_their_own_answers(
+    undeclared_url: str, make_memory: MakeMemory, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Their statements share three connections; each is noticed to do so before it is used."""
+
+    def talk(number: int) -> None:
+        memory = make_memory(f"c{number}", user_id=f"u{number}", database_url=undeclared_url)
+        facts = Facts.for_owner(user_id=f"u{number}", database_url=undeclared_url)
+        for turn in range(ROUNDS):
+            memory.put({"role": "user", "content": f"K{number} says {turn}"})
+            facts.add(f"K{number} knows {turn}")
+            said = [*memory.history(limit=5), *memory.get().messages]
+            known = [*facts.list(limit=5), *facts.search("knows")]
+            for one in (*said, *known):
+                assert set(re.findall(r"\bK(\d+) ", one.text)) == {str(number)}
+            assert said and known
+
+    with ThreadPoolExecutor(CLIENTS) as pool:
+        list(pool.map(talk, range(CLIENTS)))
+    told = [record for record in caplog.records if record.getMessage() == "pooler noticed"]
+    assert told and all("STRANDLINE_DATABASE_POOLER=transaction" in vars(one)["reason"] for one in told)
+
+
+def test_doctor_names_the_pooler(undeclared_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def look(url: str) -> list[str]:
+        servers = Servers(url, None, "configured", "configured")
+        checks = check_database(servers, load_settings(database_url=url))
+        return [f"{check.result}: {check.advice}" for check in checks if check.name == "pooler"]
+
+    (told,) = look(undeclared_url)
+    assert told.startswith("warning: set STRANDLINE_DATABASE_POOLER=transaction")
+    monkeypatch.setenv("STRANDLINE_DATABASE_POOLER", "transaction")
+    assert look(undeclared_url) == []

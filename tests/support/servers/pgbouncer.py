@@ -20,6 +20,9 @@ from tests.support.servers.databases import server_address
 
 READY_SECONDS = 200.0
 
+# What makes it drop the settings of a session without a word.
+DROPS_OPTIONS = "ignore_startup_parameters = extra_float_digits,options"
+
 # So few that clients are sure to be given each other's connections.
 SERVER_CONNECTIONS = 3
 
@@ -37,6 +40,7 @@ auth_type = any
 pool_mode = transaction
 default_pool_size = {connections}
 max_client_conn = 200
+{settings}
 """
 
 
@@ -46,8 +50,8 @@ def program() -> str | None:
 
 
 @contextmanager
-def pgbouncer_before(database_url: str) -> Iterator[str]:
-    """Run one before a Postgres; gives the same database's URL by way of it."""
+def pgbouncer_before(database_url: str, settings: str = "") -> Iterator[str]:
+    """Run one before a Postgres, with further ``settings``; gives the same database's URL by way of it."""
     parts = urlsplit(database_url)
     host, port = server_address(database_url)
     local = host.startswith("/")
@@ -58,6 +62,7 @@ def pgbouncer_before(database_url: str) -> Iterator[str]:
         port=port,
         listen_port=listen_port,
         connections=SERVER_CONNECTIONS,
+        settings=settings,
     )
     with tempfile.TemporaryDirectory(prefix="strandline-pgbouncer-") as folder:
         file = Path(folder) / "pgbouncer.ini"

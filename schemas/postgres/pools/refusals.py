@@ -1,0 +1,67 @@
+"""Why a server refused a connection, by its SQLSTATE: the sentence comes in the server's language.
+
+libpq tells no code of a connection that was not made. Where a server answered, a second attempt is made, and
+what libpq traces of it, which only memory holds, has the code.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+from collections.abc import Mapping
+from typing import Any
+
+import psycopg
+from psycopg import pq
+from psycopg.conninfo import make_conninfo
+
+from strandline.schemas.postgres.pools.connect_problems import TOO_MANY, is_unanswered
+
+# A server that says so is there, and will take connections: when it has started, or others have left.
+# A second attempt may have succeeded.
+_SUCCEEDED = "00000"
+WILL_TAKE_MORE = frozenset({"57P03", TOO_MANY, _SUCCEEDED})
+
+_CODE = re.compile(rb'ErrorResponse\t.* C "(\w{5})"')
+_SECONDS = 5.0
+_OF_PSYCOPG = frozenset({"autocommit", "prepare_threshold", "context", "row_factory", "cursor_factory"})
+
+
+def refusal_code(error: Exception, url: str, options: Mapping[str, Any]) -> str | None:
+    """The SQLSTATE with which the server refuses connections; None if it did not answer, or for other errors.
+
+    Args:
+        error: that of the first attempt.
+        url: what was connected to, with ``options`` of psycopg.
+    """
+    if not isinstance(error, psycopg.OperationalError) or is_unanswered(error):
+        return None
+    if error.sqlstate is not None:
+        return error.sqlstate
+    arguments = {name: value for name, value in options.items() if name not in _OF_PSYCOPG}
+    conninfo = make_conninfo(url, **arguments).encode()
+    try:
+        return _attempt(conninfo)
+    except (AttributeError, psycopg.NotSupportedError):  # nothing is traced but on Linux
+        return "57P03" if pq.PGconn.ping(conninfo) == pq.Ping.REJECT else None
+
+
+def _attempt(conninfo: bytes) -> str | None:
+    connection = pq.PGconn.connect_start(conninfo)
+    with os.fdopen(os.memfd_create("strandline"), "rb") as trace:
+        try:
+            connection.trace(trace.fileno())
+            while (polled := connection.connect_poll()) not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
+                awaited = [connection.socket]
+                is_reading = polled == pq.PollingStatus.READING
+                if not any(
+                    select.select(awaited if is_reading else [], [] if is_reading else awaited, [], _SECONDS)
+                ):
+                    return None
+        finally:
+            connection.untrace()
+            connection.finish()
+        trace.seek(0)
+        codes = _CODE.findall(trace.read())
+    return _SUCCEEDED if polled == pq.PollingStatus.OK else codes[-1].decode() if codes else None

@@ -1,0 +1,242 @@
+"""Sets, once per connection of ours, what a statement's meaning or an acknowledgement depends on.
+
+A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can set all of it differently. Most
+is asked for as the session starts; one statement then looks at the result, and at what only some roles may
+set. Behind a pooler in transaction mode no setting stays: what is wrong there is set in each transaction. A
+pooler that nobody declared is noticed here: it drops or refuses options, or answers from another backend.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Any, TypeVar
+from weakref import WeakSet
+
+import psycopg
+from psycopg.rows import tuple_row
+
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.postgres.own_connection import AsyncOwnConnection, OwnConnection
+
+logger = logging.getLogger("strandline.database")
+
+T = TypeVar("T")
+
+# By name: the value, and the values that are as good.
+PINNED: Mapping[str, tuple[str, str]] = {
+    "array_nulls": ("on", "on"),
+    "bytea_output": ("hex", "hex"),
+    "datestyle": ("ISO", "ISO.*"),
+    "exit_on_error": ("off", "off"),
+    "extra_float_digits": ("1", "[123]"),
+    "gin_fuzzy_search_limit": ("0", "0"),
+    "intervalstyle": ("postgres", "postgres"),
+    "standard_conforming_strings": ("on", "on"),
+    "timezone": ("UTC", "(Etc/)?(UTC|UCT|GMT|Zulu|Universal)"),
+    "transform_null_equals": ("off", "off"),
+}
+# Set where they are wrong, and not asked for: only some roles may, and an operator may want more durability.
+_TRIGGERS = {"session_replication_role": ("origin", "origin|local")}
+LOOKED_AT: Mapping[str, tuple[str, str]] = {
+    **_TRIGGERS,
+    "synchronous_commit": ("local", "local|on|remote_write|remote_apply"),
+}
+# Of a caller's connection: psycopg and the statements get along with any value.
+_CALLERS_OWN = frozenset({"bytea_output", "exit_on_error", "extra_float_digits", "intervalstyle", "timezone"})
+
+# Asked for as a session starts: without it, nothing that was asked for had any effect.
+MARK = "strandline.own"
+
+_REFUSES_OPTIONS = re.compile("unsupported startup parameter|command-line options")
+
+
+class Session:
+    """How the connections of one pool begin, and whether a pooler in transaction mode is before the server.
+
+    Args:
+        pooled: one was declared.
+        durable: commits wait for the disk.
+    """
+
+    def __init__(self, *, pooled: bool = False, durable: bool = True) -> None:
+        self.pooled = pooled
+        self.has_noticed_pooler = False
+        self.question = look_for({**PINNED, **(LOOKED_AT if durable else _TRIGGERS)})
+
+    def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
+        """What ``connect`` makes with those of ``options`` that the server, or a pooler before it, takes."""
+        taken = self.arguments(options)
+        try:
+            return connect(taken)
+        except psycopg.OperationalError as error:
+            self._note_refusal(taken, error)
+        return connect(self.arguments(options))
+
+    async def connect_async(
+        self, connect: Callable[[dict[str, Any]], Awaitable[T]], options: Mapping[str, Any]
+    ) -> T:
+        """Async twin of ``connect``."""
+        taken = self.arguments(options)
+        try:
+            return await connect(taken)
+        except psycopg.OperationalError as error:
+            self._note_refusal(taken, error)
+        return await connect(self.arguments(options))
+
+    def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
+        """Those of ``options`` to connect with: a pooler takes no settings of a session."""
+        return {name: value for name, value in options.items() if not (self.pooled and name == "options")}
+
+    def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
+        """Return if connecting without settings may succeed; else raise ``error``."""
+        if "options" not in taken or not _REFUSES_OPTIONS.search(str(error)):
+            raise error
+        self._notice("it refuses the settings of a session")
+
+    def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
+        """What sets a new connection to what it needs, by the answer to ``question``; nothing if that is so.
+
+        Raises:
+            ConfigurationError: its transactions begin otherwise than they have to; the sentence says what to
+                set.
+        """
+        pid, mark = row[:2]
+        if not self.pooled and (mark != "on" or pid != connection.info.backend_pid):
+            self._notice("it drops the settings of a session, or answers from another backend")
+        _judge(row)
+        wrong = find_wrong(row)
+        if not self.pooled:
+            return set_all(wrong, "SESSION")
+        connection.stay_unprepared(set_all(wrong, "LOCAL").encode())
+        return ""
+
+    def _notice(self, sign: str) -> None:
+        if self.has_noticed_pooler:
+            return
+        self.pooled = self.has_noticed_pooler = True
+        logger.warning(
+            "pooler noticed",
+            extra={
+                "action": "pooler_noticed",
+                "reason": f"a pooler is before Postgres: {sign}; it is used as in transaction mode, without"
+                " prepared statements; set STRANDLINE_DATABASE_POOLER=transaction",
+            },
+        )
+
+
+def begin(connection: OwnConnection, session: Session) -> None:
+    """Begin a new connection; raises as ``Session.judge``."""
+    if wrong := session.judge(connection, _ask(connection, session.question)):
+        connection.execute(wrong.encode())
+
+
+async def begin_async(connection: AsyncOwnConnection, session: Session) -> None:
+    """Async twin of ``begin``."""
+    if wrong := session.judge(connection, await _ask_async(connection, session.question)):
+        await connection.execute(wrong.encode())
+
+
+class LookedAt:
+    """The connections of a caller's pool whose sessions are as they have to be."""
+
+    def __init__(self) -> None:
+        self._known: WeakSet[psycopg.Connection[Any] | psycopg.AsyncConnection[Any]] = WeakSet()
+
+    def look(self, connection: psycopg.Connection[Any]) -> None:
+        """Look at a connection that is new.
+
+        Raises:
+            ConfigurationError: a setting is another; the sentence says what to set.
+        """
+        if connection not in self._known:
+            _judge_callers(_ask(connection, _CALLERS_QUESTION))
+            self._known.add(connection)
+
+    async def alook(self, connection: psycopg.AsyncConnection[Any]) -> None:
+        """Async twin of ``look``."""
+        if connection not in self._known:
+            _judge_callers(await _ask_async(connection, _CALLERS_QUESTION))
+            self._known.add(connection)
+
+
+def _ask(connection: psycopg.Connection[Any], statement: bytes) -> tuple[Any, ...]:
+    return psycopg.RawCursor(connection, row_factory=tuple_row).execute(statement).fetchone() or ()
+
+
+async def _ask_async(connection: psycopg.AsyncConnection[Any], statement: bytes) -> tuple[Any, ...]:
+    cursor = await psycopg.AsyncRawCursor(connection, row_factory=tuple_row).execute(statement)
+    return await cursor.fetchone() or ()
+
+
+def _judge_callers(row: tuple[Any, ...]) -> None:
+    _judge(row)
+    for name, value in find_wrong(row).items():
+        raise ConfigurationError(
+            f"On this connection {name} is another than Strandline needs. Run `ALTER ROLE … SET {name} ="
+            f" {value}` for the role that it connects as."
+        )
+
+
+def _judge(row: tuple[Any, ...]) -> None:
+    isolation, read_only = row[2:4]
+    if isolation != "read committed":
+        raise ConfigurationError(
+            f"Transactions on this connection begin as {isolation!r}, and Strandline needs 'read committed'."
+            " Run `ALTER ROLE … SET default_transaction_isolation = 'read committed'` for the role that it"
+            " connects as, and do not set isolation_level on a pool that you pass."
+        )
+    if read_only == "on":
+        raise ConfigurationError(
+            "Transactions on this connection are read-only by default, and Strandline writes. Run"
+            " `ALTER ROLE … SET default_transaction_read_only = off` for the role that it connects as."
+        )
+
+
+def look_for(settings: Mapping[str, tuple[str, str]]) -> bytes:
+    """The question of which settings have another value than they need, as JSON; it is the last column.
+
+    Before it come the backend, the mark, and how transactions begin.
+    """
+    values = ", ".join(f"('{name}', '{value}', '^({fits})$')" for name, (value, fits) in settings.items())
+    return _LOOK.replace("{values}", values).encode()
+
+
+# Qualified throughout: it is asked under whatever search_path there is.  Types and operators of pgvector are
+# found wherever it was installed; what is built in is found before anything of the same name.
+_LOOK = """
+SELECT pg_catalog.pg_backend_pid(), pg_catalog.current_setting('strandline.own', true),
+    pg_catalog.current_setting('transaction_isolation'),
+    pg_catalog.current_setting('default_transaction_read_only'),
+    (SELECT pg_catalog.json_object_agg(w.name, w.value)::pg_catalog.text FROM (
+        SELECT s.name, s.value FROM (VALUES {values}) AS s (name, value, fits)
+        WHERE pg_catalog.current_setting(s.name, true) OPERATOR(pg_catalog.!~) s.fits
+        UNION ALL
+        SELECT 'search_path', pg_catalog.concat_ws(', ', 'pg_catalog',
+            nullif(nullif(pg_catalog.current_setting('search_path'), ''), '""'),
+            pg_catalog.quote_ident(n.nspname))
+        FROM pg_catalog.pg_extension e
+            JOIN pg_catalog.pg_namespace n ON n.oid OPERATOR(pg_catalog.=) e.extnamespace
+            JOIN pg_catalog.pg_type t ON t.typnamespace OPERATOR(pg_catalog.=) n.oid
+        WHERE e.extname OPERATOR(pg_catalog.=) 'vector' AND t.typname OPERATOR(pg_catalog.=) 'halfvec'
+            AND (NOT pg_catalog.pg_type_is_visible(t.oid)
+                OR pg_catalog.current_setting('search_path') OPERATOR(pg_catalog.~) '.pg_catalog')
+    ) AS w)
+"""
+
+
+def find_wrong(row: Sequence[Any]) -> dict[str, str]:
+    """The settings that are wrong, by the answer to ``look_for``, with the values that they need."""
+    return json.loads(row[-1] or "{}")  # type: ignore[no-any-return]
+
+
+def set_all(values: Mapping[str, str], scope: str) -> str:
+    """The statements that set ``values``: SESSION, or LOCAL, which lets the isolation still be chosen."""
+    # A path is a list of names; no other value has anything to escape.
+    texts = {name: value if name == "search_path" else f"'{value}'" for name, value in values.items()}
+    return "; ".join(f"SET {scope} {name} = {text}" for name, text in texts.items())
+
+
+_CALLERS_QUESTION = look_for({name: PINNED[name] for name in PINNED.keys() - _CALLERS_OWN} | _TRIGGERS)

@@ -1,0 +1,246 @@
+"""Environments as operators have them: in each, the same short conversation is put, derived and read."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg_pool import ConnectionPool
+
+from strandline import ConfigurationError, Memory
+from strandline.pipelines.inspect.verify import verify
+from strandline.schemas.errors import SchemaError
+from strandline.schemas.postgres.database import Database
+from strandline.schemas.postgres.migrate import current_revision, migrate
+from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.settings import load_settings
+from tests.chaos.servers import PostgresServer
+from tests.conftest import nothing_due, rows_of, wait_until
+from tests.support.servers import pgbouncer
+from tests.support.workers.worker_processes import ROOT
+
+MakeMemory = Callable[..., Memory]
+
+pytestmark = pytest.mark.timeout(600)
+
+SAID = r"Nora lives in Lisbon \o/ 'NULL' \x41 😀."
+EVIL = "CREATE FUNCTION public.length(text) RETURNS integer LANGUAGE sql AS 'SELECT 1 / 0'"
+
+
+@dataclass(frozen=True)
+class Environment:
+    """``database``: what ALTER DATABASE sets; ``first``: SQL before that; ``pooler``: settings of one."""
+
+    says: str
+    database: tuple[str, ...] = ()
+    first: str = "SELECT"
+    pooler: str | None = None
+    options: str = ""
+    variable: tuple[str, str] | None = None
+
+
+MEANINGS = (
+    "datestyle = 'SQL, DMY'",
+    "timezone = 'Australia/Lord_Howe'",
+    "intervalstyle = 'iso_8601'",
+    "standard_conforming_strings = off",
+    "array_nulls = off",
+    "transform_null_equals = on",
+    "bytea_output = 'escape'",
+    "extra_float_digits = -15",
+    "exit_on_error = on",
+    "synchronous_commit = off",
+    "session_replication_role = replica",
+    "plpgsql.variable_conflict = 'use_column'",
+)
+ELSEWHERE = "CREATE SCHEMA extensions; ALTER EXTENSION vector SET SCHEMA extensions"
+
+DIRECT = [
+    *(Environment(f"the database sets {setting}", (setting,)) for setting in MEANINGS),
+    Environment("the database sets all of that", MEANINGS),
+    Environment("dates are German", ("datestyle = 'German'",)),
+    Environment("begins serializable", ("default_transaction_isolation = 'serializable'",)),
+    Environment("begins read-only", ("default_transaction_read_only = on",)),
+    Environment("pgvector is in another schema", first=ELSEWHERE),
+    Environment("pgvector is elsewhere, and the path is empty", ("search_path = ''",), ELSEWHERE),
+    Environment(
+        "a schema of the path shadows built-in functions", ("search_path = public, pg_catalog",), EVIL
+    ),
+    Environment("the URL asks for another path", first=ELSEWHERE, options="-csearch_path%3Dpublic"),
+    Environment(
+        "PGOPTIONS asks for other settings",
+        variable=("PGOPTIONS", "-c datestyle=German -c array_nulls=off"),
+    ),
+    Environment("PGDATESTYLE asks for German dates", variable=("PGDATESTYLE", "German")),
+    Environment("PGTZ asks for another time zone", variable=("PGTZ", "Asia/Kathmandu")),
+]
+POOLED = [
+    Environment("a pooler that nobody declared refuses options", pooler=""),
+    Environment("a pooler that nobody declared drops options", pooler=pgbouncer.DROPS_OPTIONS),
+    Environment("behind a pooler the database sets all of that", MEANINGS, pooler=""),
+    Environment("behind a pooler that drops options it does", MEANINGS, ELSEWHERE, pgbouncer.DROPS_OPTIONS),
+]
+needs_pgbouncer = pytest.mark.skipif(
+    pgbouncer.program() is None, reason="PgBouncer is not installed (Debian's package is pgbouncer)"
+)
+
+
+def prepare(environment: Environment, url: str) -> None:
+    with psycopg.connect(url, autocommit=True) as connection:
+        connection.execute(environment.first.encode())
+        for setting in environment.database:
+            connection.execute(f"ALTER DATABASE {connection.info.dbname} SET {setting}".encode())
+
+
+@pytest.fixture
+def entered(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Environment, str], str]]:
+    """Makes an environment of a database, and gives its URL there."""
+    with ExitStack() as running:
+
+        def enter(environment: Environment, url: str) -> str:
+            prepare(environment, url)
+            if environment.variable:
+                monkeypatch.setenv(*environment.variable)
+            if environment.pooler is not None:
+                return running.enter_context(pgbouncer.pgbouncer_before(url, environment.pooler))
+            return f"{url}&options={environment.options}" if environment.options else url
+
+        yield enter
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [*DIRECT, *(pytest.param(environment, marks=needs_pgbouncer) for environment in POOLED)],
+    ids=lambda environment: environment.says,
+)
+def test_what_is_put_is_derived_and_read_as_ever(
+    environment: Environment,
+    entered: Callable[[Environment, str], str],
+    make_memory: MakeMemory,
+    database_url: str,
+    database: Database,
+) -> None:
+    url = entered(environment, database_url)
+    converse(url, make_memory)
+    wait_until(lambda: nothing_due(database_url), timeout=60, what="everything to be derived")
+    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.flush_event") != [(0,)]
+    assert rows_of(database_url, "SELECT count(*)::int FROM strandline.dead_letter") == [(0,)]
+    assert rows_of(database_url, "SELECT count(*) FROM strandline.chunk WHERE embedding IS NOT NULL") != [
+        (0,)
+    ]
+    through = Database.connect(ConnectionOptions.from_settings(url, load_settings(database_url=url)))
+    try:
+        assert verify(through).violations == ()
+    finally:
+        through.close()
+
+
+def converse(url: str, make_memory: MakeMemory) -> None:
+    """Nine messages by threads and by an event loop, and the reads of each."""
+    options = {"user_id": "ana", "token_limit": 300, "token_flush_size": 40, "consume": "background"}
+    memory = make_memory("s", database_url=url, **options)
+    for turn in range(6):
+        memory.put({"role": "user", "content": f"{turn}: {SAID}", "id": f"m{turn}"})
+
+    async def more() -> None:
+        for turn in range(6, 9):
+            await memory.aput({"role": "user", "content": f"{turn}: {SAID}", "id": f"m{turn}"})
+        assert len(await memory.aget_all()) == 9
+        await memory.aclose()
+
+    asyncio.run(more())
+    assert [message.text for message in memory.get_all()] == [f"{turn}: {SAID}" for turn in range(9)]
+    memory.flush()
+    assert memory.search("where does Nora live?", limit=3)
+    assert memory.get("where is Nora?").messages
+
+
+MIGRATED = [
+    *DIRECT[len(MEANINGS) :],
+    Environment("a statement may take a millisecond", ("statement_timeout = 1",)),
+    Environment("transactions may idle for a moment", ("idle_in_transaction_session_timeout = 1",)),
+    Environment("locks are waited for a moment", ("lock_timeout = 1",)),
+    Environment("functions are checked strictly", ("plpgsql.extra_errors = 'all'",), "LOAD 'plpgsql'"),
+    Environment("warnings are asked for", ("plpgsql.extra_warnings = 'all'",), "LOAD 'plpgsql'"),
+    *POOLED,
+]
+
+
+@pytest.mark.parametrize(
+    "environment",
+    [
+        pytest.param(environment, marks=[needs_pgbouncer] if environment.pooler is not None else [])
+        for environment in MIGRATED
+        if environment.first != ELSEWHERE
+    ],
+    ids=lambda environment: environment.says,
+)
+def test_tables_are_made_there(
+    environment: Environment, entered: Callable[[Environment, str], str], empty_database_url: str
+) -> None:
+    url = entered(environment, empty_database_url)
+    assert migrate(url, "strandline") == migrate(url, "strandline")
+
+
+def test_tables_are_made_where_pgvector_is_elsewhere(empty_database_url: str) -> None:
+    with psycopg.connect(empty_database_url, autocommit=True) as connection:
+        connection.execute("CREATE SCHEMA extensions")
+        connection.execute("CREATE EXTENSION vector SCHEMA extensions")
+    migrate(empty_database_url, "strandline")
+
+
+def test_the_docs_list_each_environment() -> None:
+    listed = (ROOT / "docs/operations.md").read_text(encoding="utf-8")
+    for environment in (*DIRECT, *POOLED):
+        assert f"| {environment.says} | yes |" in listed
+
+
+@pytest.fixture
+def standby_url(tmp_path: Path) -> Iterator[str]:
+    """A server that only reads, as one that follows a primary does."""
+    server = PostgresServer(tmp_path)
+    server.start()
+    server.stop()
+    (tmp_path / "postgres" / "standby.signal").touch()
+    server.start()
+    try:
+        yield server.url
+    finally:
+        server.stop()
+
+
+def test_a_standby_is_refused_by_a_sentence(standby_url: str) -> None:
+    assert current_revision(standby_url, "strandline") is None
+    with pytest.raises(SchemaError, match="a standby, which only reads; run"):
+        migrate(standby_url, "strandline")
+
+
+@pytest.mark.parametrize(
+    ("setting", "name"),
+    [
+        ("datestyle = 'SQL, DMY'", "datestyle"),
+        ("standard_conforming_strings = off", "standard_conforming_strings"),
+    ],
+)
+def test_a_pool_of_the_callers_with_another_meaning_is_refused(
+    setting: str, name: str, make_memory: MakeMemory, database_url: str
+) -> None:
+    prepare(
+        Environment("", (setting, "timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), database_url
+    )
+    with (
+        ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool,
+        pytest.raises(ConfigurationError, match=f"ALTER ROLE … SET {name} = "),
+    ):
+        make_memory("s", pool=pool).put({"role": "user", "content": "hello"})
+
+
+def test_a_pool_of_the_callers_has_its_own_time_zone(make_memory: MakeMemory, database_url: str) -> None:
+    prepare(Environment("", ("timezone = 'Asia/Kathmandu'", "synchronous_commit = off")), database_url)
+    with ConnectionPool(database_url, min_size=0, max_size=2, open=True) as pool:
+        assert make_memory("s", pool=pool).put({"role": "user", "content": "hello"}) == 1
