@@ -27,6 +27,7 @@ from strandline.schemas.broker.settings import (
     confirming_settings,
     hint_properties,
 )
+from strandline.schemas.broker.troubles import BlockedError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.lanes import Lane, queue_name
 
@@ -64,9 +65,21 @@ class HintPublisher:
     def publish(self, lanes: Iterable[Lane]) -> None:
         """Publish one hint per lane, and wait until the broker has them.
 
+        A connection that was used before may have ended since: hints are tried once more on a new one.
+
         Raises:
             Exception: any error of the transport; some hints may have passed, and the connection is closed.
         """
+        lanes = list(lanes)
+        was_connected = self._connection is not None
+        try:
+            self._publish(lanes)
+        except Exception:
+            if not was_connected:
+                raise
+            self._publish(lanes)
+
+    def _publish(self, lanes: Iterable[Lane]) -> None:
         try:
             connection = self._connection or self._connect()
             waiting = iter(lanes)
@@ -97,6 +110,7 @@ class HintPublisher:
         if self._confirmed:
             # Only some of the library's waits can be bounded one by one.
             connection.connection.sock.settimeout(ANSWER_SECONDS)
+            connection.connection.on_blocked = _refuse
             self._confirms = _Confirms(connection.default_channel)
         return connection
 
@@ -124,6 +138,11 @@ class HintPublisher:
             )
             if self._confirms is not None:
                 self._confirms.expect()
+
+
+def _refuse(_reason: str) -> None:
+    """RabbitMQ says at the first hint that an alarm is on; it would not confirm it."""
+    raise BlockedError
 
 
 class _Confirms:

@@ -158,6 +158,10 @@ class Runtime:
     def ring(self, lanes: Iterable[Lane]) -> None:
         self.own().ring(lanes)
 
+    @property
+    def broker_trouble(self) -> str | None:
+        return self.own().broker_trouble
+
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         return self.own().embed_query(text, config)
 

@@ -51,8 +51,13 @@ def run_worker(
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
-        bell = Doorbell(broker_url, level=logging.INFO, public_apis_only=settings.public_apis_only)
-        alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
+        alone = WithoutBroker(threads=settings.worker_concurrency)
+        bell = Doorbell(
+            broker_url,
+            level=logging.INFO,
+            public_apis_only=settings.public_apis_only,
+            heed=alone.heed,
+        )
         worker = Worker(
             database,
             built,
@@ -63,7 +68,7 @@ def run_worker(
             reach_step=reach,
             open_archive=open_archive,
         )
-        alone.work_for(worker, list(built))
+        alone.work_for(worker, list(built), bell.ring)
         serve(app, worker, list(built))
         patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.

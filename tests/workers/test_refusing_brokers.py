@@ -1,0 +1,188 @@
+"""A broker that answers but takes no hints is no broker: work is done all the same, and what is refused is said."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit, urlunsplit
+
+import pytest
+import redis
+
+from strandline import Memory
+from strandline.cli.doctor.servers import check_broker
+from strandline.cli.servers.targets import Servers
+from strandline.schemas.broker.troubles import describe_trouble
+from tests.chaos.servers import RedisServer
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
+
+MakeMemory = Callable[..., Memory]
+Trouble = Callable[[], AbstractContextManager[None]]
+
+NO_BROKER = "SELECT condition ->> 'no_broker' FROM strandline.worker"
+USER, PASSWORD = "limited", "a-password-of-no-worth"
+
+
+@pytest.fixture
+def server(tmp_path: Path) -> Iterator[RedisServer]:
+    server = RedisServer(tmp_path)
+    server.start()
+    yield server
+    server.stop()
+
+
+class RedisTroubles:
+    """What an operator's Redis may refuse; each ends with its context."""
+
+    def __init__(self, url: str) -> None:
+        self._admin: Any = redis.Redis.from_url(url)
+
+    @contextmanager
+    def full(self) -> Iterator[None]:
+        self._admin.config_set("maxmemory", "1mb")
+        yield
+        self._admin.config_set("maxmemory", "0")
+
+    @contextmanager
+    def demoted(self) -> Iterator[None]:
+        """A replica of a master that is not there; it answers what it still has."""
+        self._admin.replicaof("127.0.0.1", "1")
+        yield
+        self._admin.replicaof("NO", "ONE")
+
+    @contextmanager
+    def without_writing(self) -> Iterator[None]:
+        yield from self._without("+@all", "-lpush", "-rpush", "-publish")
+
+    @contextmanager
+    def without_taking(self) -> Iterator[None]:
+        yield from self._without("+@all", "-brpop")
+
+    def let_in(self, *rules: str) -> None:
+        self._admin.execute_command("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", *rules)
+
+    def _without(self, *rules: str) -> Iterator[None]:
+        self.let_in("-@all", *rules)
+        self._admin.client_kill_filter(_type="normal")
+        yield
+        self.let_in("+@all")
+
+
+def limited_url(url: str) -> str:
+    parts = urlsplit(url)
+    return urlunsplit(parts._replace(netloc=f"{USER}:{PASSWORD}@{parts.hostname}:{parts.port}"))
+
+
+@pytest.mark.parametrize(
+    ("trouble", "said"),
+    [
+        ("full", "its memory is full"),
+        ("demoted", "a read-only replica"),
+        ("without_writing", "the right to write"),
+        ("without_taking", "the right to write or to take hints"),
+    ],
+)
+def test_a_redis_that_refuses_is_no_broker(
+    trouble: str,
+    said: str,
+    server: RedisServer,
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database_url: str,
+) -> None:
+    troubles = RedisTroubles(server.url)
+    troubles.let_in("+@all")
+    url = limited_url(server.url)
+    worker = start_worker(STRANDLINE_BROKER_URL=url)
+    wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
+    work_through_trouble(
+        getattr(troubles, trouble), said, worker, make_memory, database_url, url,
+        is_told_by_doctor=trouble != "without_taking",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("trouble", ["alarmed", "without_writing"])
+def test_a_rabbitmq_that_refuses_is_no_broker(
+    trouble: str,
+    rabbitmq: RabbitNode,  # noqa: F811
+    make_memory: MakeMemory,
+    start_worker: StartWorker,
+    database_url: str,
+) -> None:
+    @contextmanager
+    def without_writing() -> Iterator[None]:
+        rabbitmq.control("set_permissions", USER, ".*", "^$", ".*")
+        yield
+        rabbitmq.control("set_permissions", USER, ".*", ".*", ".*")
+
+    if USER not in rabbitmq.control("list_users"):
+        rabbitmq.control("add_user", USER, PASSWORD)
+    rabbitmq.control("set_permissions", USER, ".*", ".*", ".*")
+    url = limited_url(rabbitmq.url)
+    worker = start_worker(STRANDLINE_BROKER_URL=url)
+    wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
+    refusing, said = (
+        (rabbitmq.alarmed, "its alarm for memory or disk is on")
+        if trouble == "alarmed"
+        else (without_writing, "the right to write")
+    )
+    work_through_trouble(refusing, said, worker, make_memory, database_url, url)
+
+
+def work_through_trouble(
+    trouble: Trouble,
+    said: str,
+    worker: Any,
+    make_memory: MakeMemory,
+    database_url: str,
+    url: str,
+    *,
+    is_told_by_doctor: bool = True,
+) -> None:
+    """Work is done before, within and after the trouble; the worker and doctor say what is refused."""
+
+    def work(text: str) -> None:
+        memory.put({"role": "user", "content": text})
+        memory.flush(all=True)
+        wait_until(lambda: nothing_due(database_url), timeout=12, what="the work")
+
+    memory = make_memory("s", broker_url=url)
+    work("I live in Bern.")
+    with trouble():
+        work("My cat is called Mio.")
+        wait_until(
+            lambda: said in (rows_of(database_url, NO_BROKER)[0][0] or ""), timeout=20, what="the refusal"
+        )
+        work("I sail in spring.")
+        report = check_broker(Servers("", url, "configured", "configured"))
+        if is_told_by_doctor:
+            assert (report.result, said in report.found) == ("problem", True), report
+        assert PASSWORD not in report.found
+    wait_until(lambda: rows_of(database_url, NO_BROKER) == [(None,)], timeout=30, what="its end")
+    work("I moor in autumn.")
+    lines = [line for line in "".join(worker.output).splitlines() if "broker" in line and "ready" not in line]
+    assert ["broker away" in line for line in lines] == [True, False], lines
+    assert said in lines[0]
+    assert PASSWORD not in "".join(worker.output)
+
+
+def test_the_service_says_what_its_broker_refuses(server: RedisServer, make_memory: MakeMemory) -> None:
+    memory = make_memory("s", broker_url=server.url)
+    resources = memory._resources
+    assert resources.broker_trouble is None
+    with RedisTroubles(server.url).full():
+        memory.put({"role": "user", "content": "I live in Bern."})
+        memory.flush(all=True)
+        wait_until(lambda: resources.broker_trouble, timeout=20, what="the refusal")
+        assert resources.broker_trouble == "takes no hints: its memory is full"
+    # Nothing is put meanwhile: the bell tries by itself.
+    wait_until(lambda: resources.broker_trouble is None, timeout=20, what="its end")
+
+
+def test_a_trouble_repeats_no_more_than_the_code_of_an_error() -> None:
+    error = redis.ResponseError("MISCONF redis://u:secret@host cannot save")
+    assert describe_trouble(error) == "refuses commands (MISCONF)"
+    assert describe_trouble(redis.ResponseError("redis://u:secret@host")) is None
