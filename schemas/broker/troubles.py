@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-# By the names of what the clients raise, which are not all installed.
+# By the names of what the clients raise, which are not all installed, and Redis's codes of errors.
 _TROUBLES = {
     "AccessRefused": "refuses the user or the password",
     "AuthenticationError": "refuses the user or the password",
@@ -19,6 +19,7 @@ _TROUBLES = {
     "OutOfMemoryError": "takes no hints: its memory is full",
     "ReadOnlyError": "takes no hints: it is a read-only replica",
     "TimeoutError": "does not answer in time",
+    "UNBLOCKED": "takes no hints: it has become a read-only replica",
     "gaierror": "cannot be found: its host has no address",
 }
 _CODE = re.compile(r"[A-Z]{4,20}(?= )")
@@ -39,7 +40,7 @@ def describe_trouble(error: BaseException) -> str | None:
         if name in _TROUBLES:
             return _TROUBLES[name]
         if name == "ResponseError" and (code := _CODE.match(str(cause))):
-            return f"refuses commands ({code[0]})"
+            return _TROUBLES.get(code[0], f"refuses commands ({code[0]})")
     return None
 
 
