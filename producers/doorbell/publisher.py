@@ -13,12 +13,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from celery import Celery
 from kombu import Connection, Producer
 from kombu.transport import redis
 
 from strandline.schemas.broker.hints import Hint, task_headers, write_hint
 from strandline.schemas.broker.kept_client import KeptClient
+from strandline.schemas.broker.own_celery import OwnCelery
 from strandline.schemas.broker.settings import (
     ANSWER_SECONDS,
     HEARTBEAT_SECONDS,
@@ -51,7 +51,7 @@ class HintPublisher:
     def __init__(self, broker_url: str, *, public_apis_only: bool = False) -> None:
         # Celery imports as it is made and set up: a child forked meanwhile would find modules half made.
         with undivided:
-            self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
+            self._app = OwnCelery("strandline-doorbell", broker_url)
             self._app.conf.update(celery_settings(broker_url))
             if public_apis_only:
                 self._app.conf.update(confirming_settings(broker_url))
