@@ -8,10 +8,17 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+_CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a Redis of its own"
 # By the names of what the clients raise, which are not all installed, and Redis's codes of errors.
 _TROUBLES = {
     "AccessRefused": "refuses the user or the password",
     "AuthenticationError": "refuses the user or the password",
+    "CLUSTERDOWN": _CLUSTER,
+    "CROSSSLOT": _CLUSTER,
+    "ClusterCrossSlotError": _CLUSTER,
+    "ClusterDownError": _CLUSTER,
+    "MOVED": _CLUSTER,
+    "MovedError": _CLUSTER,
     "BlockedError": "takes no hints: its alarm for memory or disk is on",
     "ConnectionRefusedError": "refuses connections: nothing listens there",
     "NoPermissionError": "does not give this user the right to write or to take hints",

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -121,6 +122,15 @@ class Runtime:
         self._made_in = this_process()
         # A child keeps its parent's as well, unused: to let go of them would be to end some of them.
         self._of_process: dict[ProcessKey, ProcessResources] = {}
+
+    def __reduce__(self) -> tuple[Callable[..., Runtime], tuple[object, ...]]:
+        """Another process has its own, by the same settings; a pool of the caller's stays where it is."""
+        if self._pool is not None:
+            raise ConfigurationError(
+                "A Memory with pool= cannot go to another process, since connections cannot; give it"
+                " database_url=, or make the Memory in that process."
+            )
+        return partial(runtime_for, consume=self._consume), (self.settings,)
 
     @property
     def redaction(self) -> Redaction | None:

@@ -35,6 +35,14 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
         "STRANDLINE_SERVICE_PORT_8420_TCP": "tcp://10.96.0.17:8420",
         "STRANDLINE_SERVICE_SERVICE_HOST": "10.96.0.17",
     },
+    "proxies and authorities": {
+        "ALL_PROXY": "socks5://127.0.0.1:1",
+        "HTTPS_PROXY": "ftp://127.0.0.1:1",
+        "NO_PROXY": "[::1],fd07::/64",
+        "SSL_CERT_FILE": "/nonexistent/ca.pem",
+        "SSL_CERT_DIR": "/nonexistent",
+        "SSLKEYLOGFILE": "/nonexistent/keys",
+    },
     "no home directory": {"HOME": "/nonexistent", "STRANDLINE_HOME": "/proc/nonexistent"},
 }
 

@@ -11,10 +11,11 @@ from urllib.parse import urlsplit, urlunsplit
 import pytest
 import redis
 
-from strandline import Memory
-from strandline.cli.doctor.servers import check_broker
+from strandline import ConfigurationError, Memory
+from strandline.cli.doctor.servers import check_broker, judge_verification
 from strandline.cli.servers.targets import Servers
 from strandline.schemas.broker.troubles import describe_trouble
+from strandline.schemas.settings import load_settings
 from tests.chaos.servers import RedisServer
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
@@ -185,6 +186,39 @@ def test_the_service_says_what_its_broker_refuses(server: RedisServer, make_memo
         assert resources.broker_trouble == "takes no hints: its memory is full"
     # Nothing is put meanwhile: the bell tries by itself.
     wait_until(lambda: resources.broker_trouble is None, timeout=20, what="its end")
+
+
+@pytest.mark.parametrize(
+    ("options", "result"),
+    [
+        ("", "warning"),
+        ("?ssl_cert_reqs=none", "warning"),
+        ("?ssl_cert_reqs=optional", "warning"),
+        ("?ssl_cert_reqs=required", "ok"),
+        ("?ssl_cert_reqs=CERT_REQUIRED&ssl_ca_certs=ca.pem", "ok"),
+    ],
+)
+def test_doctor_says_that_a_certificate_is_not_verified(options: str, result: str) -> None:
+    report = judge_verification(f"rediss://cache:6380/0{options}", "answered")
+    assert (report.result, "not verified" in report.found) == (result, result == "warning")
+    assert judge_verification("redis://cache:6379/0", "answered").result == "ok"
+
+
+def test_a_sentinel_is_refused_by_a_sentence() -> None:
+    with pytest.raises(ConfigurationError, match="STRANDLINE_BROKER_URL: the broker URL names a Sentinel"):
+        load_settings(broker_url="sentinel://:secret@one:26379;sentinel://two:26379")
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        redis.ResponseError("CROSSSLOT Keys in request don't hash to the same slot"),
+        redis.exceptions.MovedError("1234 127.0.0.1:7000"),
+        redis.exceptions.ClusterDownError("CLUSTERDOWN Hash slot not served"),
+    ],
+)
+def test_a_redis_cluster_is_named(error: redis.RedisError) -> None:
+    assert "belongs to a Redis Cluster" in (describe_trouble(error) or "")
 
 
 def test_a_trouble_repeats_no_more_than_the_code_of_an_error() -> None:

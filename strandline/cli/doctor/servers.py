@@ -8,7 +8,7 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID
 
 from kombu import Connection
@@ -93,13 +93,26 @@ def check_broker(servers: Servers) -> CheckReport:
         return _no_broker(where, error)
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
-        return CheckReport(name="broker", result="ok", found=answered)
+        return judge_verification(servers.broker_url, answered)
     old = _numbers(version) < OLDEST_RABBITMQ
     return CheckReport(
         name="broker",
         result="warning" if old else "ok",
         found=f"RabbitMQ {version} at {answered}",
         advice="before 3.10 quorum queues keep expired hints; upgrade it" if old else None,
+    )
+
+
+def judge_verification(broker_url: str, answered: str) -> CheckReport:
+    """``rediss`` alone encrypts, and lets whoever is asked answer."""
+    asked = parse_qs(urlsplit(broker_url).query).get("ssl_cert_reqs", ["none"])[-1].lower()
+    if not broker_url.lower().startswith("rediss:") or asked.removeprefix("cert_") == "required":
+        return CheckReport(name="broker", result="ok", found=answered)
+    return CheckReport(
+        name="broker",
+        result="warning",
+        found=f"{answered}; its certificate is not verified",
+        advice="end the URL with ?ssl_cert_reqs=required, and &ssl_ca_certs=FILE for your own authority",
     )
 
 
