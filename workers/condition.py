@@ -33,7 +33,7 @@ class Condition:
         self._logged_at = -LOG_SECONDS
 
     def drop_hint(self, reason: str) -> None:
-        """Count a message from the broker that is not a hint; logged at most once a minute."""
+        """Count a message that is not a hint for this installation; logged at most once a minute."""
         with self._lock:
             self._dropped_hints += 1
             count, now = self._dropped_hints, self._clock()
@@ -41,7 +41,7 @@ class Condition:
                 return
             self._logged_at = now
         logger.warning(
-            "a message from the broker was dropped, because it is not a readable hint",
+            "a message from the broker was dropped, because it is not a hint for this installation",
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 

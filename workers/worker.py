@@ -11,7 +11,7 @@ import os
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from uuid import UUID, uuid4
@@ -36,6 +36,7 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.shared_broker import ForeignHints, LostRings
 from strandline.workers.sweep import Sweep
 from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
 from strandline.workers.upkeep.resealing import Resealing
@@ -114,9 +115,11 @@ class Worker:
             else None
         )
         self._take_over = TakeOver(self.take_over)
+        self._lost_rings = LostRings()
+        self._foreign_hints = ForeignHints(database, self.condition)
         self._sweep = Sweep(
             database,
-            ring=ring,
+            ring=self._ring_again,
             take_over=self._take_over,
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
@@ -172,8 +175,20 @@ class Worker:
         that.
         """
         with self._log_failures():
-            if self._drain_next(hint) not in (None, hint) and not self.is_stopping and not self._is_busy():
+            turn = self._drain_next(hint)
+            if turn.outcome == "nothing_to_claim":
+                self._foreign_hints.look(hint)
+            elif turn.lane not in (None, hint) and not self.is_stopping and not self._is_busy():
                 self._drain_next(hint)
+
+    def _ring_again(self, lanes: Iterable[Lane]) -> None:
+        """Ring for what the sweep found; drain what was rung for in vain, if threads are free."""
+        new, in_vain = self._lost_rings.split(list(lanes))
+        if self._is_busy():
+            new += in_vain
+        else:
+            self._take_over(in_vain)
+        self._ring(new)
 
     def _is_busy(self) -> bool:
         """Whether few threads are free."""
@@ -184,8 +199,8 @@ class Worker:
         with self._log_failures():
             self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
-    def _drain_next(self, hint: Lane) -> Lane | None:
-        return self._drain(partial(drain_next, self.engine, hint), gives_way=True).lane
+    def _drain_next(self, hint: Lane) -> Turn:
+        return self._drain(partial(drain_next, self.engine, hint), gives_way=True)
 
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
         """Take a turn, and go on with the lanes that it gave work to."""

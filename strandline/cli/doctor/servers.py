@@ -247,6 +247,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # Without tables there is nothing to look at; the check of the tables says so.
         return
     yield _workers(rows)
+    yield from _broker_checks(rows)
     yield from _waiting_checks(rows)
     yield from _encryption(database)
     yield from _archives(database)
@@ -333,6 +334,24 @@ def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
         found=", ".join(f"{row.pid} on {row.host}" for row in rows),
         advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
     )
+
+
+def _broker_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
+    """What live workers do without, and what they were sent that is not theirs."""
+    conditions = [json.loads(row.condition) for row in rows]
+    for reason in sorted({one["no_broker"] for one in conditions if "no_broker" in one}):
+        yield CheckReport(
+            name="workers",
+            result="warning",
+            found=f"work without their broker, which {reason}; they find work by their sweep",
+        )
+    if dropped := sum(one.get("dropped_hints", 0) for one in conditions):
+        yield CheckReport(
+            name="workers",
+            result="warning",
+            found=f"dropped {quantity(dropped, 'message')} of the broker that are no hints for them",
+            advice="give each installation a Redis database or a RabbitMQ virtual host of its own",
+        )
 
 
 def _waiting_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
