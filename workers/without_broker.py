@@ -38,7 +38,7 @@ class WithoutBroker:
         else:
             self._take_over([lane for lane in lanes if lane.stage in self._served])
 
-    def heed(self, error: BaseException | None, lanes: Sequence[Lane]) -> None:
+    def take_back(self, error: BaseException | None, lanes: Sequence[Lane]) -> None:
         """Note why the doorbell could not ring for ``lanes``, and drain them here; or that it rings again."""
         if self._worker is None:
             return

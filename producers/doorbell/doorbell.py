@@ -51,8 +51,8 @@ class Doorbell:
         level: the log level for the lines that the broker is away, and that it is back; lower in a worker,
             which logs that itself, than in a producer.
         public_apis_only: see ``HintPublisher``.
-        heed: called on the thread with why hints do not pass, and the lanes that were not rung for; and with
-            None once hints pass again.  One hint is tried again until it passes.
+        on_refusal: called on the thread with why hints do not pass, and the lanes that were not rung for; and
+            with None once hints pass again.  One hint is tried again until it passes.
     """
 
     def __init__(
@@ -61,12 +61,12 @@ class Doorbell:
         *,
         level: int = logging.WARNING,
         public_apis_only: bool = False,
-        heed: Callable[[BaseException | None, Sequence[Lane]], None] = lambda _error, _lanes: None,
+        on_refusal: Callable[[BaseException | None, Sequence[Lane]], None] = lambda _error, _lanes: None,
     ) -> None:
         self._broker_url = broker_url
         self._public_apis_only = public_apis_only
         self._level = level
-        self._heed = heed
+        self._on_refusal = on_refusal
         self._open()
 
     @property
@@ -119,13 +119,13 @@ class Doorbell:
         while lanes := self._gather(publisher, pacer, published_at):
             while (error := self._try_to_publish(publisher, lanes)) is not None:
                 self._say_away(error)
-                self._heed(error, lanes)
+                self._on_refusal(error, lanes)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
                 # The last one tells when the broker is well again; who waits for the others finds them.
                 others = [*lanes[:-1], *self._take_waiting(), *pacer.take_kept()]
                 dropped, lanes = dropped + len(others), lanes[-1:]
-                self._heed(error, others)
+                self._on_refusal(error, others)
             published_at = time.monotonic()
             self._say_back(dropped)
             dropped = 0
@@ -152,7 +152,7 @@ class Doorbell:
     def _say_back(self, dropped: int) -> None:
         if self._trouble is not None:
             self._trouble = None
-            self._heed(None, ())
+            self._on_refusal(None, ())
             logger.log(
                 self._level,
                 "broker is back, and accepts hints again",

@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-_CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a Redis of its own"
+_CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a single Redis"
 # By the names of what the clients raise, which are not all installed, and Redis's codes of errors.
 _TROUBLES = {
     "AccessRefused": "refuses the user or the password",

@@ -56,7 +56,7 @@ def run_worker(
             broker_url,
             level=logging.INFO,
             public_apis_only=settings.public_apis_only,
-            heed=alone.heed,
+            on_refusal=alone.take_back,
         )
         worker = Worker(
             database,

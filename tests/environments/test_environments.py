@@ -10,6 +10,7 @@ import os
 import subprocess
 import sys
 from collections.abc import Mapping
+from pathlib import Path
 
 import pytest
 
@@ -45,6 +46,8 @@ ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
     },
     "no home directory": {"HOME": "/nonexistent", "STRANDLINE_HOME": "/proc/nonexistent"},
 }
+
+OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
 
 SCENARIO = """
 import json, sys
@@ -87,3 +90,12 @@ def test_a_scenario_goes_on_in_each_environment(
     assert rows_of(database_url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
     assert worker.stop() == 0
     assert "away" not in "".join(worker.output)
+
+
+def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> None:
+    section = OPERATIONS.read_text().partition("## What the host may set")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert ENVIRONMENTS.keys() <= {row[0] for row in rows}
+    for row in rows:
+        tests = [part.strip("` ") for part in row[-1].split(",")]
+        assert all((OPERATIONS.parent.parent / test).is_file() for test in tests), row

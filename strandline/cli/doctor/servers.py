@@ -343,14 +343,14 @@ def _broker_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
         yield CheckReport(
             name="workers",
             result="warning",
-            found=f"work without their broker, which {reason}; they find work by their sweep",
+            found=f"work without their broker ({reason}), and find work by their sweep",
         )
     if dropped := sum(one.get("dropped_hints", 0) for one in conditions):
         yield CheckReport(
             name="workers",
             result="warning",
-            found=f"dropped {quantity(dropped, 'message')} of the broker that are no hints for them",
-            advice="give each installation a Redis database or a RabbitMQ virtual host of its own",
+            found=f"dropped {quantity(dropped, 'message')} of the broker, which came from elsewhere",
+            advice="give each installation its own Redis database or RabbitMQ virtual host",
         )
 
 

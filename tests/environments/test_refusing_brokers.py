@@ -26,6 +26,13 @@ Trouble = Callable[[], AbstractContextManager[None]]
 NO_BROKER = "SELECT condition ->> 'no_broker' FROM strandline.worker"
 USER, PASSWORD = "limited", "a-password-of-no-worth"
 
+# As docs/operations.md lists them.
+RIGHTS = (
+    "~strandline* -@all +lpush +brpop +llen +multi +exec +ping +select +hello +auth +client|setinfo"
+    " +client|setname"
+)
+OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
+
 
 @pytest.fixture
 def server(tmp_path: Path) -> Iterator[RedisServer]:
@@ -56,19 +63,21 @@ class RedisTroubles:
 
     @contextmanager
     def without_writing(self) -> Iterator[None]:
-        yield from self._without("+@all", "-lpush", "-rpush", "-publish")
+        yield from self._without("-lpush")
 
     @contextmanager
     def without_taking(self) -> Iterator[None]:
-        yield from self._without("+@all", "-brpop")
+        yield from self._without("-brpop")
 
-    def let_in(self, *rules: str) -> None:
-        self._admin.execute_command("ACL", "SETUSER", USER, "on", f">{PASSWORD}", "~*", "&*", *rules)
+    def let_in(self) -> None:
+        """With the rights that the docs list."""
+        rules = ["on", f">{PASSWORD}", "resetkeys", "resetchannels", *RIGHTS.split()]
+        self._admin.execute_command("ACL", "SETUSER", USER, *rules)
 
-    def _without(self, *rules: str) -> Iterator[None]:
-        self.let_in("-@all", *rules)
+    def _without(self, rule: str) -> Iterator[None]:
+        self._admin.execute_command("ACL", "SETUSER", USER, rule)
         yield
-        self.let_in("+@all")
+        self.let_in()
 
 
 def limited_url(url: str) -> str:
@@ -94,7 +103,7 @@ def test_a_redis_that_refuses_is_no_broker(
     database_url: str,
 ) -> None:
     troubles = RedisTroubles(server.url)
-    troubles.let_in("+@all")
+    troubles.let_in()
     url = limited_url(server.url)
     worker = start_worker(STRANDLINE_BROKER_URL=url)
     wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
@@ -225,3 +234,7 @@ def test_a_trouble_repeats_no_more_than_the_code_of_an_error() -> None:
     error = redis.ResponseError("MISCONF redis://u:secret@host cannot save")
     assert describe_trouble(error) == "refuses commands (MISCONF)"
     assert describe_trouble(redis.ResponseError("redis://u:secret@host")) is None
+
+
+def test_the_docs_list_the_rights_with_which_it_is_tested() -> None:
+    assert RIGHTS in OPERATIONS.read_text().replace("\\|", "|")
