@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 
 from strandline.schemas.values.lanes import Lane, Ring
 from strandline.workers.orphaned_lanes import TakeOver
+from strandline.workers.shared_broker import LostRings
 from strandline.workers.worker import Worker
 
 
@@ -23,6 +24,7 @@ class WithoutBroker:
     def __init__(self, *, threads: int) -> None:
         self._threads = threads
         self._worker: Worker | None = None
+        self._lost_rings = LostRings()
 
     def work_for(self, worker: Worker, stages: Sequence[str], ring: Ring) -> None:
         """Drain lanes of ``stages`` with ``worker`` whenever its condition has no broker; else ``ring``."""
@@ -36,7 +38,16 @@ class WithoutBroker:
         if self._worker.condition.has_broker:
             self._publish(lanes)
         else:
-            self._take_over([lane for lane in lanes if lane.stage in self._served])
+            self._take_up(lanes)
+
+    def ring_found(self, lanes: Iterable[Lane]) -> None:
+        """Ring for lanes that the sweep found; drain what was rung for in vain, if threads are free."""
+        new, in_vain = self._lost_rings.split(list(lanes))
+        if self._worker is None or self._worker.is_busy():
+            new += in_vain
+        else:
+            self._take_up(in_vain)
+        self.ring(new)
 
     def take_back(self, error: BaseException | None, lanes: Sequence[Lane]) -> None:
         """Note why the doorbell could not ring for ``lanes``, and drain them here; or that it rings again."""
@@ -47,6 +58,9 @@ class WithoutBroker:
         else:
             self._worker.condition.lose_broker("ring", error)
             self.ring(lanes)
+
+    def _take_up(self, lanes: Iterable[Lane]) -> None:
+        self._take_over([lane for lane in lanes if lane.stage in self._served])
 
     def _drain(self, lane: Lane) -> None:
         if self._worker is not None and not self._worker.is_stopping:

@@ -63,6 +63,7 @@ def run_worker(
             built,
             settings,
             ring=alone.ring,
+            ring_found=alone.ring_found,
             with_sweep=sweep,
             reach=(reach := stop_points()),
             reach_step=reach,
