@@ -7,6 +7,7 @@ from contextlib import AbstractContextManager, contextmanager
 from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
+from uuid import uuid4
 
 import pytest
 import redis
@@ -16,13 +17,16 @@ from strandline.cli.doctor.servers import check_broker, judge_verification
 from strandline.cli.servers.targets import Servers
 from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.settings import load_settings
+from strandline.schemas.values.lanes import Lane
 from tests.chaos.servers import RedisServer
 from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
 from tests.support.servers.rabbitmq import RabbitNode, rabbitmq  # noqa: F401  # a fixture
+from tests.support.servers.service_server import RunningService
 
 MakeMemory = Callable[..., Memory]
 Trouble = Callable[[], AbstractContextManager[None]]
 
+FULL = "takes no hints: its memory is full"
 NO_BROKER = "SELECT condition ->> 'no_broker' FROM strandline.worker"
 USER, PASSWORD = "limited", "a-password-of-no-worth"
 
@@ -184,17 +188,24 @@ def work_through_trouble(
     assert PASSWORD not in "".join(worker.output)
 
 
-def test_the_service_says_what_its_broker_refuses(server: RedisServer, make_memory: MakeMemory) -> None:
-    memory = make_memory("s", broker_url=server.url)
-    resources = memory._resources
-    assert resources.broker_trouble is None
-    with RedisTroubles(server.url).full():
-        memory.put({"role": "user", "content": "I live in Bern."})
-        memory.flush(all=True)
-        wait_until(lambda: resources.broker_trouble, timeout=20, what="the refusal")
-        assert resources.broker_trouble == "takes no hints: its memory is full"
-    # Nothing is put meanwhile: the bell tries by itself.
-    wait_until(lambda: resources.broker_trouble is None, timeout=20, what="its end")
+def test_the_service_says_what_its_broker_refuses(server: RedisServer, database_url: str) -> None:
+    """It is ready all the same; and the bell tries by itself, though nothing is put meanwhile."""
+
+    def asked() -> tuple[int, str | None]:
+        answer = client.get("/healthz/ready")
+        return answer.status_code, answer.json().get("broker")
+
+    with (
+        RunningService(database_url, broker_url=server.url) as running,
+        running.client(running.make_key(), user="ana") as client,
+    ):
+        assert asked() == (200, None)
+        with RedisTroubles(server.url).full():
+            resources = running.service.resources
+            resources.database()
+            resources.ring([Lane(uuid4(), uuid4(), 1, "summary")])
+            wait_until(lambda: asked() == (200, FULL), timeout=20, what="the refusal")
+        wait_until(lambda: asked() == (200, None), timeout=20, what="its end")
 
 
 @pytest.mark.parametrize(
