@@ -92,6 +92,11 @@ class Resources(Protocol):
         """Tell the workers that these lanes have work; never blocks, never fails."""
         ...
 
+    @property
+    def broker_trouble(self) -> str | None:
+        """What the broker does instead of taking hints; None if it took the last ones, or there is none."""
+        ...
+
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         """The query's vector as pgvector text, or None if this process lacks the embedder of ``config``.
 

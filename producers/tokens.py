@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence, Sized
+from functools import partial
 from importlib import resources
 from typing import Any
 
@@ -126,23 +127,23 @@ def text_counter(tokenizer: Tokenizer | None = None) -> Callable[[str], int]:
             " their number. A name is not accepted; give a function, such as"
             " tiktoken.get_encoding('cl100k_base').encode."
         )
-    call = tokenizer
+    # Not a function in here, which could not be pickled.
+    return partial(_count_by, tokenizer)
 
-    def count(text: str) -> int:
-        try:
-            result = call(text)
-        except Exception as error:  # the edge to foreign code: the caller's function
-            kind = shown(type(error).__name__, most=MAX_QUOTED_CHARACTERS)
-            raise ConfigurationError(f"tokenizer_fn raised {kind}; it must count any text.") from error
-        tokens = len(result) if isinstance(result, Sized) and _is_list(result) else result
-        if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
-            raise ConfigurationError(
-                f"tokenizer_fn returned {type(result).__name__}; it must return a list of tokens or their"
-                " number. (If a tokenizer returns more, pass its ids: lambda text: encode(text).ids)"
-            )
-        return tokens
 
-    return count
+def _count_by(tokenizer: Tokenizer, text: str) -> int:
+    try:
+        result = tokenizer(text)
+    except Exception as error:  # the edge to foreign code: the caller's function
+        kind = shown(type(error).__name__, most=MAX_QUOTED_CHARACTERS)
+        raise ConfigurationError(f"tokenizer_fn raised {kind}; it must count any text.") from error
+    tokens = len(result) if isinstance(result, Sized) and _is_list(result) else result
+    if isinstance(tokens, bool) or not isinstance(tokens, int) or tokens < 0:
+        raise ConfigurationError(
+            f"tokenizer_fn returned {type(result).__name__}; it must return a list of tokens or their"
+            " number. (If a tokenizer returns more, pass its ids: lambda text: encode(text).ids)"
+        )
+    return tokens
 
 
 def count_default(text: str) -> int:

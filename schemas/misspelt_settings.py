@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from difflib import get_close_matches
 
+from strandline.schemas.display.service_links import service_links
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.settings import Settings
 
@@ -19,7 +20,7 @@ _NO_SETTINGS = frozenset({"STOP_AT", "CI_SBIN"})
 def unknown_settings(environ: Mapping[str, str]) -> Iterator[str]:
     """One sentence for each ``STRANDLINE_…`` variable that is not a setting, with the nearest that is."""
     known = {name.upper() for name in Settings.model_fields} | _NO_SETTINGS
-    for name in sorted(environ):
+    for name in sorted(environ.keys() - service_links(environ)):
         # As the settings are read: whatever the case.
         spelt = name.upper()
         if not spelt.startswith(PREFIX) or spelt.removeprefix(PREFIX) in known or spelt.startswith(ROLES):

@@ -7,6 +7,28 @@ import tempfile
 from pathlib import Path
 from typing import IO, Any
 
+import platformdirs
+
+
+def expanded(path: Path) -> Path:
+    """The path with a leading ``~`` expanded, because not only shells, which expand it, set variables.
+
+    Raises:
+        ValueError: the user has no home directory.
+    """
+    try:
+        return path.expanduser()
+    except RuntimeError:
+        raise ValueError(f"the home directory that {path.parts[0]} stands for is not known") from None
+
+
+def default_home() -> Path:
+    """The user's folder for data; one that nobody can make where the user has no home directory."""
+    try:
+        return expanded(platformdirs.user_data_path("strandline"))
+    except (RuntimeError, ValueError):
+        return Path(os.devnull, "strandline")
+
 
 def open_private(path: Path, mode: str, **options: Any) -> IO[Any]:
     """Open a file as ``open`` does; a new one has the mode 0600."""

@@ -11,13 +11,19 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Annotated, Any, Literal
 
-import platformdirs
 from pydantic import AfterValidator, BeforeValidator, Field, SecretStr, ValidationError, field_validator
-from pydantic_settings import BaseSettings, NoDecode, PydanticBaseSettingsSource, SettingsConfigDict
+from pydantic_settings import (
+    BaseSettings,
+    EnvSettingsSource,
+    NoDecode,
+    PydanticBaseSettingsSource,
+    SettingsConfigDict,
+)
 
 from strandline.schemas.contradictory_settings import PAIRED, Pair, find_contradictions
 from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.display.reserved_names import check_schema_name
+from strandline.schemas.display.service_links import without_links
 from strandline.schemas.display.url_schemes import check_broker_url, check_database_url, check_model_url
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.model_roles import (
@@ -40,22 +46,14 @@ from strandline.schemas.model_roles import (
     resolve_role,
 )
 from strandline.schemas.prices import ModelPrice, read_prices
-
-
-def _expanded(path: Path) -> Path:
-    """The path with a leading ``~`` expanded, because not only shells, which expand it, set variables."""
-    try:
-        return path.expanduser()
-    except RuntimeError:
-        raise ValueError(f"the home directory that {path.parts[0]} stands for is not known") from None
-
+from strandline.schemas.private_files import default_home, expanded
 
 Backend = Literal["auto", "local", "openai", "installed"]
 BackendKind = Literal["local", "openai", "installed", "none"]
 # Old data keys are deleted after twice that, when no process can seal with them any more.
 MAX_KEY_CACHE_SECONDS = 3_600.0
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
-Folder = Annotated[Path, AfterValidator(_expanded)]
+Folder = Annotated[Path, AfterValidator(expanded)]
 # Read here rather than by pydantic-settings, whose message for bad JSON names neither variable nor cause.
 Prices = Annotated[tuple[ModelPrice, ...], NoDecode, BeforeValidator(read_prices)]
 
@@ -85,13 +83,15 @@ class Settings(BaseSettings):
         file_secret_settings: PydanticBaseSettingsSource,
     ) -> tuple[PydanticBaseSettingsSource, ...]:
         """Arguments and the environment: to look for files as well takes as long again."""
+        if isinstance(env_settings, EnvSettingsSource):
+            env_settings.env_vars = without_links(env_settings.env_vars)
         return init_settings, env_settings, RolesSource(settings_cls)
 
     # Where things are.
     database_url: SecretStr | None = Field(None, description="Postgres; unset means the embedded server")
     database_schema: str = Field("strandline", pattern=r"^[a-z_][a-z0-9_]{0,50}$")
     broker_url: SecretStr | None = Field(None, description="Redis or RabbitMQ, as a Celery URL")
-    home: Folder = Field(default_factory=lambda: platformdirs.user_data_path("strandline"))
+    home: Folder = Field(default_factory=default_home)
     embedded: Literal["auto", "never"] = "auto"
 
     # Connections.

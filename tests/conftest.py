@@ -72,8 +72,9 @@ needs_internals = pytest.mark.skipif(
 
 # Whatever takes many seconds: whole installations, campaigns, processes that are killed and come back.
 SLOW = (
-    "bench", "chaos", "deploy", "faults", "fuzz", "workers", "pipelines/custom", "pipelines/engine",
-    "pipelines/facts", "pipelines/flush", "pipelines/inspect", "pipelines/models/test_model_setup.py",
+    "bench", "chaos", "deploy", "environments", "faults", "fuzz", "workers", "pipelines/custom",
+    "pipelines/engine", "pipelines/facts", "pipelines/flush", "pipelines/inspect",
+    "pipelines/models/test_model_setup.py",
     "pipelines/replay", "pipelines/vectors", "producers/doorbell", "producers/erasing",
     "producers/search/test_search_scopes.py", "producers/service",
     "producers/writing/correcting/test_corrections_at_random.py",

@@ -7,11 +7,17 @@ import logging
 import threading
 import time
 from collections.abc import Callable, Mapping
+from typing import Literal
+
+from strandline.schemas.broker.troubles import describe_trouble
 
 logger = logging.getLogger("strandline.workers")
 
 # Between two lines of the log about hints that were dropped: whoever sends them could send any number.
 LOG_SECONDS = 60.0
+
+# What a worker needs its broker for; each can be refused while the other works.
+BrokerUse = Literal["take", "ring"]
 
 
 class Condition:
@@ -21,11 +27,13 @@ class Condition:
         self._lock = threading.Lock()
         self._clock = clock
         self._dropped_hints = 0
-        self._no_broker: str | None = None
+        self._no_broker: dict[BrokerUse, str] = {}
+        # Seconds of the clock; None while the broker is there, or its loss was not logged.
+        self._away_since: float | None = None
         self._logged_at = -LOG_SECONDS
 
     def drop_hint(self, reason: str) -> None:
-        """Count a message from the broker that is not a hint; logged at most once a minute."""
+        """Count a message that is not a hint for this installation; logged at most once a minute."""
         with self._lock:
             self._dropped_hints += 1
             count, now = self._dropped_hints, self._clock()
@@ -33,24 +41,35 @@ class Condition:
                 return
             self._logged_at = now
         logger.warning(
-            "a message from the broker was dropped, because it is not a readable hint",
+            "a message from the broker was dropped, because it is not a hint for this installation",
             extra={"action": "hint_dropped", "reason": reason, "dropped_in_all": count},
         )
 
-    def lose_broker(self, error: str) -> None:
-        """Note that the broker cannot be reached; ``error`` names the symptom."""
+    def lose_broker(self, use: BrokerUse, error: BaseException, *, is_logged: bool = True) -> None:
+        """Note that the broker does not serve a use; ``error`` is the symptom.  One loss is one line."""
+        name = type(error).__name__
+        reason = describe_trouble(error) or name
         with self._lock:
-            self._no_broker = error
+            self._no_broker[use] = reason
+            if self._away_since is not None or not is_logged:
+                return
+            self._away_since = self._clock()
+        logger.warning("broker away", extra={"action": "broker_away", "error": name, "reason": reason})
 
-    def find_broker(self) -> None:
-        """Note that the broker is reached again."""
+    def find_broker(self, use: BrokerUse) -> None:
+        """Note that the broker serves a use again."""
         with self._lock:
-            self._no_broker = None
+            self._no_broker.pop(use, None)
+            if self._no_broker or self._away_since is None:
+                return
+            seconds = round(self._clock() - self._away_since, 1)
+            self._away_since = None
+        logger.warning("broker is back", extra={"action": "broker_back", "after_seconds": seconds})
 
     @property
     def has_broker(self) -> bool:
-        """False from the loss of the broker until its return."""
-        return self._no_broker is None
+        """False from the loss of any use of the broker until all are served again."""
+        return not self._no_broker
 
     def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:
         """The whole condition, for the worker's row.
@@ -61,6 +80,6 @@ class Condition:
         with self._lock:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
             condition |= {"lost_threads": lost_threads}
-            if self._no_broker is not None:
-                condition["no_broker"] = self._no_broker
+            if self._no_broker:
+                condition["no_broker"] = next(iter(self._no_broker.values()))
             return json.dumps(condition, sort_keys=True)

@@ -36,6 +36,7 @@ from strandline.workers.following import follow
 from strandline.workers.orphaned_lanes import TakeOver
 from strandline.workers.periodic import Periodic
 from strandline.workers.replay_slots import ReplaySlots
+from strandline.workers.shared_broker import ForeignHints
 from strandline.workers.sweep import Sweep
 from strandline.workers.upkeep.resealing import INTERVAL_SECONDS as RESEAL_SECONDS
 from strandline.workers.upkeep.resealing import Resealing
@@ -64,6 +65,7 @@ class Worker:
     Args:
         stages: the stages that this process serves.
         ring: passes hints on to the workers that serve their stages.
+        ring_found: the same for lanes that the sweep found; default: ``ring``.
         with_sweep: False leaves sweeping, and retention, to other workers.
         open_archive: opens the archives that retention names; None leaves retention to other workers.
     """
@@ -75,6 +77,7 @@ class Worker:
         settings: Settings,
         *,
         ring: Ring,
+        ring_found: Ring | None = None,
         with_sweep: bool = True,
         reach: Callable[[StopPoint], None] = lambda _point: None,
         open_archive: OpenArchive | None = None,
@@ -114,14 +117,15 @@ class Worker:
             else None
         )
         self._take_over = TakeOver(self.take_over)
+        self._foreign_hints = ForeignHints(database, self.condition)
         self._sweep = Sweep(
             database,
-            ring=ring,
+            ring=ring_found or ring,
             take_over=self._take_over,
             stages=list(stages),
             batch_size=settings.sweep_batch_size,
             dead_after_seconds=settings.worker_dead_after_seconds,
-            is_busy=self._is_busy,
+            is_busy=self.is_busy,
         )
         self._sweeping = (
             Periodic("sweep", settings.sweep_interval_seconds, self._sweep.tick) if with_sweep else None
@@ -172,10 +176,13 @@ class Worker:
         that.
         """
         with self._log_failures():
-            if self._drain_next(hint) not in (None, hint) and not self.is_stopping and not self._is_busy():
+            turn = self._drain_next(hint)
+            if turn.outcome == "nothing_to_claim":
+                self._foreign_hints.look(hint)
+            elif turn.lane not in (None, hint) and not self.is_stopping and not self.is_busy():
                 self._drain_next(hint)
 
-    def _is_busy(self) -> bool:
+    def is_busy(self) -> bool:
         """Whether few threads are free."""
         return len(self.engine.active) >= BUSY_SHARE * self._concurrency
 
@@ -184,8 +191,8 @@ class Worker:
         with self._log_failures():
             self._drain(partial(drain, self.engine, lane, gives_way=True), gives_way=True)
 
-    def _drain_next(self, hint: Lane) -> Lane | None:
-        return self._drain(partial(drain_next, self.engine, hint), gives_way=True).lane
+    def _drain_next(self, hint: Lane) -> Turn:
+        return self._drain(partial(drain_next, self.engine, hint), gives_way=True)
 
     def _drain(self, begin: Callable[[], Turn], *, gives_way: bool) -> Turn:
         """Take a turn, and go on with the lanes that it gave work to."""

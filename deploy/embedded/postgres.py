@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Literal
 from urllib.parse import quote
 
+from strandline.deploy.embedded.own_connection import listening_pid, undisturbed_options
 from strandline.deploy.embedded.postgres_cluster import (
     PORT,
     SUPERUSER,
@@ -70,7 +71,8 @@ class EmbeddedPostgres:
     def url(self) -> str:
         """The URL as psycopg and SQLAlchemy take it; the port only names the socket's file."""
         directory = quote(str(self._socket_dir()), safe="")
-        return f"postgresql://{SUPERUSER}@/postgres?host={directory}&port={PORT}"
+        options = undisturbed_options(os.environ)
+        return f"postgresql://{SUPERUSER}@/postgres?host={directory}&port={PORT}{options}"
 
     @property
     def log_path(self) -> Path:
@@ -84,7 +86,8 @@ class EmbeddedPostgres:
             The URL.
 
         Raises:
-            DatabaseUnavailableError: the server did not come up; the sentence names its log.
+            DatabaseUnavailableError: the server did not come up, and the sentence names its log; or another
+                server answers in its place.
             ConfigurationError: the directory cannot hold the cluster.
         """
         with self._use.exclusive():
@@ -95,18 +98,24 @@ class EmbeddedPostgres:
                 self._programs = reachable_programs(self._programs, self._account)
                 make_cluster(self.data_dir, programs=self._programs, account=self._account)
                 self._bring_up(others=others)
+                self._refuse_another()
             except BaseException:  # an interrupt as well: what was half started must not stay behind
                 self._leave_and_end_if_last()
                 raise
             return self.url
 
     def attach(self) -> str | None:
-        """Become a user of the server if it runs already; None if it does not."""
+        """Become a user of the server if it runs already; None if it does not.
+
+        Raises:
+            DatabaseUnavailableError: another server answers in its place.
+        """
         if not self.data_dir.is_dir():
             return None
         with self._use.exclusive():
             if self._readiness() != "accepting":
                 return None
+            self._refuse_another()
             self._use.join()
             return self.url
 
@@ -171,6 +180,19 @@ class EmbeddedPostgres:
             argv, env=server_environment(self.data_dir), start_new_session=True, check=False
         )
         return _READINESS.get(asked.returncode, "silent")
+
+    def _refuse_another(self) -> None:
+        """Raise if what listens on the socket is not the server of this cluster."""
+        path = self._socket_dir() / f".s.PGSQL.{PORT}"
+        try:
+            pid = listening_pid(path)
+        except OSError:
+            return  # it has just ended; who connects learns it
+        if pid is not None and not self._is_our_server(pid):
+            raise DatabaseUnavailableError(
+                f"Another server (process {pid}) listens on {path}, in place of the embedded Postgres of"
+                f" {self.data_dir}. End it and remove that file, or choose another STRANDLINE_HOME."
+            )
 
     def _forget_foreign_pid(self, *, others: bool) -> None:
         """Remove lock files whose number Postgres would wrongly take for a running server's.

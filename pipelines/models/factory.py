@@ -8,8 +8,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Mapping
-from contextlib import ExitStack, closing
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, closing, contextmanager
 from hashlib import sha256
 from typing import TYPE_CHECKING, Any
 from weakref import WeakValueDictionary
@@ -231,6 +231,19 @@ def _server_digest(address: str, key: str) -> str:
     return sha256(f"{address}\n{key}".encode()).hexdigest()[:32]
 
 
+@contextmanager
+def _client_loads() -> Iterator[None]:
+    """A library that the SDK takes along sets TLS up as it is imported."""
+    with undivided:
+        try:
+            yield
+        except OSError as error:
+            raise ConfigurationError(
+                f"The client of model servers cannot be loaded ({type(error).__name__}); check SSLKEYLOGFILE,"
+                " SSL_CERT_FILE and SSL_CERT_DIR."
+            ) from None
+
+
 # The modules of a family are loaded here, at run time: each imports what only it needs.
 
 
@@ -241,7 +254,7 @@ def _text_model_of_server(
     *,
     is_quoted: bool = False,
 ) -> OpenAITextModel:
-    with undivided:
+    with _client_loads():
         from strandline.pipelines.models.openai.models import text_model_from
     return text_model_from(settings, purpose=purpose, prompts=prompts, is_quoted=is_quoted)
 
@@ -249,7 +262,7 @@ def _text_model_of_server(
 def _embedder_of_server(
     settings: Settings, purpose: EmbeddingPurpose, *, is_quoted: bool = False
 ) -> OpenAIEmbedder:
-    with undivided:
+    with _client_loads():
         from strandline.pipelines.models.openai.embedder import embedder_from
     return embedder_from(settings, purpose, is_quoted=is_quoted)
 

@@ -7,7 +7,7 @@ block rendered it and is passed as markup; everything else is escaped here.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 
 from jinja2 import StrictUndefined, Template, TemplateError
 from jinja2.meta import find_undeclared_variables
@@ -38,25 +38,31 @@ def compile_memory_template(source: str) -> Renderer:
         ConfigurationError: the template cannot be parsed, uses an unknown name, or never uses ``sections``.
     """
     try:
-        template = _ENVIRONMENT.from_string(source)
+        _template(source)
         used = find_undeclared_variables(_ENVIRONMENT.parse(source))
     except (TemplateError, RecursionError) as error:
         raise _refusal(error) from error
     if "sections" not in used:
         raise _refusal("it never uses `sections`, so no memory would be shown")
 
-    def render(sections: Sequence[Section]) -> str:
-        return _render(template, sections) if sections else ""
-
+    # By its source, since a compiled template cannot be pickled.
+    render = partial(_render, source)
     render(_SAMPLE)
     return render
 
 
-def _render(template: Template, sections: Sequence[Section]) -> str:
+@lru_cache(maxsize=64)
+def _template(source: str) -> Template:
+    return _ENVIRONMENT.from_string(source)
+
+
+def _render(source: str, sections: Sequence[Section]) -> str:
+    if not sections:
+        return ""
     # Blocks escape what they render, so to escape it here once more would garble it.
     marked = [{"name": section.name, "text": Markup(section.text)} for section in sections]  # noqa: S704
     try:
-        return template.render(sections=marked).strip()
+        return _template(source).render(sections=marked).strip()
     except (
         TemplateError,
         ArithmeticError,

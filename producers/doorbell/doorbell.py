@@ -10,11 +10,12 @@ import logging
 import queue
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 
 from strandline.producers.doorbell.pacing import Pacer
 from strandline.producers.doorbell.publisher import HintPublisher
+from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.forking import this_process
 from strandline.schemas.values.lanes import Lane
 
@@ -50,15 +51,28 @@ class Doorbell:
         level: the log level for the lines that the broker is away, and that it is back; lower in a worker,
             which logs that itself, than in a producer.
         public_apis_only: see ``HintPublisher``.
+        on_refusal: called on the thread with why hints do not pass, and the lanes that were not rung for; and
+            with None once hints pass again.  One hint is tried again until it passes.
     """
 
     def __init__(
-        self, broker_url: str, *, level: int = logging.WARNING, public_apis_only: bool = False
+        self,
+        broker_url: str,
+        *,
+        level: int = logging.WARNING,
+        public_apis_only: bool = False,
+        on_refusal: Callable[[BaseException | None, Sequence[Lane]], None] = lambda _error, _lanes: None,
     ) -> None:
         self._broker_url = broker_url
         self._public_apis_only = public_apis_only
         self._level = level
+        self._on_refusal = on_refusal
         self._open()
+
+    @property
+    def trouble(self) -> str | None:
+        """What the broker does, instead of taking hints; None if the last ones passed."""
+        return self._trouble
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         """Hand lanes to the thread; returns at once, and drops lanes if the queue is full."""
@@ -89,6 +103,7 @@ class Doorbell:
         self._starting = threading.Lock()
         self._thread: threading.Thread | None = None
         self._closing = threading.Event()
+        self._trouble: str | None = None
 
     def _start(self) -> None:
         with self._starting:
@@ -102,28 +117,42 @@ class Doorbell:
         published_at = -QUIET_SECONDS
         dropped = 0
         while lanes := self._gather(publisher, pacer, published_at):
-            try:
-                publisher.publish(lanes)
-                published_at = time.monotonic()
-                self._say_back(dropped)
-                dropped = 0
-            except Exception as error:  # noqa: BLE001
-                # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
-                if not dropped:
-                    name = type(error).__name__
-                    logger.log(
-                        self._level,
-                        "broker away, hints are dropped",
-                        extra={"action": "broker_away", "error": name},
-                    )
-                dropped += len(lanes)
+            while (error := self._try_to_publish(publisher, lanes)) is not None:
+                self._say_away(error)
+                self._on_refusal(error, lanes)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
-                dropped += len(self._take_waiting()) + len(pacer.take_kept())
+                # The last one tells when the broker is well again; who waits for the others finds them.
+                others = [*lanes[:-1], *self._take_waiting(), *pacer.take_kept()]
+                dropped, lanes = dropped + len(others), lanes[-1:]
+                self._on_refusal(error, others)
+            published_at = time.monotonic()
+            self._say_back(dropped)
+            dropped = 0
         publisher.close()
 
+    def _try_to_publish(self, publisher: HintPublisher, lanes: Iterable[Lane]) -> Exception | None:
+        try:
+            publisher.publish(lanes)
+        except Exception as error:  # noqa: BLE001
+            # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
+            return error
+        return None
+
+    def _say_away(self, error: Exception) -> None:
+        name = type(error).__name__
+        was_away, self._trouble = self._trouble, describe_trouble(error) or name
+        if was_away is None:
+            logger.log(
+                self._level,
+                "broker away, hints are dropped",
+                extra={"action": "broker_away", "error": name, "reason": self._trouble},
+            )
+
     def _say_back(self, dropped: int) -> None:
-        if dropped:
+        if self._trouble is not None:
+            self._trouble = None
+            self._on_refusal(None, ())
             logger.log(
                 self._level,
                 "broker is back, and accepts hints again",

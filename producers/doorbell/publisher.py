@@ -13,12 +13,12 @@ from contextlib import suppress
 from itertools import islice
 from typing import Any
 
-from celery import Celery
 from kombu import Connection, Producer
 from kombu.transport import redis
 
 from strandline.schemas.broker.hints import Hint, task_headers, write_hint
 from strandline.schemas.broker.kept_client import KeptClient
+from strandline.schemas.broker.own_celery import OwnCelery
 from strandline.schemas.broker.settings import (
     ANSWER_SECONDS,
     HEARTBEAT_SECONDS,
@@ -27,6 +27,7 @@ from strandline.schemas.broker.settings import (
     confirming_settings,
     hint_properties,
 )
+from strandline.schemas.broker.troubles import BlockedError
 from strandline.schemas.forking import undivided
 from strandline.schemas.values.lanes import Lane, queue_name
 
@@ -50,7 +51,7 @@ class HintPublisher:
     def __init__(self, broker_url: str, *, public_apis_only: bool = False) -> None:
         # Celery imports as it is made and set up: a child forked meanwhile would find modules half made.
         with undivided:
-            self._app = Celery("strandline-doorbell", broker=broker_url, set_as_current=False)
+            self._app = OwnCelery("strandline-doorbell", broker_url)
             self._app.conf.update(celery_settings(broker_url))
             if public_apis_only:
                 self._app.conf.update(confirming_settings(broker_url))
@@ -64,9 +65,21 @@ class HintPublisher:
     def publish(self, lanes: Iterable[Lane]) -> None:
         """Publish one hint per lane, and wait until the broker has them.
 
+        A connection that was used before may have ended since: hints are tried once more on a new one.
+
         Raises:
             Exception: any error of the transport; some hints may have passed, and the connection is closed.
         """
+        lanes = list(lanes)
+        was_connected = self._connection is not None
+        try:
+            self._publish(lanes)
+        except Exception:
+            if not was_connected:
+                raise
+            self._publish(lanes)
+
+    def _publish(self, lanes: Iterable[Lane]) -> None:
         try:
             connection = self._connection or self._connect()
             waiting = iter(lanes)
@@ -97,6 +110,7 @@ class HintPublisher:
         if self._confirmed:
             # Only some of the library's waits can be bounded one by one.
             connection.connection.sock.settimeout(ANSWER_SECONDS)
+            connection.connection.on_blocked = _refuse
             self._confirms = _Confirms(connection.default_channel)
         return connection
 
@@ -124,6 +138,11 @@ class HintPublisher:
             )
             if self._confirms is not None:
                 self._confirms.expect()
+
+
+def _refuse(_reason: str) -> None:
+    """RabbitMQ says at the first hint that an alarm is on; it would not confirm it."""
+    raise BlockedError
 
 
 class _Confirms:

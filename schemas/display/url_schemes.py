@@ -71,6 +71,12 @@ def check_broker_url(url: str) -> str:
                 f"the broker URL begins with {quote(scheme) if scheme else 'no scheme'}; give that of a Redis"
                 " (redis://host:6379/0) or a RabbitMQ (amqp://user@host//)"
             )
+        if scheme.partition("+")[0].lower() == "sentinel":
+            raise ValueError(
+                "the broker URL names a Sentinel, which is not supported; give the address of its Redis, or"
+                " of a proxy that follows the master: redis://host:6379/0. Until that is back, workers find"
+                " work by their sweep"
+            )
         # A library would fail to read it, and quote what it takes for the port: a piece of the password.
         if not is_readable(one, leniently=True):
             raise ValueError(

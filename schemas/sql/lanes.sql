@@ -15,6 +15,14 @@ FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 -- row: brought integer
 SELECT strandline.bring_rings_forward_v1(%(stages)s::text[], %(limit)s) AS brought
 
+-- name: find_lane
+-- The lane, if this database has it; a hint may come from another one's producer.
+-- params: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: stage text
+SELECT l.stage FROM strandline.lane l
+WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generation_id = %(generation_id)s
+    AND l.stage = %(stage)s
+
 -- name: orphaned_lanes
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
 -- whatever waits in the queue.

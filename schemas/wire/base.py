@@ -169,3 +169,12 @@ class HealthOut(Answer):
 
     status: str
     reason: str | None = None
+
+
+class ReadinessOut(HealthOut):
+    """Whether the process may be sent requests.
+
+    ``broker``: what the broker does instead of taking hints; memory is derived all the same, seconds later.
+    """
+
+    broker: str | None = None

@@ -8,13 +8,14 @@ import os
 import socket
 import sys
 import traceback
+from contextlib import nullcontext
 from difflib import get_close_matches
 from typing import Any
 
 import click
 
 from strandline.cli.commands import COMMANDS
-from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated
+from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated, ends_as_interrupts
 from strandline.cli.terminal.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.display.shown_text import shown, shown_lines
 from strandline.schemas.errors import StrandlineError
@@ -75,7 +76,11 @@ def run(arguments: list[str]) -> int:
     arguments = [argument for argument in arguments if argument != "--debug"]
     try:
         _check_arguments(arguments)
-        with acting(actor=_operator(), origin=socket.gethostname()[:255] or None):
+        with (
+            # The kernel keeps from process 1, as in a container, each signal that it does not handle.
+            ends_as_interrupts() if os.getpid() == 1 else nullcontext(),
+            acting(actor=_operator(), origin=socket.gethostname()[:255] or None),
+        ):
             result: Any = cli.main(arguments, prog_name="strandline", standalone_mode=False)
         sys.stdout.flush()
     except click.exceptions.Exit as exit_request:

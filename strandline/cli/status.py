@@ -289,7 +289,7 @@ def _worker_lines(report: StatusReport) -> list[str]:
         f" {worker.beat_seconds_ago:.1f} s ago"
         + (f"; dropped {worker.dropped_hints:,} unreadable hints" if worker.dropped_hints else "")
         + (f"; {quantity(worker.lost_threads, 'thread')} lost in blocks" if worker.lost_threads else "")
-        + ("; does not reach its broker" if worker.no_broker else "")
+        + (f"; works without its broker ({worker.no_broker})" if worker.no_broker else "")
         for worker in report.workers
     ]
 

@@ -127,6 +127,11 @@ class ProcessResources:
         elif self._doorbell is not None:
             self._doorbell.ring(lanes)
 
+    @property
+    def broker_trouble(self) -> str | None:
+        """What the broker does instead of taking hints; None if it took the last ones, or there is none."""
+        return None if self._doorbell is None else self._doorbell.trouble
+
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         embedder = self._query_embedder(config)
         if embedder is None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable, Mapping
+from functools import partial
 from typing import Any, get_args
 
 from psycopg_pool import AsyncConnectionPool, ConnectionPool
@@ -122,6 +123,15 @@ class Runtime:
         # A child keeps its parent's as well, unused: to let go of them would be to end some of them.
         self._of_process: dict[ProcessKey, ProcessResources] = {}
 
+    def __reduce__(self) -> tuple[Callable[..., Runtime], tuple[object, ...]]:
+        """Another process has its own, by the same settings; a pool of the caller's stays where it is."""
+        if self._pool is not None:
+            raise ConfigurationError(
+                "A Memory with pool= cannot go to another process, since connections cannot; give it"
+                " database_url=, or make the Memory in that process."
+            )
+        return partial(runtime_for, consume=self._consume), (self.settings,)
+
     @property
     def redaction(self) -> Redaction | None:
         return storing_redaction(self.settings) if self.settings.redact_before_storing else None
@@ -157,6 +167,10 @@ class Runtime:
 
     def ring(self, lanes: Iterable[Lane]) -> None:
         self.own().ring(lanes)
+
+    @property
+    def broker_trouble(self) -> str | None:
+        return self.own().broker_trouble
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:
         return self.own().embed_query(text, config)

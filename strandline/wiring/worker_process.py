@@ -51,19 +51,25 @@ def run_worker(
     try:
         built = patience.for_postgres(lambda: prepare_stages(database, settings, stages))
         app = make_app(settings, broker_url, list(built))
-        bell = Doorbell(broker_url, level=logging.INFO, public_apis_only=settings.public_apis_only)
-        alone = WithoutBroker(bell.ring, threads=settings.worker_concurrency)
+        alone = WithoutBroker(threads=settings.worker_concurrency)
+        bell = Doorbell(
+            broker_url,
+            level=logging.INFO,
+            public_apis_only=settings.public_apis_only,
+            on_refusal=alone.take_back,
+        )
         worker = Worker(
             database,
             built,
             settings,
             ring=alone.ring,
+            ring_found=alone.ring_found,
             with_sweep=sweep,
             reach=(reach := stop_points()),
             reach_step=reach,
             open_archive=open_archive,
         )
-        alone.work_for(worker, list(built))
+        alone.work_for(worker, list(built), bell.ring)
         serve(app, worker, list(built))
         patience.for_broker(app)
         # Celery warns that root may be handed pickled code; only JSON is accepted here.

@@ -80,6 +80,10 @@ class BrokerServer(Protocol):
         """Take everything away that it holds, while it runs."""
         ...
 
+    def refuse(self, *, hints: bool) -> None:
+        """Take no hints any more, while it runs and answers; or take them again."""
+        ...
+
     def stop(self) -> None:
         """End it for good."""
         ...
@@ -135,6 +139,10 @@ class RedisServer:
     def empty(self) -> None:
         with closing(self._client()) as client:
             client.flushall()
+
+    def refuse(self, *, hints: bool) -> None:
+        with closing(self._client()) as client:
+            client.config_set("maxmemory", "1mb" if hints else "0")
 
     def stop(self) -> None:
         self.kill()

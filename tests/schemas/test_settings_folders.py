@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import os
+import pwd
 from pathlib import Path
 
 import pytest
 
 from strandline import ConfigurationError
+from strandline.cli import entry
+from strandline.deploy.embedded.stack import start_stack
 from strandline.schemas.settings import load_settings
 
 
@@ -28,3 +32,22 @@ def test_a_home_directory_that_is_not_known_is_refused_by_the_variables_name(
     monkeypatch.setenv("STRANDLINE_HOME", "~no-such-user-here/x")
     with pytest.raises(ConfigurationError, match=r"STRANDLINE_HOME: .*~no-such-user-here"):
         load_settings()
+
+
+def test_a_user_without_a_home_directory_needs_one_only_for_the_embedded_servers(
+    monkeypatch: pytest.MonkeyPatch, database_url: str, broker_url: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """As a container's user of an arbitrary id, without an entry in passwd."""
+
+    def nobody(number: int) -> pwd.struct_passwd:
+        raise KeyError(number)
+
+    monkeypatch.setattr(pwd, "getpwuid", nobody)
+    for name in ("HOME", "STRANDLINE_HOME", "XDG_DATA_HOME"):
+        monkeypatch.delenv(name, raising=False)
+    with pytest.raises(ConfigurationError, match="STRANDLINE_HOME"):
+        start_stack(load_settings().home, with_broker=False)
+    monkeypatch.setenv("STRANDLINE_DATABASE_URL", database_url)
+    monkeypatch.setenv("STRANDLINE_BROKER_URL", broker_url)
+    assert entry.run(["doctor", "--no-model-call"]) == 0
+    assert f"ok       home: {os.devnull}/strandline cannot be written" in capfd.readouterr().out

@@ -10,12 +10,13 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from celery import Celery, Task
+from celery import Task
 from celery.bootsteps import StartStopStep
 from celery.signals import worker_process_shutdown, worker_shutdown
 from kombu import Queue
 
 from strandline.schemas.broker.hints import UnreadableHintError, check_hint
+from strandline.schemas.broker.own_celery import OwnCelery
 from strandline.schemas.broker.settings import celery_settings, queue_arguments
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import queue_name
@@ -25,7 +26,7 @@ from strandline.workers.condition import Condition
 from strandline.workers.worker import Worker
 
 
-class WorkerApp(Celery):  # type: ignore[misc]  # Celery carries no types
+class WorkerApp(OwnCelery):
     """A Celery application that reads hints for ``stages`` and nothing else from its broker.
 
     ``condition`` counts what it drops; ``serve`` makes it the worker's own.  ``on_worker_start`` is called
@@ -47,7 +48,7 @@ class _WorkerStart(StartStopStep):  # type: ignore[misc]  # Celery carries no ty
 
 def make_app(settings: Settings, broker_url: str, stages: Sequence[str]) -> WorkerApp:
     """A Celery application that knows the queues of ``stages``; it has no tasks yet."""
-    app = WorkerApp("strandline", broker=broker_url, set_as_current=False)
+    app = WorkerApp("strandline", broker_url)
     app.stages = frozenset(stages)
     app.condition = Condition()
     app.conf.update(celery_settings(broker_url))

@@ -101,12 +101,12 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
 
     def on_connection_error_before_connected(self, exc: Exception) -> None:
         """Log it once, and wait if the broker refused the user: Celery would try again at once."""
-        self._notice.away(exc)
+        self._notice.away(exc, is_refusal=self._is_refusal(exc))
         self._wait_if_refused(exc)
 
     def on_connection_error_after_connected(self, exc: Exception) -> None:
         """Log it once, and wait if the broker closed the channel, as it does for a queue of another type."""
-        self._notice.away(exc)
+        self._notice.away(exc, is_refusal=self._is_refusal(exc))
         with warnings.catch_warnings():
             # It warns at each loss of what a later release will do where a setting of ours is not chosen.
             warnings.simplefilter("ignore", CPendingDeprecationWarning)
@@ -114,8 +114,11 @@ class BrokerConsumer(Consumer):  # type: ignore[misc]  # Celery carries no types
         self._wait_if_refused(exc)
 
     def _wait_if_refused(self, error: Exception) -> None:
-        if isinstance(error, self.channel_errors):
+        if self._is_refusal(error):
             time.sleep(FIRST_WAIT_SECONDS)
+
+    def _is_refusal(self, error: Exception) -> bool:
+        return isinstance(error, self.channel_errors)
 
 
 def _as_task(message: Any, hint: Hint) -> Any:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-import logging
-import time
+import threading
 from typing import Any
 
 from celery.bootsteps import StartStopStep
 
-logger = logging.getLogger("strandline.workers")
+# A broker that refused to hand out messages takes connections all the same: it counts as back once it has not
+# refused for so long.
+SETTLE_SECONDS = 3.0
 
 
 class BrokerNotice:
@@ -16,27 +17,28 @@ class BrokerNotice:
 
     def __init__(self, app: Any) -> None:
         self._app = app
-        # Seconds by ``time.monotonic``; None while the broker is there.
-        self._away_since: float | None = None
+        self._was_refused = False
+        self._settling: threading.Timer | None = None
 
-    def away(self, error: BaseException) -> None:
-        """Note that the broker does not answer, or the connection is lost; ``error`` is the symptom."""
-        if self._away_since is None:
-            self._away_since = time.monotonic()
-            self._app.condition.lose_broker(type(error).__name__)
-            logger.warning("broker away", extra={"action": "broker_away", "error": type(error).__name__})
+    def away(self, error: BaseException, *, is_refusal: bool = False) -> None:
+        """Note that the broker does not answer, refuses, or is lost; ``error`` is the symptom."""
+        if self._settling is not None:
+            self._settling.cancel()
+        self._was_refused = is_refusal
+        self._app.condition.lose_broker("take", error)
 
     def not_yet(self) -> None:
         """Note that messages cannot be consumed yet; not logged, since that is so at each start."""
-        self._app.condition.lose_broker(ConnectionError.__name__)
+        self._app.condition.lose_broker("take", ConnectionError(), is_logged=False)
 
     def back(self) -> None:
         """Note that messages can be consumed."""
-        self._app.condition.find_broker()
-        if self._away_since is not None:
-            seconds = round(time.monotonic() - self._away_since, 1)
-            self._away_since = None
-            logger.warning("broker is back", extra={"action": "broker_back", "after_seconds": seconds})
+        if not self._was_refused:
+            self._app.condition.find_broker("take")
+            return
+        self._settling = threading.Timer(SETTLE_SECONDS, self._app.condition.find_broker, ["take"])
+        self._settling.daemon = True
+        self._settling.start()
 
 
 class BrokerWatch(StartStopStep):  # type: ignore[misc]  # Celery carries no types

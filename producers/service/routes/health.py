@@ -12,7 +12,7 @@ from strandline.producers.service.params import make_router
 from strandline.producers.service.service import Service
 from strandline.schemas.errors import StrandlineError
 from strandline.schemas.queries.application.service import HasServiceKey
-from strandline.schemas.wire.base import HealthOut
+from strandline.schemas.wire.base import HealthOut, ReadinessOut
 
 router = make_router()
 
@@ -26,13 +26,14 @@ async def live() -> HealthOut:
 
 
 @router.get(
-    "/healthz/ready", tags=["health"], response_model=HealthOut, responses={503: {"model": HealthOut}}
+    "/healthz/ready", tags=["health"], response_model=ReadinessOut, responses={503: {"model": ReadinessOut}}
 )
 async def ready(request: Request) -> Response:
     """The process may be sent requests: Postgres answers it, its tables are there, and it is not stopping."""
     service: Service = request.app.state.service
     reason = "stopping" if service.is_stopping else await service.readiness.tell(lambda: _look(service))
-    health = HealthOut(status="ok" if reason is None else "unavailable", reason=reason)
+    trouble = service.resources.broker_trouble
+    health = ReadinessOut(status="ok" if reason is None else "unavailable", reason=reason, broker=trouble)
     return json_response(health.model_dump(exclude_none=True), 200 if reason is None else 503)
 
 

@@ -48,6 +48,21 @@ class BringRingsForward(Query[BringRingsForwardRow]):
         self.values = (stages, limit)
 
 
+class FindLaneRow(NamedTuple):
+    stage: str
+
+
+class FindLane(Query[FindLaneRow]):
+    """The lane, if this database has it; a hint may come from another one's producer."""
+
+    __slots__ = ()
+    name = "find_lane"
+    row = FindLaneRow
+
+    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
+        self.values = (shard_key, scope_key, generation_id, stage)
+
+
 class OrphanedLanesRow(NamedTuple):
     shard_key: UUID
     scope_key: UUID

@@ -30,7 +30,7 @@ def check_host(settings: Settings) -> Iterator[CheckReport]:
     )
     yield _embedded_packages(settings)
     yield _vocabularies()
-    yield _home(settings.home)
+    yield _home(settings.home, is_needed=_needs_embedded(settings))
     kept = f"{settings.window_cache_bytes:,} bytes of sessions, {settings.index_cache_bytes:,} of indexes"
     yield CheckReport(name="memory", result="ok", found=f"a process keeps at most {kept} that it reads")
     yield from check_secret_files(settings)
@@ -79,7 +79,7 @@ def _holds_secret(role: Mapping[str, Any]) -> bool:
 def _embedded_packages(settings: Settings) -> CheckReport:
     missing = [name for name in EMBEDDED_PACKAGES if _version(name) is None]
     finding = ", ".join(f"{name} {_version(name) or 'missing'}" for name in EMBEDDED_PACKAGES)
-    needed = settings.database_url is None and settings.embedded != "never"
+    needed = _needs_embedded(settings)
     if not missing:
         return CheckReport(name="embedded servers", result="ok", found=finding)
     return CheckReport(
@@ -102,16 +102,21 @@ def _vocabularies() -> CheckReport:
     )
 
 
-def _home(home: Path) -> CheckReport:
+def _needs_embedded(settings: Settings) -> bool:
+    return settings.database_url is None and settings.embedded != "never"
+
+
+def _home(home: Path, *, is_needed: bool) -> CheckReport:
     existing = next(path for path in (home, *home.parents) if path.exists())
     if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
         finding = str(home) if existing == home else f"{home} (not there yet; it can be made)"
         return CheckReport(name="home", result="ok", found=finding)
     return CheckReport(
         name="home",
-        result="problem",
-        found=f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}",
-        advice="set STRANDLINE_HOME to a directory that you can write",
+        result="problem" if is_needed else "ok",
+        found=f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}"
+        + ("" if is_needed else ", and nothing needs it"),
+        advice="set STRANDLINE_HOME to a directory that you can write" if is_needed else None,
     )
 
 

@@ -8,7 +8,8 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import unquote, urlsplit
+from urllib.parse import parse_qs, unquote, urlsplit
+from uuid import UUID
 
 from kombu import Connection
 from kombu.exceptions import KombuError
@@ -18,7 +19,9 @@ from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
 from strandline.pipelines.sealing.checking import check_keks
+from strandline.producers.doorbell.publisher import HintPublisher
 from strandline.schemas.broker.settings import HEARTBEAT_SECONDS, broker_kind, tls_options
+from strandline.schemas.broker.troubles import describe_trouble
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import ConfigurationError, SchemaError, StrandlineError
 from strandline.schemas.postgres.database import Database
@@ -41,12 +44,14 @@ from strandline.schemas.queries.inspection.status import (
 )
 from strandline.schemas.sealed.content import SealedContent
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.lanes import STAGES
+from strandline.schemas.values.lanes import STAGES, Lane
 from strandline.schemas.values.partitions import describe_partitions
 
 OLDEST_RABBITMQ = (3, 10)
 CLOCK_SECONDS = 2.0
 BROKER_SECONDS = 3.0
+# A worker that takes its hint finds nothing to do.
+_NO_LANE = Lane(UUID(int=0), UUID(int=0), 1, STAGES[0])
 
 
 def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport]:
@@ -91,12 +96,12 @@ def check_broker(servers: Servers) -> CheckReport:
     where = f"{masked_url(servers.broker_url)} ({servers.broker})"
     started = time.perf_counter()
     try:
-        version = _rabbitmq_version(servers.broker_url)
+        version = _try_broker(servers.broker_url)
     except (KombuError, OSError, ValueError, KeyError, ImportError, NameError) as error:
         return _no_broker(where, error)
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
-        return CheckReport(name="broker", result="ok", found=answered)
+        return judge_verification(servers.broker_url, answered)
     old = version_numbers(version) < OLDEST_RABBITMQ
     return CheckReport(
         name="broker",
@@ -106,8 +111,21 @@ def check_broker(servers: Servers) -> CheckReport:
     )
 
 
-def _rabbitmq_version(broker_url: str) -> str | None:
-    """What RabbitMQ says of itself; None for another broker, which only has to answer.
+def judge_verification(broker_url: str, answered: str) -> CheckReport:
+    """``rediss`` alone encrypts, and lets whoever is asked answer."""
+    asked = parse_qs(urlsplit(broker_url).query).get("ssl_cert_reqs", ["none"])[-1].lower()
+    if not broker_url.lower().startswith("rediss:") or asked.removeprefix("cert_") == "required":
+        return CheckReport(name="broker", result="ok", found=answered)
+    return CheckReport(
+        name="broker",
+        result="warning",
+        found=f"{answered}; its certificate is not verified",
+        advice="end the URL with ?ssl_cert_reqs=required, and &ssl_ca_certs=FILE for your own authority",
+    )
+
+
+def _try_broker(broker_url: str) -> str | None:
+    """Connect, and leave a hint of no lane; return RabbitMQ's version, None for another broker.
 
     Raises:
         KombuError, OSError: it cannot be reached, does not answer in time, or refuses.
@@ -127,44 +145,34 @@ def _rabbitmq_version(broker_url: str) -> str | None:
             connection.ensure_connection(max_retries=others, timeout=BROKER_SECONDS * (others + 1))
             if broker_kind(broker_url) != "rabbitmq":
                 connection.channel().close()
-                return None
-            connection.connection.sock.settimeout(BROKER_SECONDS)
-            connection.channel().close()
-            return str(connection.connection.server_properties.get("version", "0"))
+                version = None
+            else:
+                connection.connection.sock.settimeout(BROKER_SECONDS)
+                connection.channel().close()
+                version = str(connection.connection.server_properties.get("version", "0"))
+            _ring_once(broker_url)
+            return version
         except (*connection.connection_errors, *connection.channel_errors) as error:
             raise _Refusal(type(error).__name__) from error
+
+
+def _ring_once(broker_url: str) -> None:
+    publisher = HintPublisher(broker_url)
+    publisher.publish([_NO_LANE])
+    publisher.close()
 
 
 class _Refusal(KombuError):
     """An error that a transport raised."""
 
 
-# By the names of what the clients raise: their own sentences may quote the URL.
-_PROBLEMS = {
-    "AccessRefused": "refuses the user or the password",
-    "AuthenticationError": "refuses the user or the password",
-    "ConnectionRefusedError": "refuses connections: nothing listens there",
-    "NotAllowed": "does not have the virtual host, or does not let this user access it",
-    "TimeoutError": "does not answer in time",
-    "gaierror": "cannot be found: its host has no address",
-}
-
-
 def _no_broker(where: str, error: BaseException) -> CheckReport:
-    problems = [_PROBLEMS[name] for name in _names(error) if name in _PROBLEMS]
     return CheckReport(
         name="broker",
         result="problem",
-        found=f"{where} {problems[0] if problems else 'cannot be used as a broker'}",
+        found=f"{where} {describe_trouble(error) or 'cannot be used as a broker'}",
         advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
     )
-
-
-def _names(error: BaseException | None) -> Iterator[str]:
-    """The raised error and its causes: a client wraps the reason into its own errors."""
-    while error is not None:
-        yield type(error).__name__
-        error = error.__cause__ or error.__context__
 
 
 def _server(version: str, where: str) -> CheckReport:
@@ -247,6 +255,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # Without tables there is nothing to look at; the check of the tables says so.
         return
     yield _workers(rows)
+    yield from _broker_checks(rows)
     yield from _waiting_checks(rows)
     yield from _encryption(database)
     yield from _archives(database)
@@ -333,6 +342,24 @@ def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
         found=", ".join(f"{row.pid} on {row.host}" for row in rows),
         advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
     )
+
+
+def _broker_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
+    """What live workers do without, and what they were sent that is not theirs."""
+    conditions = [json.loads(row.condition) for row in rows]
+    for reason in sorted({one["no_broker"] for one in conditions if "no_broker" in one}):
+        yield CheckReport(
+            name="workers",
+            result="warning",
+            found=f"work without their broker ({reason}), and find work by their sweep",
+        )
+    if dropped := sum(one.get("dropped_hints", 0) for one in conditions):
+        yield CheckReport(
+            name="workers",
+            result="warning",
+            found=f"dropped {quantity(dropped, 'message')} of the broker, which came from elsewhere",
+            advice="give each installation its own Redis database or RabbitMQ virtual host",
+        )
 
 
 def _waiting_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:

@@ -45,6 +45,9 @@ class RabbitServer:
             for stage in STAGES:
                 channel.queue_purge(queue_name(stage))
 
+    def refuse(self, *, hints: bool) -> None:
+        self._node.alarm(is_on=hints)
+
     def stop(self) -> None:
         if self._entered:
             self._node.__exit__(None, None, None)

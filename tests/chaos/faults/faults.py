@@ -186,6 +186,20 @@ class BrokerEmptied:
 
 
 @dataclass
+class BrokerRefusesHints:
+    """It answers, and takes no hint: a full Redis, or RabbitMQ's alarm; work goes on within that time."""
+
+    harm: Harm
+
+    def inject(self) -> None:
+        self.harm.stack.broker.refuse(hints=True)
+        self.harm.consumed_again()
+
+    def heal(self) -> None:
+        self.harm.stack.broker.refuse(hints=False)
+
+
+@dataclass
 class ServerRestarted:
     """A server ends at once, stays away, and comes back."""
 
@@ -298,6 +312,7 @@ SERVER_FAULTS: Mapping[Kind, Callable[[Harm], Fault]] = {
     "producer killed": ProducerKilled,
     "broker emptied": BrokerEmptied,
     "broker restarted": BrokerRestarted,
+    "broker refuses hints": BrokerRefusesHints,
     "postgres restarted": PostgresRestarted,
     "postgres black-holed": PostgresBlackHoled,
     "broker sent junk": BrokerSentJunk,

@@ -149,11 +149,15 @@ class RabbitNode:
     @contextmanager
     def alarmed(self) -> Iterator[None]:
         """Its memory alarm is on: it accepts connections, and reads nothing more from who publishes."""
-        self.control("set_vm_memory_high_watermark", "absolute", "1")
+        self.alarm(is_on=True)
         try:
             yield
         finally:
-            self.control("set_vm_memory_high_watermark", "absolute", _MEMORY)
+            self.alarm(is_on=False)
+
+    def alarm(self, *, is_on: bool) -> None:
+        """Begin or end its memory alarm."""
+        self.control("set_vm_memory_high_watermark", "absolute", "1" if is_on else _MEMORY)
 
     @contextmanager
     def impatient(self) -> Iterator[None]:

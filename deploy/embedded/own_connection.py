@@ -1,0 +1,49 @@
+"""Reaching the embedded server and no other, whatever variables the host sets for its own servers."""
+
+from __future__ import annotations
+
+import os
+import socket
+import struct
+import sys
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from urllib.parse import quote
+
+from psycopg import pq
+
+_SERVICE = "PGSERVICE"
+_IN_URL = frozenset({"service", "host", "port", "user", "dbname"})
+# Where libpq takes no empty value, and has no default of its own.
+_NEUTRAL = {"sslcertmode": "allow", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
+_SECONDS = 3.0
+
+
+def undisturbed_options(environ: Mapping[str, str]) -> str:
+    """Options to end a URL with, so that libpq's ``PG…`` variables, or their service file, decide nothing."""
+    return "".join(f"&{name}={quote(value)}" for name, value in _options(environ))
+
+
+def _options(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
+    if not any(name.startswith("PG") for name in environ):
+        return
+    for option in pq.Conninfo.get_defaults():
+        name, variable = option.keyword.decode(), (option.envvar or b"").decode()
+        if variable and name not in _IN_URL and (variable in environ or _SERVICE in environ):
+            yield name, _NEUTRAL.get(name, (option.compiled or b"").decode())
+
+
+def listening_pid(path: Path) -> int | None:
+    """The process that listens on a Unix socket; None where that cannot be known.
+
+    Raises:
+        OSError: nobody listens there.
+    """
+    with socket.socket(socket.AF_UNIX) as asking:
+        asking.settimeout(_SECONDS)
+        asking.connect(os.fspath(path))
+        if not hasattr(socket, "SO_PEERCRED") or sys.platform != "linux":
+            return None
+        pid, _user, _group = struct.unpack("3i", asking.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, 12))
+    # 0: it runs in another container.
+    return pid or None

@@ -1,0 +1,58 @@
+"""Why a broker cannot be used: a predicate for what its client raised, with no word of the client's own.
+
+Clients quote URLs, names of users and keys; of their sentences at most Redis's code of an error is repeated.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+_CLUSTER = "belongs to a Redis Cluster, which spreads queues over nodes; use a single Redis"
+# By the names of what the clients raise, which are not all installed, and Redis's codes of errors.
+_TROUBLES = {
+    "AccessRefused": "refuses the user or the password",
+    "AuthenticationError": "refuses the user or the password",
+    "CLUSTERDOWN": _CLUSTER,
+    "CROSSSLOT": _CLUSTER,
+    "ClusterCrossSlotError": _CLUSTER,
+    "ClusterDownError": _CLUSTER,
+    "MOVED": _CLUSTER,
+    "MovedError": _CLUSTER,
+    "BlockedError": "takes no hints: its alarm for memory or disk is on",
+    "ConnectionRefusedError": "refuses connections: nothing listens there",
+    "NoPermissionError": "does not give this user the right to write or to take hints",
+    "NotAllowed": "does not have the virtual host, or does not let this user access it",
+    "OutOfMemoryError": "takes no hints: its memory is full",
+    "ReadOnlyError": "takes no hints: it is a read-only replica",
+    "TimeoutError": "does not answer in time",
+    "UNBLOCKED": "takes no hints: it has become a read-only replica",
+    "gaierror": "cannot be found: its host has no address",
+}
+_CODE = re.compile(r"[A-Z]{4,20}(?= )")
+# Of AMQP, from these classes of methods on a refusal is about a queue or an exchange, not about the user.
+_CHANNEL_CLASSES = 40
+
+
+class BlockedError(ConnectionError):
+    """RabbitMQ reads nothing of what this connection publishes, because of an alarm."""
+
+
+def describe_trouble(error: BaseException) -> str | None:
+    """What the broker does, as a predicate: "refuses the user or the password"; None if it is not known."""
+    for cause in _causes(error):
+        name = type(cause).__name__
+        if name == "AccessRefused" and (getattr(cause, "method_sig", None) or (0,))[0] >= _CHANNEL_CLASSES:
+            return _TROUBLES["NoPermissionError"]
+        if name in _TROUBLES:
+            return _TROUBLES[name]
+        if name == "ResponseError" and (code := _CODE.match(str(cause))):
+            return _TROUBLES.get(code[0], f"refuses commands ({code[0]})")
+    return None
+
+
+def _causes(error: BaseException | None) -> Iterator[BaseException]:
+    """The raised error and its causes: a client wraps the reason into its own errors."""
+    while error is not None:
+        yield error
+        error = error.__cause__ or error.__context__

@@ -1,0 +1,121 @@
+"""The embedded Postgres is reached whatever libpq's variables say, and is the one that was started."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import pq
+
+from strandline.deploy.embedded.own_connection import undisturbed_options
+from strandline.deploy.embedded.postgres import EmbeddedPostgres
+from strandline.schemas.errors import DatabaseUnavailableError
+from tests.support.processes import forking
+
+# Each would end a connection to the embedded server, or lead it elsewhere.
+HOSTILE = {
+    "PGAPPNAME": "somebody",
+    "PGCHANNELBINDING": "require",
+    "PGCLIENTENCODING": "NONSENSE",
+    "PGCONNECT_TIMEOUT": "never",
+    "PGDATABASE": "elsewhere",
+    "PGGSSENCMODE": "require",
+    "PGHOST": "192.0.2.1",
+    "PGHOSTADDR": "192.0.2.1",
+    "PGLOADBALANCEHOSTS": "nonsense",
+    "PGMAXPROTOCOLVERSION": "nonsense",
+    "PGMINPROTOCOLVERSION": "nonsense",
+    "PGOPTIONS": "-c nonsense=1",
+    "PGPASSFILE": "/nowhere",
+    "PGPASSWORD": "secret",
+    "PGPORT": "1",
+    "PGREQUIREAUTH": "scram-sha-256",
+    "PGREQUIREPEER": "nobody",
+    "PGSSLCERTMODE": "require",
+    "PGSSLMAXPROTOCOLVERSION": "nonsense",
+    "PGSSLMINPROTOCOLVERSION": "nonsense",
+    "PGSSLMODE": "verify-full",
+    "PGSSLNEGOTIATION": "direct",
+    "PGSSLROOTCERT": "system",
+    "PGTARGETSESSIONATTRS": "standby",
+    "PGUSER": "somebody",
+}
+
+SCENARIO = """
+import json
+from strandline import Memory
+memory = Memory.from_defaults("s", user_id="ana")
+memory.put({"role": "user", "content": "My sister Nora lives in Lisbon."})
+memory.flush(all=True)
+print(json.dumps([message.content for message in memory.get("Nora")]))
+memory.close()
+"""
+
+
+@pytest.fixture(scope="module")
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[EmbeddedPostgres]:
+    server = EmbeddedPostgres(tmp_path_factory.mktemp("embedded") / "pg")
+    server.start()
+    yield server
+    server.stop()
+
+
+def test_no_variable_of_libpq_decides_how_it_is_reached(
+    server: EmbeddedPostgres, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    plain = server.url
+    with psycopg.connect(plain) as connection:
+        here = connection.execute("SELECT current_user, pg_postmaster_start_time()").fetchone()
+    service = tmp_path / "service.conf"
+    service.write_text("[other]\nhostaddr=192.0.2.1\nsslmode=verify-full\nrequirepeer=nobody\n")
+    of_service = {"PGSERVICE": "other", "PGSERVICEFILE": str(service)}
+    cases = [*({name: value} for name, value in HOSTILE.items()), of_service, HOSTILE]
+    for variables in cases:
+        with monkeypatch.context() as patch:
+            for name, value in variables.items():
+                patch.setenv(name, value)
+            with psycopg.connect(server.url, connect_timeout=5) as connection:
+                row = connection.execute("SELECT current_user, pg_postmaster_start_time()").fetchone()
+            assert row == here, variables
+    assert server.url == plain
+
+
+def test_every_variable_of_libpq_is_known() -> None:
+    """An option that a later libpq adds gets its own default as well."""
+    variables = {(option.envvar or b"").decode() for option in pq.Conninfo.get_defaults()} - {""}
+    url = undisturbed_options(dict.fromkeys(variables, "x"))
+    named = {part.partition("=")[0] for part in url.split("&")[1:]}
+    options = {option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.envvar}
+    assert options - named == {"service", "host", "port", "user", "dbname"}
+    assert undisturbed_options({"PATH": "/bin"}) == ""
+
+
+def test_a_first_use_is_not_disturbed(tmp_path: Path) -> None:
+    """Tables are made, messages put and read."""
+    home = {"STRANDLINE_HOME": str(tmp_path / "home"), "STRANDLINE_EMBEDDED": "auto"}
+    done = forking.run(
+        [sys.executable, "-c", SCENARIO],
+        env={**os.environ, **home, **HOSTILE},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert "Lisbon" in str(json.loads(done.stdout))
+
+
+def test_another_server_in_its_place_is_refused(server: EmbeddedPostgres, tmp_path: Path) -> None:
+    own = EmbeddedPostgres(tmp_path / "pg")
+    own.start()
+    own.stop()
+    (tmp_path / "pg" / ".s.PGSQL.5432").symlink_to(server.data_dir / ".s.PGSQL.5432")
+    for call in (own.start, own.attach):
+        with pytest.raises(DatabaseUnavailableError, match=r"Another server \(process \d+\) listens on"):
+            call()
+    assert server.is_alive()

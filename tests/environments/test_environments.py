@@ -1,0 +1,101 @@
+"""Variables that a host sets for others: a short scenario of put, derive and read goes on as without them.
+
+The worker sweeps nothing, so the work is done only if hints go through the broker that is configured here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from tests.conftest import StartWorker, nothing_due, rows_of, wait_until
+from tests.support.processes import forking
+
+ELSEWHERE = "redis://127.0.0.1:1/0"
+
+ENVIRONMENTS: Mapping[str, Mapping[str, str]] = {
+    "Celery's broker": {
+        "CELERY_BROKER_URL": ELSEWHERE,
+        "CELERY_BROKER_READ_URL": ELSEWHERE,
+        "CELERY_BROKER_WRITE_URL": ELSEWHERE,
+        "CELERY_RESULT_BACKEND": "db+nonsense://",
+    },
+    "Celery's modules": {
+        "CELERY_CONFIG_MODULE": "no_such.settings",
+        "CELERY_LOADER": "no_such.loader:Loader",
+    },
+    "Django's settings": {"DJANGO_SETTINGS_MODULE": "no_such.settings"},
+    "Kubernetes's service links": {
+        "STRANDLINE_SERVICE_PORT": "tcp://10.96.0.17:8420",
+        "STRANDLINE_SERVICE_PORT_8420_TCP": "tcp://10.96.0.17:8420",
+        "STRANDLINE_SERVICE_SERVICE_HOST": "10.96.0.17",
+    },
+    "proxies and authorities": {
+        "ALL_PROXY": "socks5://127.0.0.1:1",
+        "HTTPS_PROXY": "ftp://127.0.0.1:1",
+        "NO_PROXY": "[::1],fd07::/64",
+        "SSL_CERT_FILE": "/nonexistent/ca.pem",
+        "SSL_CERT_DIR": "/nonexistent",
+        "SSLKEYLOGFILE": "/nonexistent/keys",
+    },
+    "no home directory": {"HOME": "/nonexistent", "STRANDLINE_HOME": "/proc/nonexistent"},
+}
+
+OPERATIONS = Path(__file__).parent.parent.parent / "docs" / "operations.md"
+
+SCENARIO = """
+import json, sys
+from strandline import Memory
+memory = Memory.from_defaults("s", user_id="ana")
+if sys.argv[1] == "put":
+    memory.put({"role": "user", "content": "My sister Nora lives in Lisbon."})
+    memory.flush(all=True)
+else:
+    memory.get("where does Nora live?")
+    print(json.dumps([fact.text for fact in memory.facts.list()]))
+memory.close()
+"""
+
+
+@pytest.mark.parametrize("name", ENVIRONMENTS)
+def test_a_scenario_goes_on_in_each_environment(
+    name: str, start_worker: StartWorker, database_url: str, broker_url: str
+) -> None:
+    variables = ENVIRONMENTS[name]
+    worker = start_worker("--no-sweep", **variables)
+    wait_until(lambda: "is ready" in "".join(worker.output), timeout=60, what="the worker")
+
+    def run(*arguments: str) -> str:
+        servers = {"STRANDLINE_DATABASE_URL": database_url, "STRANDLINE_BROKER_URL": broker_url}
+        done = forking.run(
+            [sys.executable, *arguments],
+            env={**os.environ, **servers, **variables},
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        assert (done.returncode, done.stderr) == (0, ""), done.stdout
+        return str(done.stdout)
+
+    run("-c", SCENARIO, "put")
+    wait_until(lambda: nothing_due(database_url), timeout=20, what="the work")
+    assert any("Lisbon" in text for text in json.loads(run("-c", SCENARIO, "get")))
+    assert "broker" in run("-m", "strandline", "doctor", "--no-model-call")
+    assert rows_of(database_url, "SELECT condition ->> 'no_broker' FROM strandline.worker") == [(None,)]
+    assert worker.stop() == 0
+    assert "away" not in "".join(worker.output)
+
+
+def test_the_table_in_the_docs_has_a_row_for_each_and_a_test_for_each_row() -> None:
+    section = OPERATIONS.read_text().partition("## What the host may set")[2].partition("\n## ")[0]
+    rows = [line.strip("| ").split(" | ") for line in section.splitlines() if line.startswith("| ")][1:]
+    assert ENVIRONMENTS.keys() <= {row[0] for row in rows}
+    for row in rows:
+        tests = [part.strip("` ") for part in row[-1].split(",")]
+        assert all((OPERATIONS.parent.parent / test).is_file() for test in tests), row
