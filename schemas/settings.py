@@ -49,7 +49,7 @@ from strandline.schemas.prices import ModelPrice, read_prices
 from strandline.schemas.private_files import default_home, expanded
 
 Backend = Literal["auto", "local", "openai", "installed"]
-BackendKind = Literal["local", "openai", "installed", "none"]
+BackendKind = Literal["local", "local-multilingual", "openai", "installed", "none"]
 # Old data keys are deleted after twice that, when no process can seal with them any more.
 MAX_KEY_CACHE_SECONDS = 3_600.0
 NotNegative = Annotated[float, Field(ge=0, le=MAX_SECONDS, allow_inf_nan=False)]
@@ -134,7 +134,7 @@ class Settings(BaseSettings):
     models: Roles = Field(ModelRoles(), description="what roles have apart (schemas/model_roles.py)")
     models_file: str | None = Field(None, description="TOML: the same, a table for each role")
     text_backend: Backend = "auto"
-    embedding_backend: Backend | Literal["none"] = "auto"
+    embedding_backend: Literal[Backend, "local-multilingual", "none"] = "auto"
     facts_model: str = "gpt-4.1-mini"
     merge_model: str | None = Field(None, description="unset: as facts_model")
     summary_model: str = "gpt-4.1-mini"

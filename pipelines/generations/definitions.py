@@ -24,7 +24,7 @@ from strandline.pipelines.models.factory import (
     with_recorded_embedder,
     with_recorded_redaction,
 )
-from strandline.pipelines.models.local.text_model import EMBEDDER, EMBEDDER_DIMENSIONS
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.prompts.overrides import prompt_texts
@@ -179,10 +179,12 @@ def _record_embedder(settings: Settings) -> Config:
     kind = settings.backend("embedding")
     if kind == "none":
         return {"backend": "none", "embedder": "none"}
-    if kind == "local":
+    if kind in LOCAL_EMBEDDERS:
+        model, dimensions = LOCAL_EMBEDDERS[kind]
         return {
-            "embedder": EMBEDDER,
-            "dimensions": EMBEDDER_DIMENSIONS,
+            **({} if kind == "local" else {"backend": kind}),
+            "embedder": model,
+            "dimensions": dimensions,
             **recorded_redaction(settings),
         }
     is_installed = kind == "installed"

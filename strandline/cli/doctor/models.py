@@ -22,7 +22,7 @@ from strandline.pipelines.models.factory import (
     try_embedder,
     try_text_model,
 )
-from strandline.pipelines.models.local.text_model import EMBEDDER as LOCAL_EMBEDDER
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.schemas.errors import ConfigurationError, StrandlineError
 from strandline.schemas.model_roles import EMBEDDING_ROLES, TEXT_ROLES, EmbeddingPurpose, RoleName
@@ -63,7 +63,7 @@ def check_role(settings: Settings, role: RoleName, name: str, *, call: bool) -> 
             advice="set OPENAI_API_KEY or OPENAI_BASE_URL for a real model",
         )
     try:
-        if call or kind == "local":
+        if call or kind in LOCAL_EMBEDDERS:
             return _ask(settings, role, name, where)
         _build(settings, role)
     except ConfigurationError as error:
@@ -77,8 +77,8 @@ def check_role(settings: Settings, role: RoleName, name: str, *, call: bool) -> 
 def describe_model(settings: Settings, role: RoleName) -> str:
     """The model of a role, and where it is."""
     kind, chosen = settings.backend(role), settings.role(role)
-    if kind == "local":
-        return f"{LOCAL_MODEL} (local stand-in)" if role in TEXT_ROLES else LOCAL_EMBEDDER
+    if kind in LOCAL_EMBEDDERS:
+        return f"{LOCAL_MODEL} (local stand-in)" if role in TEXT_ROLES else LOCAL_EMBEDDERS[kind][0]
     return f"{chosen.of.model} at {chosen.server}" if kind == "openai" else f"{chosen.of.model} ({kind})"
 
 
@@ -98,7 +98,7 @@ def _embed(settings: Settings, role: EmbeddingPurpose, name: str, where: str) ->
     answered = f"answered in {seconds * 1000:.0f} ms"
     if not dimensions:
         return CheckReport(name=name, result="problem", found=f"{where}, gave no vector for a word")
-    is_for_queries = role == "query_embedding" and settings.backend(role) != "local"
+    is_for_queries = role == "query_embedding" and settings.backend(role) not in LOCAL_EMBEDDERS
     if is_for_queries and seconds > settings.query_embedding_timeout_seconds:
         return CheckReport(
             name=name,

@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
+from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_TEXT_MODEL
 from strandline.schemas.model_roles import TEXT_ROLES
 from strandline.schemas.settings import Settings
-
-LOCAL_EMBEDDER = "wordllama"
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,7 +36,7 @@ def models_used(settings: Settings) -> ModelsUsed:
     """What workers with these settings use."""
     text_is_local = {settings.backend(role) for role in TEXT_ROLES} == {"local"}
     embedder = settings.backend("embedding")
-    embedding_is_local = embedder == "local"
+    embedding_is_local = embedder in LOCAL_EMBEDDERS
     served = dict.fromkeys(
         LOCAL_TEXT_MODEL if settings.backend(role) == "local" else str(settings.text_role(role).of.model)
         for role in TEXT_ROLES
@@ -45,7 +44,7 @@ def models_used(settings: Settings) -> ModelsUsed:
     others = "no model" if embedder == "none" else settings.embedding_model
     return ModelsUsed(
         text=" and ".join(served),
-        embedding=LOCAL_EMBEDDER if embedding_is_local else others,
+        embedding=LOCAL_EMBEDDERS[embedder][0] if embedding_is_local else others,
         text_is_local=text_is_local,
         embedding_is_local=embedding_is_local,
     )

