@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 from uuid import UUID
@@ -69,6 +69,18 @@ class FoundMessage:
 SearchResult = FoundMessage | FoundFact
 
 
+class SearchResults(list[SearchResult]):
+    """What a search found, best first.
+
+    Attributes:
+        problem: why only words were compared; None if vectors were as well, or nothing was asked.
+    """
+
+    def __init__(self, found: Iterable[SearchResult] = (), problem: str | None = None) -> None:
+        super().__init__(found)
+        self.problem = problem
+
+
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
     """One search: its query, its scope and its limits."""
@@ -112,7 +124,7 @@ class SearchRequest:
         )
 
 
-def search_history(asked: SearchRequest) -> Operation[list[SearchResult]]:
+def search_history(asked: SearchRequest) -> Operation[SearchResults]:
     """The messages and facts that match best, best first.
 
     Raises:
@@ -123,18 +135,19 @@ def search_history(asked: SearchRequest) -> Operation[list[SearchResult]]:
     text = asked.query[-MAX_QUERY_CHARACTERS:].strip()
     shard_key = asked.target().shard_key
     if not text or not asked.limit:
-        return []
+        return SearchResults()
     vectors = yield from serving_vectors(shard_key)
     query = yield from prepare_query(text, vectors, asked.embed_query)
     if query.is_empty:
-        return []
+        return SearchResults(problem=query.problem)
     target = asked.target((yield from facts_generation(asked.kinds, shard_key)))
     hits = yield from _ranked_hits(asked, query, vectors, target)
     if not hits:
         yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
     facts = yield from facts_of(asked.identity.owner, hits)
-    return [one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None)]
+    found = (one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None))
+    return SearchResults(found, query.problem)
 
 
 def _ranked_hits(

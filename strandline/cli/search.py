@@ -67,22 +67,32 @@ def command(
     where: Scope = scope or ("owner" if session is None else "session")
     if session is None and where == "session":
         raise click.UsageError("--scope session needs --session.")
-    hits = _find_hits(
+    found = _search(
         settings_from(**target), query, namespace, session, user, where, kinds or ("message", "fact"), limit
     )
+    hits, problem = [_hit(one) for one in found], getattr(found, "problem", None)
     if as_json:
         print_json(
             SearchReport(
-                namespace=namespace, session_id=session, user_id=user, scope=where, query=query, hits=hits
+                namespace=namespace,
+                session_id=session,
+                user_id=user,
+                scope=where,
+                query=query,
+                hits=hits,
+                problem=problem,
             )
         )
-    elif not hits:
+        return
+    if problem is not None:
+        click.echo(problem, err=True)
+    if not hits:
         say("nothing found")
     else:
         print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in hits])
 
 
-def _find_hits(
+def _search(
     settings: Settings,
     query: str,
     namespace: str,
@@ -91,12 +101,12 @@ def _find_hits(
     scope: Scope,
     kinds: Sequence[HitKind],
     limit: int,
-) -> list[HitReport]:
+) -> Sequence[SearchResult]:
     if session is None:
         with opened_user(settings, user or "", namespace=namespace) as memory:
-            return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
+            return memory.search(query, limit=limit, scope=scope, kinds=kinds)
     with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _state):
-        return [_hit(one) for one in memory.search(query, limit=limit, scope=scope, kinds=kinds)]
+        return memory.search(query, limit=limit, scope=scope, kinds=kinds)
 
 
 def _hit(hit: SearchResult) -> HitReport:

@@ -64,7 +64,11 @@ class HitReport(Report):
 
 
 class SearchReport(Report):
-    """``strandline search``: hits, best first."""
+    """``strandline search``: hits, best first.
+
+    Attributes:
+        problem: why only words were compared; null if vectors were as well.
+    """
 
     namespace: str
     session_id: str | None
@@ -72,6 +76,7 @@ class SearchReport(Report):
     scope: Literal["session", "owner"]
     query: str
     hits: list[HitReport]
+    problem: str | None
 
 
 class FactReport(Report):
