@@ -23,6 +23,7 @@ from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.producers.evaluation.asking import Measured, measure
 from strandline.producers.search.ranking import Vectors
 from strandline.producers.search.search import MAX_LIMIT
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.wire.report import Report
 from strandline.wiring.runtime import runtime_for
@@ -224,8 +225,10 @@ def _print(report: EvalReport) -> None:
     before = [] if report.before is None else [("before", report.before)]
     columns = [*before, *((_title(one.generation), one) for one in report.figures)]
     if report.figures:
-        rows = [(title, *(text.format(one) for _, one in columns)) for title, text in _ROWS]
-        print_table([f"of {len(report.questions):,} questions", *(title for title, _ in columns)], rows)
+        rows = [
+            (title.format(k=report.k), *(text.format(one) for _, one in columns)) for title, text in _ROWS
+        ]
+        print_table([quantity(len(report.questions), "question"), *(title for title, _ in columns)], rows)
     for asked in report.questions:
         say(*_changes(asked))
     reasons = {one.problem for asked in report.questions for one in asked.measured if one.problem}
@@ -242,7 +245,7 @@ def _title(generation: int | None) -> str:
 
 
 _ROWS = (
-    ("R@k, found", "{0.recall:.1%}"),
+    ("R@{k}, found", "{0.recall:.1%}"),
     ("any, all of it found", "{0.any_found:.1%}, {0.all_found:.1%}"),
     ("context recall, given", "{0.context_recall:.1%}"),
     ("any, all of it given", "{0.any_given:.1%}, {0.all_given:.1%}"),

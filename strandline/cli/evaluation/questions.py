@@ -66,6 +66,8 @@ def read_questions(path: Path) -> Iterator[tuple[int, Question | list[LineProble
 def _read(number: int, line: bytes) -> Question | list[LineProblem]:
     try:
         value = read_json(line.decode("utf-8-sig"))
+        if not isinstance(value, dict):
+            raise ValueError("it is of another type")
         question = Question.model_validate(value)
         if question.evidence or question.expected:
             return question
