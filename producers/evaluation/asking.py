@@ -97,13 +97,13 @@ class Answer:
 class Measured(Report):
     """A question, asked in a generation of vectors (null: what serves).
 
-    ``found`` and ``given`` are the shares, from 0 to 1, of its answer in the first hits and in the read;
+    ``recall`` and ``context_recall`` are the shares, 0 to 1, of its answer in the first hits and in the read;
     ``problem`` says why it was compared by words alone.
     """
 
     generation: int | None
-    found: float
-    given: float
+    recall: float
+    context_recall: float
     tokens: int
     over_limit: bool
     search_ms: float
@@ -127,8 +127,8 @@ def measure(subject: Subject, question: str, answer: Answer, limit: int) -> Meas
     problems = [one.reason for one in context.omitted if one.kind in ("search_text_only", "search_failed")]
     return Measured(
         generation=None if subject.vectors is None else subject.vectors.generation_id,
-        found=answer.share({hit.message.id for hit in hits}, [hit.text for hit in hits]),
-        given=answer.share({*shown}, texts),
+        recall=answer.share({hit.message.id for hit in hits}, [hit.text for hit in hits]),
+        context_recall=answer.share({*shown}, texts),
         tokens=context.tokens,
         over_limit=context.over_budget,
         search_ms=round(1_000 * (searched - began), 2),

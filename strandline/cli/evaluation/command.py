@@ -163,11 +163,11 @@ def _ask(
         for done, (line, one) in enumerate(asked.items(), start=1):
             if stop.is_set():
                 break
-            found = subjects.find(line, one)
-            if isinstance(found, LineProblem):
-                problems.append(found)
+            target = subjects.find(line, one)
+            if isinstance(target, LineProblem):
+                problems.append(target)
                 continue
-            subject, answer = found
+            subject, answer = target
             measured = [
                 measure(replace(subject, vectors=vectors, embed_query=by.embed), one.question, answer, k)
                 for vectors, by in columns
@@ -179,16 +179,16 @@ def _ask(
 
 
 def _figures(measured: Sequence[Measured], embeddings: Embeddings) -> FiguresReport:
-    found, given = [one.found for one in measured], [one.given for one in measured]
+    recalls, of_reads = [one.recall for one in measured], [one.context_recall for one in measured]
     searches, reads = [one.search_ms for one in measured], [one.read_ms for one in measured]
     return FiguresReport(
         generation=measured[0].generation,
-        recall=_mean(found),
-        any_found=_mean([share > 0 for share in found]),
-        all_found=_mean([share == 1 for share in found]),
-        context_recall=_mean(given),
-        any_given=_mean([share > 0 for share in given]),
-        all_given=_mean([share == 1 for share in given]),
+        recall=_mean(recalls),
+        any_found=_mean([share > 0 for share in recalls]),
+        all_found=_mean([share == 1 for share in recalls]),
+        context_recall=_mean(of_reads),
+        any_given=_mean([share > 0 for share in of_reads]),
+        all_given=_mean([share == 1 for share in of_reads]),
         tokens=_mean([one.tokens for one in measured]),
         over_limit=sum(one.over_limit for one in measured),
         search_ms_p50=percentile(searches, 0.5),
@@ -237,7 +237,7 @@ def _print(report: EvalReport) -> None:
         field = f"{problem.field}: " if problem.field else ""
         say(f"not measured: line {problem.line}: {field}{problem.reason}", err=True)
     if report.interrupted:
-        say("interrupted: what was asked until then is measured", err=True)
+        say("interrupted; the figures are of the questions asked until then", err=True)
 
 
 def _title(generation: int | None) -> str:
@@ -263,7 +263,10 @@ def _changes(asked: AskedReport) -> Iterator[str]:
     """A line where the question is better or worse than before, or than in the first generation."""
     first, *others = [*([asked.before] if asked.before else []), *asked.measured]
     for one in others:
-        if change := (one.found + one.given) - (first.found + first.given) or one.found - first.found:
-            found, given = f"{first.found:.0%} -> {one.found:.0%}", f"{first.given:.0%} -> {one.given:.0%}"
-            verdict = "better" if change > 0 else "worse"
-            yield f"{verdict} in {_title(one.generation)}: found {found}, given {given}: {asked.question}"
+        change = one.recall + one.context_recall - first.recall - first.context_recall
+        if change or one.recall != first.recall:
+            yield (
+                f"{'better' if change > 0 else 'worse'} in {_title(one.generation)}:"
+                f" found {first.recall:.0%} -> {one.recall:.0%},"
+                f" given {first.context_recall:.0%} -> {one.context_recall:.0%}: {asked.question}"
+            )

@@ -86,8 +86,8 @@ def test_questions_are_searched_and_read(evaluate: Eval, database_url: str) -> N
     (figures,) = report.figures
     boat, dog = report.questions
     # The message stands in what a read gives as memory shows it, with its brackets escaped.
-    assert (boat.measured[0].found, boat.measured[0].given) == (1, 1)
-    assert (dog.measured[0].found, dog.measured[0].given) == (0.5, 0.5)
+    assert (boat.measured[0].recall, boat.measured[0].context_recall) == (1, 1)
+    assert (dog.measured[0].recall, dog.measured[0].context_recall) == (0.5, 0.5)
     assert (figures.recall, figures.any_found, figures.all_found) == (0.75, 1, 0.5)
     assert (figures.context_recall, figures.any_given, figures.all_given) == (0.75, 1, 0.5)
     assert (figures.generation, figures.by_words, figures.over_limit) == (None, 0, 0)
@@ -102,7 +102,7 @@ def test_only_the_first_hits_count_and_the_limit_holds(evaluate: Eval) -> None:
     asked = {"question": "Where is my boat, and what does our dog eat?", "evidence": ["boat", "dog"]}
     _, out, _ = evaluate([asked], "--json", "--k", "1", "--session", "talk", "--token-limit", "300")
     report = report_of(out)
-    assert report.questions[0].measured[0].found == 0.5
+    assert report.questions[0].measured[0].recall == 0.5
     assert report.questions[0].measured[0].tokens <= 300
     assert (report.k, report.token_limit) == (1, 300)
 
@@ -214,7 +214,7 @@ def test_generations_are_asked_side_by_side(
         assert code == 0
         (report,) = report_of(out).questions
         assert [one.generation for one in report.measured] == [int(number) for number in numbers]
-        assert [one.found for one in report.measured] == [1, 0]
+        assert [one.recall for one in report.measured] == [1, 0]
         assert [one.problem for one in report.measured] == [None, None]
         code, out, _ = evaluate([asked], "--k", "1", *options)
         assert f"worse in generation {held.generation_id}: found 100% -> 0%" in out
