@@ -226,7 +226,8 @@ def _print(report: EvalReport) -> None:
     columns = [*before, *((_title(one.generation), one) for one in report.figures)]
     if report.figures:
         rows = [
-            (title.format(k=report.k), *(text.format(one) for _, one in columns)) for title, text in _ROWS
+            (title.format(k=report.k), *(text.format(one).replace("None", "unknown") for _, one in columns))
+            for title, text in _ROWS
         ]
         print_table([quantity(len(report.questions), "question"), *(title for title, _ in columns)], rows)
     for asked in report.questions:
