@@ -13,7 +13,7 @@ import click
 from pydantic import SecretStr, ValidationError
 
 from strandline.cli.demo.play import percentile
-from strandline.cli.evaluation.questions import LineProblem, Question, read_questions
+from strandline.cli.evaluation.questions import LineProblem, Question, read_lines
 from strandline.cli.evaluation.subjects import Embeddings, Subjects, vectors_of
 from strandline.cli.imports.progress import shown_progress
 from strandline.cli.servers.options import json_options, namespace_option, settings_from, target_options
@@ -118,7 +118,7 @@ def command(
     """
     settings = settings_from(**target)
     earlier = None if against is None else _read_earlier(against, k)
-    lines = dict(read_questions(questions))
+    lines = dict(read_lines(questions, Question))
     problems = [problem for one in lines.values() if isinstance(one, list) for problem in one]
     whose = {"namespace": namespace, "session_id": session, "user_id": user}
     asked = {
@@ -234,9 +234,7 @@ def _print(report: EvalReport) -> None:
         say(*_changes(asked))
     reasons = {one.problem for asked in report.questions for one in asked.measured if one.problem}
     say(*(f"compared by words alone: {reason}" for reason in sorted(reasons)), err=True)
-    for problem in report.problems:
-        field = f"{problem.field}: " if problem.field else ""
-        say(f"not measured: line {problem.line}: {field}{problem.reason}", err=True)
+    say(*(f"not measured: {problem}" for problem in report.problems), err=True)
     if report.interrupted:
         say("interrupted; the figures are of the questions asked until then", err=True)
 

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Self, TypeVar
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationError, model_validator
 
 from strandline.schemas.display.refused_values import describe_refusal
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
@@ -21,6 +21,9 @@ class LineProblem(Report):
     line: int
     field: str | None
     reason: str
+
+    def __str__(self) -> str:
+        return f"line {self.line}: {self.field + ': ' if self.field else ''}{self.reason}"
 
 
 def _check(text: str) -> str:
@@ -37,41 +40,54 @@ Text = Annotated[str, AfterValidator(_check)]
 Texts = Annotated[list[Text], BeforeValidator(lambda value: [value] if isinstance(value, str) else value)]
 
 
-class Question(BaseModel):
-    """A question, whose it is, and what answers it: messages by id, or words that a read has to give."""
+class Line(BaseModel):
+    """The base of what a line of a file of questions holds."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", strict=True)
 
     question: Text
+
+
+L = TypeVar("L", bound=Line)
+
+
+class Question(Line):
+    """A question, whose it is, and what answers it: messages by id, or words that a read has to give."""
+
     evidence: Texts = []
     expected: Texts = []
     session_id: Text | None = None
     user_id: Text | None = None
     namespace: Text | None = None
 
+    @model_validator(mode="after")
+    def _has_an_answer(self) -> Self:
+        if not (self.evidence or self.expected):
+            raise ValueError("evidence, ids of messages, or expected, words, must say what answers it")
+        return self
 
-def read_questions(path: Path) -> Iterator[tuple[int, Question | list[LineProblem]]]:
-    """Each line that is not blank, by its number: its question, or what is wrong with it.
+
+def read_lines(path: Path, kind: type[L]) -> Iterator[tuple[int, L | list[LineProblem]]]:
+    """Each line that is not blank, by its number: the JSON object that it holds, or what is wrong with it.
 
     Raises:
         ConfigurationError: the file cannot be read.
     """
     try:
         with path.open("rb") as file:
-            yield from ((number, _read(number, line)) for number, line in enumerate(file, 1) if line.strip())
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, _read(number, line, kind)
     except OSError as error:
         raise ConfigurationError(f"{path} cannot be read: {error.strerror}.") from None
 
 
-def _read(number: int, line: bytes) -> Question | list[LineProblem]:
+def _read(number: int, line: bytes, kind: type[L]) -> L | list[LineProblem]:
     try:
         value = read_json(line.decode("utf-8-sig"))
         if not isinstance(value, dict):
             raise ValueError("it is of another type")
-        question = Question.model_validate(value)
-        if question.evidence or question.expected:
-            return question
-        problems = [("evidence", "names no message; name some by their ids, or words as expected")]
+        return kind.model_validate(value)
     except ValidationError as error:
         problems = [
             (".".join(map(str, item["loc"])), describe_refusal({**item, "loc": item["loc"][-1:]}))

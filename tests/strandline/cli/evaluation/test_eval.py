@@ -17,8 +17,10 @@ from hypothesis import strategies as st
 from strandline import Memory
 from strandline.cli.entry import run
 from strandline.cli.evaluation.command import EvalReport
-from strandline.cli.evaluation.questions import Question, read_questions
+from strandline.cli.evaluation.questions import Question, read_lines
+from strandline.cli.generations.question_recall import read_questions as asked_in_diffs
 from strandline.pipelines.replay.new_generation import begin_generation, derive_generation
+from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.lanes import VECTORS, VECTORS_STAGE
@@ -137,7 +139,7 @@ def test_the_table_names_each_figure(evaluate: Eval) -> None:
         ({"question": "a", "evidence": [1]}, "evidence.0", "must be text"),
         ({"question": "a", "evidence": ["a\0"]}, "evidence.0", "NUL"),
         ({"question": "a", "expected": {}}, "expected", "list"),
-        ({"question": "a"}, "evidence", "no message"),
+        ({"question": "a"}, None, "evidence"),
         ({"question": "a", "evidence": ["boat"], "sesion_id": "talk"}, "sesion_id", "not a known field"),
         ({"question": "a", "evidence": ["boat"], "session_id": "tlk"}, "session_id", "no session 'tlk'"),
         ({"question": "a", "evidence": ["boat"], "user_id": "bo"}, "session_id", "of user 'bo'"),
@@ -180,7 +182,7 @@ def test_a_question_of_nobody_is_named(evaluate: Eval) -> None:
 def test_any_file_is_read_line_by_line(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     file = tmp_path_factory.mktemp("any") / "questions.jsonl"
     file.write_bytes(content)
-    for number, line in read_questions(file):
+    for number, line in read_lines(file, Question):
         assert content.split(b"\n")[number - 1].strip()
         if isinstance(line, Question):
             assert line.question.strip() and (line.evidence or line.expected)
@@ -287,3 +289,15 @@ def test_a_long_run_shows_its_progress_and_keeps_what_was_measured(
     assert process.returncode == 130
     assert report.interrupted and 100 <= len(report.questions) < 10_000
     assert report.figures[0].recall == 1
+
+
+def test_a_diff_of_generations_names_line_and_field_as_well(database_url: str, tmp_path: Path) -> None:
+    file = tmp_path / "questions.jsonl"
+    for line, reason in (
+        ({"question": "a", "user": 7}, "user: it must be text"),
+        ({"question": "a", "user": "ana", "evidence": [1]}, "session, or user without evidence"),
+        ({"question": "a", "session": "s", "evidence": [0]}, "evidence.0: "),
+    ):
+        file.write_text("\n" + json.dumps(line))
+        with pytest.raises(ConfigurationError, match=f"questions.jsonl, line 2: {reason}"):
+            asked_in_diffs(file)
