@@ -9,7 +9,7 @@ from statistics import fmean
 from typing import Any, Self
 from uuid import UUID
 
-from pydantic import PositiveInt, model_validator
+from pydantic import Field, PositiveInt, model_validator
 
 from strandline.cli.evaluation.questions import Line, Text, read_lines
 from strandline.pipelines.generations.registry import Generation, serving_generations
@@ -30,8 +30,6 @@ from strandline.schemas.values.lanes import FACTS, VECTORS
 
 LOOKED_AT = 10
 
-Seqs = list[PositiveInt]
-
 
 class Question(Line):
     """A question, and whose memory is searched.
@@ -45,7 +43,7 @@ class Question(Line):
     user: Text | None = None
     session: Text | None = None
     namespace: Text = DEFAULT_NAMESPACE
-    evidence: Seqs = []
+    evidence: list[PositiveInt] = Field(default_factory=list)
 
     @model_validator(mode="after")
     def _is_of_somebody(self) -> Self:
