@@ -6,6 +6,7 @@ import json
 import signal
 import subprocess
 import sys
+from base64 import b64encode
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bench.encrypted.enabling import VARIABLE, encrypt
 from strandline import Memory
 from strandline.cli.entry import run
 from strandline.cli.evaluation.command import EvalReport
@@ -301,3 +303,21 @@ def test_a_diff_of_generations_names_line_and_field_as_well(database_url: str, t
         file.write_text("\n" + json.dumps(line))
         with pytest.raises(ConfigurationError, match=f"questions.jsonl, line 2: {reason}"):
             asked_in_diffs(file)
+
+
+def test_an_encrypted_namespace_is_asked_as_any_other(
+    database_url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv(VARIABLE, f"bench {b64encode(bytes(32)).decode()}")
+    encrypt(database_url)
+    memory = Memory.from_defaults("talk", database_url=database_url, consume="background")
+    seqs = memory.put_messages([{"role": "user", "content": text, "id": key} for key, text in SAID.items()])
+    memory.flush(all=True)
+    assert memory.get(wait_for=seqs[-1], timeout=60).caught_up
+    memory.close()
+    file = tmp_path / "questions.jsonl"
+    file.write_text(json.dumps(BOAT))
+    capfd.readouterr()
+    assert run(["eval", str(file), "--json", "--database-url", database_url]) == 0
+    (asked,) = report_of(capfd.readouterr().out).questions
+    assert (asked.measured[0].recall, asked.measured[0].context_recall) == (1, 1)
