@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from bench.recall.data import FOLDERS, LOCOMO, conversations
+from bench.recall.data import LOCOMO, conversations
 
 WHERE = """\
 The conversations are not part of Strandline. Put them into one folder, and name it with --data:
@@ -43,7 +43,7 @@ class ObservedConversation:
 def observed_conversations(folder: Path) -> Iterator[ObservedConversation]:
     """All that ``folder`` holds with observations; none if it holds none."""
     for conversation in conversations(folder):
-        file = folder / FOLDERS[LOCOMO] / f"{conversation.name}.observations.json"
+        file = folder / "locomo" / f"{conversation.name}.observations.json"
         if conversation.collection == LOCOMO and file.exists():
             recorded = json.loads(file.read_text(encoding="utf-8"))
             observations = [Observation(one["fact"], frozenset(one["evidence"])) for one in recorded]

@@ -15,14 +15,11 @@ from bench.recall.data import Conversation
 from bench.recall.searches import wait_until_derived
 from bench.recall.tables import EMBEDDER, WORDS, Score
 from strandline import Memory, MemoryContext
-from strandline.producers.blocks.render import escaped
-from strandline.producers.reading.read import read
-from strandline.producers.reading.request import ReadRequest
-from strandline.producers.tokens import text_counter
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.producers.evaluation.asking import Subject
+from strandline.producers.evaluation.judging import count_standing, forms_of
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.wiring.runtime import runtime_for
 
 GIVEN, ALL_GIVEN = "context recall", "all evidence"
 TOKENS, OVER = "tokens", "reads over the limit"
@@ -72,23 +69,13 @@ def judge_prompt(evidence: Sequence[frozenset[str]], prompt: Prompt, token_limit
     Args:
         evidence: of each message that is needed, the forms in which it may stand there.
     """
-    text = flat("\n".join(prompt.texts))
-    share = sum(any(form in text for form in forms) for forms in evidence) / len(evidence)
+    share = count_standing(evidence, prompt.texts) / len(evidence)
     return {
         GIVEN: share,
         ALL_GIVEN: float(share == 1),
         TOKENS: prompt.tokens,
         OVER: float(prompt.tokens > token_limit),
     }
-
-
-def forms_of(text: str) -> frozenset[str]:
-    """As the message is shown in the window, and as memory shows it; white space counts as one blank."""
-    return frozenset({flat(text), flat(escaped(text))})
-
-
-def flat(text: str) -> str:
-    return " ".join(text.split())
 
 
 def flatten(conversation: Conversation) -> list[dict[str, Any]]:
@@ -109,27 +96,28 @@ def put_singly(memory: Memory, messages: Sequence[dict[str, Any]]) -> int:
 
 @contextmanager
 def open_memory(url: str, conversation: Conversation, token_limit: int) -> Iterator[Mapping[str, Read]]:
-    """A session of ours; without the embedder its read is the operation below ``get``."""
+    """A session of ours, read with and without the embedder."""
     name = f"{conversation.name}-in-{token_limit}"
-    database = Database.connect(ConnectionOptions.from_settings(url, load_settings()))
     memory = Memory.from_defaults(
         name, user_id=name, token_limit=token_limit, database_url=url, consume="background"
     )
-    request = ReadRequest(
-        identity=identify_session(DEFAULT_NAMESPACE, name, name),
+    runtime = runtime_for(load_settings(database_url=url))
+    by_words = Subject(
+        runtime,
+        identify_session(DEFAULT_NAMESPACE, name, name),
         blocks=memory.memory_blocks,
         token_limit=token_limit,
-        count_text=text_counter(),
     )
+    embedded = replace(by_words, embed_query=runtime.embed_query)
     try:
         wait_until_derived(memory, put_singly(memory, flatten(conversation)))
         yield {
-            WORDS: lambda question: _prompt(database.run(read(replace(request, query=question)))),
-            EMBEDDER: lambda question: _prompt(memory.get(question)),
+            WORDS: lambda question: _prompt(by_words.read(question)),
+            EMBEDDER: lambda question: _prompt(embedded.read(question)),
         }
     finally:
         memory.close()
-        database.close()
+        runtime.close()
 
 
 def _prompt(context: MemoryContext) -> Prompt:

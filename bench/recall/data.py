@@ -13,17 +13,19 @@ from typing import Any
 
 LOCOMO = "LoCoMo"
 BEAM = "BEAM-100K"
-FOLDERS = {LOCOMO: "locomo", BEAM: "beam100k"}
+# What collections are called by the folders that hold them; others by the folder.
+TITLES = {"locomo": LOCOMO, "beam100k": BEAM}
 DEFAULT_FOLDER = Path(__file__).resolve().parent.parent.parent.parent / "shared" / "data"
 
-# LoCoMo names its kinds of questions by number.
-_LOCOMO_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
+# LoCoMo names its kinds of questions by number, and sets in its form perhaps others.
+_CATEGORIES = {1: "multi-hop", 2: "temporal", 3: "open-domain", 4: "single-hop"}
 
 WHERE = """\
 The conversations are not part of Strandline. Put them into one folder, and name it with --data:
   locomo/conv-NN.jsonl             LoCoMo (github.com/snap-research/locomo, CC BY-NC 4.0), a message a line:
                                    id, role, name, content, created_at, metadata.session
   locomo/conv-NN.qa.json           its questions: question, category, evidence (ids of messages)
+  NAME/conv-NN.jsonl, .qa.json     any other set in that form, measured as NAME
   beam100k/N/chat.json             the 100K-token chats of BEAM (CC BY-SA 4.0), as they are published
   beam100k/N/probing_questions.json
 """
@@ -50,22 +52,30 @@ class Conversation:
 
 def conversations(folder: Path) -> list[Conversation]:
     """All that ``folder`` holds; empty if it holds none."""
-    return [*_locomo(folder / FOLDERS[LOCOMO]), *_beam(folder / FOLDERS[BEAM])]
+    in_locomos_form = sorted({file.parent for file in folder.glob("*/**/conv-*.jsonl")})
+    return [one for each in in_locomos_form for one in _locomo(each, folder)] + [*_beam(folder / "beam100k")]
 
 
-def _locomo(folder: Path) -> Iterator[Conversation]:
+def _locomo(folder: Path, within: Path) -> Iterator[Conversation]:
+    # Also of NAME/locomo, as several sets beside one another are.
+    name = folder.relative_to(within).parts[0]
     for file in sorted(folder.glob("conv-*.jsonl")):
         sessions: dict[int, list[dict[str, Any]]] = {}
         for line in file.read_text(encoding="utf-8").splitlines():
             message = json.loads(line)
-            sessions.setdefault(message["metadata"]["session"], []).append(message)
+            number = message.get("metadata", {}).get("session", 1)
+            sessions.setdefault(number, []).append(message)
         asked = json.loads((folder / f"{file.stem}.qa.json").read_text(encoding="utf-8"))
         questions = [
-            Question(one["question"], _LOCOMO_CATEGORIES[one["category"]], frozenset(one["evidence"]))
+            Question(
+                one["question"],
+                _CATEGORIES.get(one["category"], str(one["category"])),
+                frozenset(one["evidence"]),
+            )
             for one in asked
             if one["evidence"]
         ]
-        yield Conversation(LOCOMO, file.stem, list(sessions.values()), questions)
+        yield Conversation(TITLES.get(name, name), file.stem, list(sessions.values()), questions)
 
 
 def _beam(folder: Path) -> Iterator[Conversation]:

@@ -28,7 +28,7 @@ from bench.encrypted.enabling import encrypt
 from bench.environment import Ground, NotMeasuredError, prepared_ground
 from bench.recall.bm25 import open_bm25
 from bench.recall.contexts import ALL_GIVEN, GIVEN, OVER, TOKENS, Open, measure_contexts, open_memory
-from bench.recall.data import BEAM, DEFAULT_FOLDER, FOLDERS, LOCOMO, WHERE, Conversation, conversations
+from bench.recall.data import BEAM, DEFAULT_FOLDER, TITLES, WHERE, Conversation, conversations
 from bench.recall.searches import OF_SESSIONS, RECALL, measure_searches
 from bench.recall.tables import Score, Table, as_json
 from bench.suite import say
@@ -38,7 +38,9 @@ from tests.support.servers.embedder_servers import STAND_INS, StandIn, embedder_
 SEARCH, CONTEXT, BM25, LLAMAINDEX = "search", "context", "bm25", "llamaindex"
 PARTS = (SEARCH, CONTEXT, BM25, LLAMAINDEX)
 LOCAL = "local"
-LIMITS: Mapping[str, Sequence[int]] = {LOCOMO: (2_000, 4_000, 8_000), BEAM: (30_000,)}
+LIMITS = (2_000, 4_000, 8_000)
+BEAM_LIMITS = (30_000,)
+_LIMITS_HELP = f"of the prompts (default: {LIMITS}; {BEAM}: {BEAM_LIMITS})"
 QUICK_QUESTIONS = 10
 INTERRUPTED = 130
 
@@ -79,7 +81,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 2
     chosen = choose(present, given)
     if not chosen:
-        print(f"No such conversation; there are {', '.join(one.name for one in present)}.", file=sys.stderr)
+        names = ", ".join(one.name for one in present)
+        sets = ", ".join(dict.fromkeys(one.collection for one in present))
+        print(f"No such conversation; there are {names}, of {sets}.", file=sys.stderr)
         return 2
     run = Run(given.only or PARTS, given.limits, given.json, encrypted=given.encrypted)
     began = time.monotonic()
@@ -115,7 +119,7 @@ def choose(present: Sequence[Conversation], given: argparse.Namespace) -> list[C
     chosen = [
         one
         for one in present
-        if (given.data_set is None or FOLDERS[one.collection] in given.data_set)
+        if (given.data_set is None or one.collection in {TITLES.get(name, name) for name in given.data_set})
         and (given.conversations is None or one.name in given.conversations)
     ]
     if not given.quick:
@@ -133,7 +137,7 @@ def measure(run: Run, chosen: Sequence[Conversation], *, quick: bool = False) ->
         with prepared_ground(Path(home)) as server:
             for collection in dict.fromkeys(one.collection for one in chosen):
                 of_it = [one for one in chosen if one.collection == collection]
-                limits = run.limits or LIMITS[collection]
+                limits = run.limits or (BEAM_LIMITS if collection == BEAM else LIMITS)
                 for table in _tables(
                     server, run.parts, of_it, limits[:1] if quick else limits, encrypted=run.encrypted
                 ):
@@ -225,10 +229,11 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--only", metavar="PART", action="append", choices=PARTS, help=", ".join(PARTS))
     embedders = (LOCAL, *STAND_INS)
     parser.add_argument("--embedder", choices=embedders, default=LOCAL, help=", ".join(embedders))
-    names = list(FOLDERS.values())
-    parser.add_argument("--data-set", metavar="NAME", action="append", choices=names, help=", ".join(names))
+    parser.add_argument(
+        "--data-set", metavar="NAME", action="append", help="its folder, as locomo or beam100k"
+    )
     parser.add_argument("--conversations", metavar="NAME", nargs="+", help="these only, as conv-30 or beam-7")
-    parser.add_argument("--limits", metavar="TOKENS", nargs="+", type=_token_limit, help=_describe_limits())
+    parser.add_argument("--limits", metavar="TOKENS", nargs="+", type=_token_limit, help=_LIMITS_HELP)
     parser.add_argument("--quick", action="store_true", help="a few questions of each, to see that it works")
     parser.add_argument(
         "--encrypted", action="store_true", help="search an encrypted namespace: no figure may change"
@@ -241,11 +246,6 @@ def _token_limit(text: str) -> int:
     if (limit := int(text)) < MIN_MESSAGE_TOKENS:
         raise argparse.ArgumentTypeError(f"no message fits {limit} tokens")
     return limit
-
-
-def _describe_limits() -> str:
-    defaults = (f"{name} {', '.join(map(str, limits))}" for name, limits in LIMITS.items())
-    return f"of the prompts (default: {'; '.join(defaults)})"
 
 
 if __name__ == "__main__":

@@ -8,17 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import replace
 from itertools import islice
 
 from bench.recall.data import Conversation, Question
 from bench.recall.tables import EMBEDDER, WORDS, Score
 from strandline import FoundMessage, Memory, VectorMemoryBlock
-from strandline.producers.search.search import MAX_LIMIT, SearchRequest, search_messages
-from strandline.schemas.postgres.database import Database
-from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.sealed.opening import sealed_content
+from strandline.producers.evaluation.asking import Subject
+from strandline.producers.search.search import MAX_LIMIT
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_session
+from strandline.wiring.runtime import runtime_for
 
 FIRST = 10
 PUT_AT_ONCE = 200
@@ -89,23 +89,17 @@ def wait_until_derived(memory: Memory, seq: int) -> None:
 
 @contextmanager
 def open_searches(url: str, user_id: str, session_id: str) -> Iterator[Mapping[str, Search]]:
-    """The search over all sessions of a user; without the embedder it is the operation below ``search``."""
-    identity = identify_session(DEFAULT_NAMESPACE, session_id, user_id)
-    settings = load_settings()
-    database = Database.connect(ConnectionOptions.from_settings(url, settings), sealed_content(settings))
-    memory = Memory.from_defaults(session_id, user_id=user_id, database_url=url)
-
-    def search_by_words(text: str, limit: int) -> Sequence[str]:
-        return _ids(database.run(search_messages(SearchRequest(identity, text, limit, "owner", None))))
-
-    def search_with_embedder(text: str, limit: int) -> Sequence[str]:
-        return _ids(memory.search(text, limit=limit, scope="owner"))
-
+    """The search over all sessions of a user, with and without the embedder."""
+    runtime = runtime_for(load_settings(database_url=url))
+    by_words = Subject(runtime, identify_session(DEFAULT_NAMESPACE, session_id, user_id), "owner")
+    embedded = replace(by_words, embed_query=runtime.embed_query)
     try:
-        yield {WORDS: search_by_words, EMBEDDER: search_with_embedder}
+        yield {
+            WORDS: lambda text, limit: _ids(by_words.search(text, limit)),
+            EMBEDDER: lambda text, limit: _ids(embedded.search(text, limit)),
+        }
     finally:
-        memory.close()
-        database.close()
+        runtime.close()
 
 
 def judge_search(

@@ -59,7 +59,7 @@ from strandline.schemas.postgres.operations import Operation, Pause, Run, fetch,
 from strandline.schemas.queries.conversation.read import Coverage, Read
 from strandline.schemas.queries.upkeep.erasures import ErasedSince
 from strandline.schemas.values.identity import SessionIdentity
-from strandline.schemas.values.lanes import Ring
+from strandline.schemas.values.lanes import VECTORS, Ring
 from strandline.schemas.values.message import Message, is_unchangeable
 
 # More uncovered messages than this are named as omitted, not read: workers are far behind.
@@ -312,6 +312,9 @@ def _narrow(request: ReadRequest, snapshot: Snapshot) -> tuple[ReadRequest, Snap
     own = request.token_limit if snapshot.token_limit is None else snapshot.token_limit
     limit = (own if request.within_own else request.token_limit) - request.initial_token_count
     request = replace(request, blocks=blocks, token_limit=max(0, limit), time_zone=snapshot.time_zone)
+    if (own_vectors := request.vectors) is not None and VECTORS in snapshot.serving:
+        serving = {"generation_id": own_vectors.generation_id, "config": own_vectors.config}
+        snapshot = replace(snapshot, serving={**snapshot.serving, VECTORS: serving})
     if limit < own:
         snapshot, cut = shorter_window(snapshot, request.token_limit)
         omissions += cut

@@ -14,6 +14,7 @@ from strandline.producers.reading.budget.contributions import Measure
 from strandline.producers.reading.window_cache import WindowCache
 from strandline.producers.search.index.index_cache import IndexCache
 from strandline.producers.search.query import EmbedQuery
+from strandline.producers.search.ranking import Vectors
 from strandline.producers.tokens import PART_TOKENS
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.lanes import Ring
@@ -48,6 +49,7 @@ class ReadRequest:
         windows: the cache of windows read before; None if the read may see uncommitted messages.
         indexes: of the scopes that the process searches again and again; None as for ``windows``.
         ring: tells workers of work that a wait does not let wait; None: it waits its time.
+        vectors: searched instead of those that serve, if there are any.
         in_callers_transaction: a search that fails then fails the read, since Postgres has ended that
             transaction.
     """
@@ -76,6 +78,7 @@ class ReadRequest:
     block_arguments: Mapping[str, Any] = field(default_factory=dict)
     indexed_characters: int = MAX_INDEXED_CHARACTERS
     ring: Ring | None = None
+    vectors: Vectors | None = None
 
     @property
     def measure(self) -> Measure:

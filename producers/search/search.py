@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 from uuid import UUID
 
@@ -83,7 +83,7 @@ class SearchResults(list[SearchResult]):
 
 @dataclass(frozen=True, slots=True)
 class SearchRequest:
-    """One search: its query, its scope and its limits."""
+    """One search: its query, its scope and its limits; its own vectors, instead of those that serve."""
 
     identity: SessionIdentity
     query: str
@@ -95,6 +95,7 @@ class SearchRequest:
     shared_key: UUID | None = None
     include_window: bool = True
     indexes: IndexCache | None = None
+    vectors: Vectors | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.query, str):
@@ -137,6 +138,9 @@ def search_history(asked: SearchRequest) -> Operation[SearchResults]:
     if not text or not asked.limit:
         return SearchResults()
     vectors = yield from serving_vectors(shard_key)
+    if vectors is not None and asked.vectors is not None:
+        own = asked.vectors
+        vectors = replace(vectors, generation_id=own.generation_id, config=own.config)
     query = yield from prepare_query(text, vectors, asked.embed_query)
     if query.is_empty:
         return SearchResults(problem=query.problem)

@@ -79,6 +79,19 @@ FROM @filled((SELECT m.* FROM strandline.message m
     ORDER BY m.seq LIMIT %(page_size)s), page.seq) AS m
 ORDER BY m.seq
 
+-- name: messages_with_ids
+-- Messages of an owner's sessions, or of one of them, by their ids: those that reads may show.
+-- params: shard_key uuid, scope_key uuid?, ids text[]
+-- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- opens: envelope json message id, metadata json metadata id
+-- repeatable
+SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
+FROM strandline.session s
+JOIN strandline.message m ON m.shard_key = s.shard_key AND m.incarnation = s.incarnation
+    AND m.id = ANY (%(ids)s::text[])
+WHERE s.shard_key = %(shard_key)s AND (%(scope_key)s::uuid IS NULL OR s.session_key = %(scope_key)s::uuid)
+    AND @is_visible(m, %(shard_key)s)
+
 -- name: log_state
 -- By which it is known that nothing of a log was taken back, replaced or reset.
 -- params: shard_key uuid, session_key uuid

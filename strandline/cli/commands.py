@@ -101,6 +101,13 @@ def _search() -> click.Command:
     return command
 
 
+@_list_command("eval", "Measure searches and reads on your own questions.")
+def _eval() -> click.Command:
+    from strandline.cli.evaluation.command import command
+
+    return command
+
+
 @_list_command("mcp", "Offer a user's memory to an MCP client, over stdio.")
 def _mcp() -> click.Command:
     from strandline.cli.mcp.command import command

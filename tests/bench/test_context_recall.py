@@ -24,7 +24,6 @@ from bench.recall.contexts import (
     Open,
     Prompt,
     flatten,
-    forms_of,
     judge_prompt,
     measure_contexts,
     open_memory,
@@ -34,6 +33,7 @@ from bench.recall.measure import embedding_by, load_llamaindex
 from bench.recall.tables import ALL, EMBEDDER, WORDS, Score, Table, as_json
 from strandline import Memory
 from strandline.pipelines.models.factory import build_query_embedder
+from strandline.producers.evaluation.judging import forms_of
 from strandline.schemas.settings import load_settings
 from tests.bench.test_recall import sample
 from tests.support.processes import forking

@@ -136,3 +136,18 @@ def test_conversations_are_read_as_they_are_published(tmp_path: Path) -> None:
     assert [message["id"] for message in one.sessions[0]] == ["0", "1"]
     assert one.questions == [Question("Who?", "event ordering", frozenset({"0", "1"}))]
     assert conversations(tmp_path / "nowhere") == []
+
+
+def test_sets_in_the_form_of_locomo_are_named_by_their_folder(tmp_path: Path) -> None:
+    message = {"id": "m", "role": "user", "content": "Hello"}
+    for place, category in (("locomo", 4), ("diary", "moods"), ("others/locomo", 7)):
+        folder = tmp_path / place
+        folder.mkdir(parents=True)
+        (folder / "conv-1.jsonl").write_text(json.dumps(message))
+        asked = [{"question": "Who?", "category": category, "evidence": ["m"]}]
+        (folder / "conv-1.qa.json").write_text(json.dumps(asked))
+    found = {one.collection: one for one in conversations(tmp_path)}
+    assert list(found) == ["diary", LOCOMO, "others"]
+    assert [one.questions[0].category for one in found.values()] == ["moods", "single-hop", "7"]
+    # Messages that name no session are of one.
+    assert found["diary"].sessions == [[message]]

@@ -29,8 +29,8 @@ ROOMS = {
     "pipelines": "audit custom engine facts facts/editing flush generations inspect models models/local"
     " models/openai models/prompts models/provided overflow own_code redaction replay sealing text"
     " upkeep upkeep/erasure vectors",
-    "producers": "audit blocks doorbell erasing exports fact_parts facts items memory_parts reading"
-    " reading/budget reading/history reading/searching runs search search/index service service/gate"
+    "producers": "audit blocks doorbell erasing evaluation exports fact_parts facts items memory_parts"
+    " reading reading/budget reading/history reading/searching runs search search/index service service/gate"
     " service/routes service/upkeep tools writing writing/correcting",
     "workers": "celery_app upkeep",
     "deploy": "embedded",
@@ -38,8 +38,8 @@ ROOMS = {
     " adapters/langgraph adapters/llamaindex adapters/pydantic_ai adapters/tframex"
     " chat_import chat_import/agno chat_import/exports chat_import/llamaindex chat_import/tables"
     " client client/upkeep cli cli/ask cli/audit cli/demo cli/doctor cli/encryption cli/erasures"
-    " cli/facts cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention cli/serve cli/servers"
-    " cli/sessions cli/terminal wiring",
+    " cli/evaluation cli/facts cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention"
+    " cli/serve cli/servers cli/sessions cli/terminal wiring",
 }
 SIDE_BY_SIDE = 13
 # One module a command, or a folder if the command has parts; these are what the commands share.

@@ -173,6 +173,35 @@ class History(Query[HistoryRow]):
         self.values = (shard_key, session_key, after_seq, page_size, page_bytes)
 
 
+class MessagesWithIdsRow(NamedTuple):
+    seq: int
+    id: str
+    role: str
+    tokens: int
+    created_at: datetime
+    envelope: str
+    metadata: str | None
+
+
+class MessagesWithIds(Query[MessagesWithIdsRow]):
+    """Messages of an owner's sessions, or of one of them, by their ids: those that reads may show."""
+
+    __slots__ = ()
+    name = "messages_with_ids"
+    repeatable = True
+    row = MessagesWithIdsRow
+    marks = Marks(
+        owner=1,
+        opens=(
+            Mark(5, "json", "message", 1),
+            Mark(6, "json", "metadata", 1),
+        ),
+    )
+
+    def __init__(self, *, ids: list[str], shard_key: UUID, scope_key: UUID | None) -> None:
+        self.values = (ids, shard_key, scope_key)
+
+
 class LogStateRow(NamedTuple):
     incarnation: UUID
     corrections: int

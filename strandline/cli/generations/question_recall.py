@@ -6,9 +6,12 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import fmean
-from typing import Any
+from typing import Any, Self
 from uuid import UUID
 
+from pydantic import Field, PositiveInt, model_validator
+
+from strandline.cli.evaluation.questions import Line, Text, read_lines
 from strandline.pipelines.generations.registry import Generation, serving_generations
 from strandline.pipelines.inspect.directory import check_known, find_session
 from strandline.pipelines.models.contract import Embedder
@@ -19,7 +22,6 @@ from strandline.pipelines.vectors.stage import vector_text
 from strandline.producers.search.hits import Hit
 from strandline.producers.search.ranking import SearchQuery, Target, Vectors, rank_hits
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.foreign_json import read_json
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.queries.derived.replay import CitedMessages
 from strandline.schemas.settings import Settings
@@ -27,11 +29,9 @@ from strandline.schemas.values.identity import DEFAULT_NAMESPACE, SessionIdentit
 from strandline.schemas.values.lanes import FACTS, VECTORS
 
 LOOKED_AT = 10
-MAX_QUESTIONS = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class Question:
+class Question(Line):
     """A question, and whose memory is searched.
 
     Attributes:
@@ -39,21 +39,17 @@ class Question:
         evidence: the ``seq`` of messages in ``session`` that hold the answer.
     """
 
-    question: str
-    expect: str | None = None
-    user: str | None = None
-    session: str | None = None
-    namespace: str = DEFAULT_NAMESPACE
-    evidence: Sequence[int] = ()
+    expect: Text | None = None
+    user: Text | None = None
+    session: Text | None = None
+    namespace: Text = DEFAULT_NAMESPACE
+    evidence: list[PositiveInt] = Field(default_factory=list)
 
-    @property
-    def is_usable(self) -> bool:
-        is_named = bool(self.session or (self.user and not self.evidence))
-        return is_named and isinstance(self.evidence, (list, tuple)) and all(map(_is_seq, self.evidence))
-
-
-def _is_seq(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and value > 0
+    @model_validator(mode="after")
+    def _is_of_somebody(self) -> Self:
+        if not (self.session or (self.user and not self.evidence)):
+            raise ValueError("session, or user without evidence, must say whose memory is searched")
+        return self
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,19 +74,9 @@ def read_questions(path: Path) -> list[Question]:
         ConfigurationError: a line is not a question; the error names it.
     """
     questions = []
-    for number, line in enumerate(path.read_text(encoding="utf-8").splitlines(), 1):
-        if not line.strip():
-            continue
-        try:
-            question = Question(**read_json(line))
-        except (ValueError, TypeError):
-            question = None
-        if question is None or not question.is_usable or number > MAX_QUESTIONS:
-            raise ConfigurationError(
-                f"{path}, line {number}: write a JSON object with question, user or session (and namespace),"
-                " expect if a hit has to contain a text, and evidence, a list of seqs, if messages of the"
-                f" session hold the answer; on at most {MAX_QUESTIONS:,} lines."
-            )
+    for _, question in read_lines(path, Question):
+        if isinstance(question, list):
+            raise ConfigurationError(f"{path}, {'; '.join(map(str, question))}.")
         questions.append(question)
     return questions
 

@@ -214,6 +214,7 @@ COMMAND_ACTS = {
     "get": "by Memory",
     "ask": "by Memory",
     "search": "by Memory",
+    "eval": "prints shares of what it reads, and ids and words that were given to it",
     "mcp": "by Memory",
     "flush": "delivers",
     "import": "by Memory and Facts",

@@ -192,6 +192,7 @@ COMMAND_ROUTES = {
     "get": f"POST {S}/context",
     "ask": f"POST {S}/context",
     "search": f"POST {S}/search",
+    "eval": "(asks for as long as it takes, with a file of questions)",
     "flush": f"POST {S}/flush",
     "import": f"POST {S}/import",
     "verify": "(reads all tables for as long as it takes, on the operator's machine)",

@@ -1,0 +1,1 @@
+"""Measures what searches and reads give for questions whose answers are known."""

@@ -1,0 +1,1 @@
+"""``strandline eval``, and its parts."""

@@ -1,0 +1,271 @@
+"""``strandline eval``: what searches and reads give for questions of one's own."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from statistics import fmean
+from typing import Any
+
+import click
+from pydantic import SecretStr, ValidationError
+
+from strandline.cli.demo.play import percentile
+from strandline.cli.evaluation.questions import LineProblem, Question, read_lines
+from strandline.cli.evaluation.subjects import Embeddings, Subjects, vectors_of
+from strandline.cli.imports.progress import shown_progress
+from strandline.cli.servers.options import json_options, namespace_option, settings_from, target_options
+from strandline.cli.servers.targets import servers_for_once
+from strandline.cli.terminal.interrupts import Stop, stops_at_signals
+from strandline.cli.terminal.output import print_json, print_table, say
+from strandline.producers.evaluation.asking import Measured, measure
+from strandline.producers.search.ranking import Vectors
+from strandline.producers.search.search import MAX_LIMIT
+from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.wire.report import Report
+from strandline.wiring.runtime import runtime_for
+
+_FILE = click.Path(exists=True, dir_okay=False, path_type=Path)
+Columns = Sequence[tuple[Vectors | None, Embeddings]]
+# A line of progress for so many questions, where there is no terminal.
+LINE_EVERY = 100
+
+
+class FiguresReport(Report):
+    """All questions in one generation (null: what serves), as means; shares are from 0 to 1.
+
+    ``recall`` is of answers in the first hits, ``context_recall`` in reads; ``any_…`` and ``all_…`` are
+    shares of questions.  ``cost_usd`` is of the embedding calls, null without a price.  ``by_words`` counts
+    questions without a vector.
+    """
+
+    generation: int | None
+    recall: float
+    any_found: float
+    all_found: float
+    context_recall: float
+    any_given: float
+    all_given: float
+    tokens: float
+    over_limit: int
+    search_ms_p50: float
+    search_ms_p95: float
+    read_ms_p50: float
+    read_ms_p95: float
+    embedding_calls: int
+    cost_usd: float | None
+    by_words: int
+
+
+class AskedReport(Report):
+    """A question in each generation, and in the earlier result (``before``)."""
+
+    line: int
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    question: str
+    measured: list[Measured]
+    before: Measured | None
+
+
+class EvalReport(Report):
+    """``strandline eval``: of the first ``k`` hits; ``before`` are the figures of an earlier result."""
+
+    k: int
+    token_limit: int | None
+    interrupted: bool
+    figures: list[FiguresReport]
+    before: FiguresReport | None
+    questions: list[AskedReport]
+    problems: list[LineProblem]
+
+
+@click.command("eval")
+@click.argument("questions", type=_FILE)
+@namespace_option
+@click.option("--session", metavar="ID", help="The session of questions that name none.")
+@click.option("--user", metavar="ID", help="The user of questions that name none.")
+@click.option(
+    "--k", type=click.IntRange(1, MAX_LIMIT), default=10, show_default=True, help="Hits that count."
+)
+@click.option(
+    "--token-limit", type=click.IntRange(4), metavar="N", help="Of each read; default: the session's."
+)
+@click.option("--generation", "numbers", type=int, multiple=True, help="Search this one; repeat to compare.")
+@click.option("--against", type=_FILE, help="Compare with an earlier result, saved from --json.")
+@json_options(EvalReport)
+@target_options
+def command(
+    questions: Path,
+    namespace: str,
+    session: str | None,
+    user: str | None,
+    k: int,
+    token_limit: int | None,
+    numbers: tuple[int, ...],
+    against: Path | None,
+    as_json: bool,
+    **target: Any,
+) -> int:
+    """Measure what searches and reads give for the questions in the file QUESTIONS.
+
+    It has a JSON object per line: "question", and "evidence" (ids of messages) or "expected" (words); perhaps
+    "session_id", "user_id" and "namespace". The only model calls embed the questions; nothing is written.
+    """
+    settings = settings_from(**target)
+    earlier = None if against is None else _read_earlier(against, k)
+    lines = dict(read_lines(questions, Question))
+    problems = [problem for one in lines.values() if isinstance(one, list) for problem in one]
+    whose = {"namespace": namespace, "session_id": session, "user_id": user}
+    asked = {
+        number: one.model_copy(update={name: getattr(one, name) or whose[name] for name in whose})
+        for number, one in lines.items()
+        if isinstance(one, Question)
+    }
+    with servers_for_once(settings) as servers:
+        own = {"database_url": SecretStr(servers.database_url), "broker_url": None}
+        with closing(runtime_for(settings.model_copy(update=own))) as runtime, stops_at_signals() as stop:
+            generations: list[Vectors | None] = [vectors_of(runtime, number) for number in numbers]
+            columns = [(vectors, Embeddings(runtime)) for vectors in generations or [None]]
+            measured = _ask(Subjects(runtime, token_limit), asked, columns, k, problems, stop)
+    known = {_key(one): one.measured[0] for one in earlier.questions} if earlier else {}
+    report = EvalReport(
+        k=k,
+        token_limit=token_limit,
+        interrupted=stop.is_set(),
+        figures=[
+            _figures([one.measured[at] for one in measured], embeddings)
+            for at, (_, embeddings) in enumerate(columns if measured else ())
+        ],
+        before=earlier.figures[0] if earlier else None,
+        questions=[one.model_copy(update={"before": known.get(_key(one))}) for one in measured],
+        problems=sorted(problems, key=lambda one: one.line),
+    )
+    print_json(report) if as_json else _print(report)
+    return stop.exit_code or (1 if problems else 0)
+
+
+def _ask(
+    subjects: Subjects,
+    asked: dict[int, Question],
+    columns: Columns,
+    k: int,
+    problems: list[LineProblem],
+    stop: Stop,
+) -> list[AskedReport]:
+    """Ask each question in each generation, until all are asked or a signal comes."""
+    reports = []
+    with shown_progress(LINE_EVERY) as progress:
+        for done, (line, one) in enumerate(asked.items(), start=1):
+            if stop.is_set():
+                break
+            target = subjects.find(line, one)
+            if isinstance(target, LineProblem):
+                problems.append(target)
+                continue
+            subject, answer = target
+            measured = [
+                measure(replace(subject, vectors=vectors, embed_query=by.embed), one.question, answer, k)
+                for vectors, by in columns
+            ]
+            whose = one.model_dump(exclude={"evidence", "expected"})
+            reports.append(AskedReport(line=line, measured=measured, before=None, **whose))
+            progress(done, len(asked), f"{done:,} of {len(asked):,} questions asked")
+    return reports
+
+
+def _figures(measured: Sequence[Measured], embeddings: Embeddings) -> FiguresReport:
+    recalls, of_reads = [one.recall for one in measured], [one.context_recall for one in measured]
+    searches, reads = [one.search_ms for one in measured], [one.read_ms for one in measured]
+    return FiguresReport(
+        generation=measured[0].generation,
+        recall=_mean(recalls),
+        any_found=_mean([share > 0 for share in recalls]),
+        all_found=_mean([share == 1 for share in recalls]),
+        context_recall=_mean(of_reads),
+        any_given=_mean([share > 0 for share in of_reads]),
+        all_given=_mean([share == 1 for share in of_reads]),
+        tokens=_mean([one.tokens for one in measured]),
+        over_limit=sum(one.over_limit for one in measured),
+        search_ms_p50=percentile(searches, 0.5),
+        search_ms_p95=percentile(searches, 0.95),
+        read_ms_p50=percentile(reads, 0.5),
+        read_ms_p95=percentile(reads, 0.95),
+        embedding_calls=embeddings.calls,
+        cost_usd=None if embeddings.usd is None else float(embeddings.usd),
+        by_words=sum(one.problem is not None for one in measured),
+    )
+
+
+def _mean(values: Sequence[float]) -> float:
+    return round(fmean(values), 4)
+
+
+def _key(asked: AskedReport) -> tuple[str | None, ...]:
+    """By which a question of an earlier result is known again, whatever its line."""
+    return asked.namespace, asked.session_id, asked.user_id, asked.question
+
+
+def _read_earlier(path: Path, k: int) -> EvalReport:
+    try:
+        earlier = EvalReport.model_validate_json(path.read_bytes())
+    except (OSError, ValidationError):
+        raise ConfigurationError(f"{path} is not what `strandline eval --json` printed.") from None
+    if not earlier.figures or earlier.k != k:
+        held = f"has figures of the first {earlier.k} hits" if earlier.figures else "has no figures"
+        raise ConfigurationError(f"{path} {held}; measure it again, or give the same --k.")
+    return earlier
+
+
+def _print(report: EvalReport) -> None:
+    before = [] if report.before is None else [("before", report.before)]
+    columns = [*before, *((_title(one.generation), one) for one in report.figures)]
+    if report.figures:
+        rows = [
+            (title.format(k=report.k), *(text.format(one).replace("None", "unknown") for _, one in columns))
+            for title, text in _ROWS
+        ]
+        print_table([quantity(len(report.questions), "question"), *(title for title, _ in columns)], rows)
+    for asked in report.questions:
+        say(*_changes(asked))
+    reasons = {one.problem for asked in report.questions for one in asked.measured if one.problem}
+    say(*(f"compared by words alone: {reason}" for reason in sorted(reasons)), err=True)
+    say(*(f"not measured: {problem}" for problem in report.problems), err=True)
+    if report.interrupted:
+        say("interrupted; the figures are of the questions asked until then", err=True)
+
+
+def _title(generation: int | None) -> str:
+    return "what serves" if generation is None else f"generation {generation}"
+
+
+_ROWS = (
+    ("R@{k}, found", "{0.recall:.1%}"),
+    ("any, all of it found", "{0.any_found:.1%}, {0.all_found:.1%}"),
+    ("context recall, given", "{0.context_recall:.1%}"),
+    ("any, all of it given", "{0.any_given:.1%}, {0.all_given:.1%}"),
+    ("tokens of a read", "{0.tokens:,.0f}"),
+    ("reads over the limit", "{0.over_limit:,}"),
+    ("ms of a search, p50, p95", "{0.search_ms_p50:.1f}, {0.search_ms_p95:.1f}"),
+    ("ms of a read, p50, p95", "{0.read_ms_p50:.1f}, {0.read_ms_p95:.1f}"),
+    ("embedding calls", "{0.embedding_calls:,}"),
+    ("cost, USD", "{0.cost_usd}"),
+    ("questions by words alone", "{0.by_words:,}"),
+)
+
+
+def _changes(asked: AskedReport) -> Iterator[str]:
+    """A line where the question is better or worse than before, or than in the first generation."""
+    first, *others = [*([asked.before] if asked.before else []), *asked.measured]
+    for one in others:
+        change = one.recall + one.context_recall - first.recall - first.context_recall
+        if change or one.recall != first.recall:
+            yield (
+                f"{'better' if change > 0 else 'worse'} in {_title(one.generation)}:"
+                f" found {first.recall:.0%} -> {one.recall:.0%},"
+                f" given {first.context_recall:.0%} -> {one.context_recall:.0%}: {asked.question}"
+            )
