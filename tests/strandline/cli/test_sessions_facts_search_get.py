@@ -267,6 +267,10 @@ def test_a_search_finds_messages_and_facts_of_a_session_or_a_user(anna: Memory, 
     lines = command("search", "harbour", "--session", "s1", "--scope", "owner").out
     assert "I like the harbour." in lines
     assert command("search", "", "--session", "s1").out == "nothing found\n"
+    by_words = command("search", "港口", "--session", "s1")  # not a language of the local embedder
+    assert by_words.out == "nothing found\n" and "compared only words" in by_words.err
+    reported = SearchReport.model_validate(command("search", "港口", "--session", "s1", "--json").json)
+    assert reported.problem is not None and in_session.problem is None
     assert command("search", "harbour").code == 2
     assert command("search", "harbour", "--user", "anna", "--scope", "session").code == 2
 
