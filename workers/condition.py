@@ -71,6 +71,11 @@ class Condition:
         """False from the loss of any use of the broker until all are served again."""
         return not self._no_broker
 
+    @property
+    def can_ring(self) -> bool:
+        """Whether the broker takes hints, as far as is known."""
+        return "ring" not in self._no_broker
+
     def as_json(self, reasons: Mapping[str, str], lost_threads: int) -> str:
         """The whole condition, for the worker's row.
 
@@ -81,5 +86,5 @@ class Condition:
             condition = {"dropped_hints": self._dropped_hints, "reasons": dict(reasons)}
             condition |= {"lost_threads": lost_threads}
             if self._no_broker:
-                condition["no_broker"] = next(iter(self._no_broker.values()))
+                condition["no_broker"] = "; ".join(dict.fromkeys(self._no_broker.values()))
             return json.dumps(condition, sort_keys=True)

@@ -35,10 +35,11 @@ class WithoutBroker:
         """Publish hints; or begin draining the lanes here, if this process serves their stages."""
         if self._worker is None:
             return
-        if self._worker.condition.has_broker:
-            self._publish(lanes)
-        else:
+        condition, lanes = self._worker.condition, list(lanes)
+        if not condition.has_broker:
             self._take_up(lanes)
+            lanes = [one for one in lanes if condition.can_ring and one.stage not in self._served]
+        self._publish(lanes)
 
     def ring_found(self, lanes: Iterable[Lane]) -> None:
         """Ring for lanes that the sweep found; drain what was rung for in vain, if threads are free."""

@@ -72,6 +72,7 @@ def vector_search(ground: Ground, memory: Memory) -> Iterator[Find]:
             dates_from=[],
             dates_through=[],
             dates_fit=[],
+            words=0,
             beside=0,
             facts_alone_id=None,
             top_facts=0,

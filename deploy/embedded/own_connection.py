@@ -13,7 +13,8 @@ from urllib.parse import quote
 from psycopg import pq
 
 _SERVICE = "PGSERVICE"
-_IN_URL = frozenset({"service", "host", "port", "user", "dbname"})
+# Named by the URL, or by each connection.
+_NAMED = frozenset({"service", "host", "port", "user", "dbname", "connect_timeout"})
 # Where libpq takes no empty value, and has no default of its own.
 _NEUTRAL = {"sslcertmode": "allow", "min_protocol_version": "3.0", "max_protocol_version": "3.0"}
 _SECONDS = 3.0
@@ -29,7 +30,7 @@ def _options(environ: Mapping[str, str]) -> Iterator[tuple[str, str]]:
         return
     for option in pq.Conninfo.get_defaults():
         name, variable = option.keyword.decode(), (option.envvar or b"").decode()
-        if variable and name not in _IN_URL and (variable in environ or _SERVICE in environ):
+        if variable and name not in _NAMED and (variable in environ or _SERVICE in environ):
             yield name, _NEUTRAL.get(name, (option.compiled or b"").decode())
 
 

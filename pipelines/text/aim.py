@@ -1,6 +1,4 @@
-"""Aim: what a question says of the messages that it is after, beside its words: whose they are, and of which
-days.
-"""
+"""Aim: the speaker and the days that a question asks about."""
 
 from __future__ import annotations
 
@@ -14,9 +12,9 @@ from strandline.pipelines.text.spoken_dates import spoken_date
 
 # A month without a year is that of any of so many years: the current one, the next, and those before.
 YEARS_BACK = 15
-# What the day after a named one counts: it is spoken of on that as well.
+# The fit of the day after a named one, on which it is spoken of as well.
 NEXT_DAY_FIT = 0.95
-# What other days count that are near to a named one: it may have been spoken of before or after.
+# The fit of other days near a named one: it may have been spoken of before or after.
 PART_FIT = 0.5
 # Days around one that is counted back from today; people count roughly.
 DAYS_AROUND = 3
@@ -52,13 +50,23 @@ _YEAR_FIRST = re.compile(r"\b((?:19|20)\d\d)([-./])(\d{1,2})\2(\d{1,2})\b", re.A
 _YEAR_LAST = re.compile(r"\b(\d{1,2})([-./])(\d{1,2})\2((?:19|20)\d\d)\b", re.ASCII)
 # As Chinese, Japanese and Korean write a day or a month.
 _WITH_SIGNS = re.compile(
-    r"(?<!\d)(?:((?:19|20)\d\d) ?[年년] ?)?(\d{1,2}) ?[月월](?: ?(\d{1,2}) ?[日号號일])?", re.ASCII
+    r"(?<!\d)(?:((?:19|20)\d\d) ?[年년] ?)?(\d{1,2}) ?[月월](?![曜요])(?: ?(\d{1,2}) ?[日号號일])?", re.ASCII
 )
-_YEAR = re.compile(r"\b((?:19|20)\d\d)(?:\b|(?=[年년]))")
-# A verb as well as a month, which is written with a capital letter and stands after such words.
-_MAY = re.compile(r"\b(?:in|during|of|since|until|by|early|late|mid|last|this)[\s-]+May\b")
+# No sum and no measure.
+_YEAR = re.compile(
+    r"(?<![$€£¥.,])\b((?:19|20)\d\d)(?:\b|(?=[年년]))(?![.,]\d)"
+    r"(?! ?(?:[$€£¥%]|dollars?|euros?|pounds?|bucks|yen|km|miles?|met(?:er|re)s?|m|kg|g|ml|people|users|words"
+    r"|steps|calories|times)\b)",
+    re.IGNORECASE,
+)
+# Months that are names of people, or verbs, as well; alone, they are months after such words.
+_ALSO_NAMES = frozenset({"april", "may", "june", "august", "jan", "mai"})
+_OF_TIME = re.compile(
+    r"\b(?:in|during|of|since|until|till|by|from|before|after|early|late|mid|last|this|next|im|seit)[\s-]+(\w+)",
+    re.IGNORECASE,
+)
 # Verbs or other words of English as well.
-_DOUBTFUL = frozenset({"march", "mars", "mar", "mai", "juni", "juli"})
+_DOUBTFUL = frozenset({"march", "mars", "mar", "juni", "juli"})
 # Small, or with a capital letter where that is no other word: "Mon" is a day, "US" a country.
 _FIRST_PERSON = re.compile(
     r"\b(?:[Ii]|[Mm]y|[Mm]e|[Mm]ine|[Mm]yself|[Ww]e|[Oo]urs?|us|[Ii]ch|[Mm]ir|[Mm]ich|[Mm]eine?[nmrs]?|[Ww]ir|uns"
@@ -109,7 +117,8 @@ def aim_of(question: str, today: date) -> Aim:
     """The aim of a question that is asked on ``today``."""
     plain = " ".join(question.replace("\u2019", "'").split())
     names = query_lexemes(" ".join(word for word in _WORD.findall(plain) if _may_be_name(word)))
-    days = tuple(_days(plain, today))[:MAX_RANGES]
+    # Of days to come nothing was said yet, but on others.
+    days = tuple(days for days in _days(plain, today) if days.first <= today)[:MAX_RANGES]
     return Aim(_FIRST_PERSON.search(plain) is not None, tuple(names), days)
 
 
@@ -164,7 +173,9 @@ def _named_dates(question: str) -> Iterator[tuple[int | None, int, int | None]]:
 
 def _is_no_month(name: str, plain: str, question: str) -> bool:
     """Whether a month's name that stands alone is likely another word."""
-    return name[0].islower() or plain in _DOUBTFUL or (plain == "may" and not _MAY.search(question))
+    if name[0].islower() or plain in _DOUBTFUL:
+        return True
+    return plain in _ALSO_NAMES and plain not in map(str.lower, _OF_TIME.findall(question))
 
 
 def _of_date(year: int | None, month: int, day: int | None, today: date) -> Iterator[DayRange]:

@@ -16,6 +16,7 @@ import re
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from functools import lru_cache
+from itertools import chain
 from types import MappingProxyType
 from typing import NamedTuple
 from unicodedata import normalize  # noqa: TID251 - of one token, whose marks are few
@@ -72,6 +73,8 @@ _GROUPS = re.compile(r"(?<![\w.,])\+?\d{1,4}(?:[ ./()-]{1,2}\d{2,5}){2,5}(?![\w.
 _FEWEST_DIGITS, _MOST_DIGITS, _DIGITS_OF_DATE = 7, 15, 8
 _YEAR = re.compile(r"(?:19|20)\d\d")
 _PARTS = re.compile(r"\d+|[^\W\d_]+")
+# What a comma divides otherwise is a fraction, as much of Europe writes it.
+_THOUSANDS = re.compile(r",(?=\d{3}(?!\d))")
 # Names that are also stop words, as names are written.
 _NAMES = frozenset({"Will", "May", "IT", "US", "WHO"})
 # Letters that no mark is taken off from, but that are written without.
@@ -170,8 +173,17 @@ def query_lexemes(text: str, *, language: str = "english") -> list[str]:
     Raises:
         ConfigurationError: no stemmer exists for ``language``.
     """
-    words = (word for _, word in _content_words(text, language))
-    return list(dict.fromkeys(lexeme for word in words for lexeme in word.lexemes(language)))
+    return list(dict.fromkeys(chain.from_iterable(words_of_query(text, language=language))))
+
+
+def words_of_query(text: str, *, language: str = "english") -> list[tuple[str, ...]]:
+    """The distinct words of a query, in order of first mention, each with the lexemes of its variants.
+
+    Raises:
+        ConfigurationError: no stemmer exists for ``language``.
+    """
+    words = (tuple(word.lexemes(language)) for _, word in _content_words(text, language))
+    return list(dict.fromkeys(words))
 
 
 def indexed_lexemes(text: str) -> list[str]:
@@ -251,8 +263,9 @@ def _words(text: str) -> Iterator[_Word]:
         if kind == "run":
             yield from _bigrams(normal_form(match.group().casefold()))
         elif kind == "number":
-            number = token.replace(",", "")
-            yield _Word(number, (number[1:],) if number[0] == "v" else ())
+            number = _THOUSANDS.sub("", token)
+            plain_number = number.lstrip("v").replace(",", ".")
+            yield _Word(number, (plain_number,) if plain_number != number else ())
         elif written in _NAMES:
             # At the beginning of a question it is a verb.
             yield _Word(token, is_name=match.start() > 0 or not plain.rstrip().endswith("?"))

@@ -27,8 +27,9 @@ _INSTRUCTION = re.compile(
 _ADVERBS = r"(?:(?:\w+ly|also|still|just|always|much|would)\ ){0,2}"
 _PREFERENCE = re.compile(
     rf"""\b(?: i(?:'d)?\ {_ADVERBS}
-        (?:prefer(?:red)?|rather|like|love|enjoy|favou?r|value|appreciate|prioriti[sz]e|only
+        (?:prefer(?:red)?|rather|like|love|enjoy|favou?r|value|appreciate|prioriti[sz]e
           |avoid|dislike|hate|loathe|detest|despise|refuse)
+      | i\ only\ (?:use|eat|drink|buy|wear|watch|read|listen|fly|stay|consume)
       | i\ tend\ to\ (?:like|prefer|avoid)
       | my\ prefer\w+ | prefer(?:ring|red)
       | i\ (?:don't|do\ not|can't|cannot|won't)\ {_ADVERBS}

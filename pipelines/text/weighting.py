@@ -1,29 +1,42 @@
-"""What counts how much in the score of a message, or a fact, that is searched for.
+"""The weights of the parts of a score, by which messages and facts are ranked.
 
-Postgres ranks by the same constants (``schemas/sql/fragments/search.sql``).  What they are for is in
+Postgres ranks by the same constants (``schemas/sql/fragments/search.sql``).  Their purpose is in
 docs/architecture/vectors-and-search.md, and how they were chosen in docs/search-trials.md.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 # The weight of words beside a vector.
 WORDS_BESIDE_VECTOR = 0.53
-# The query names a speaker: what others say, and what mostly asks.
+# The query names a speaker: messages of other speakers, and messages that mostly ask.
 OTHER_SPEAKER = 0.7
 ASKS = 0.85
-# The query speaks of the asker: what an assistant says.
+# The query speaks of the asker: messages of an assistant.
 ASSISTANT = 0.7
-# What reads like a standing wish, if no speaker is named.
+# A message that reads like a standing wish, if no speaker is named.
 STANDING_WISH = 1.3
-# The query names a date: what was said on others, and what is added for that day alone.
+# The query names a date: messages of other days, and the bonus of that day's messages.
 OTHER_DAY = 0.3
 NAMED_DAY = 0.1
-# Where several sessions are searched, what counts of a message beside its session's best.
+# Where several sessions are searched: messages beside their session's best.
 BESIDE_BEST = 0.9
 # Of the weight of all the query's words: texts that have less say little, if vectors say more.
 KNOWN_SHARE = 0.35
-# Contrasts up to here are those of vectors drawn at random; from there on they say what is meant.
+# Up to the first, contrasts are those of random vectors; from the second on, they show likeness of meaning.
 FAINT_CONTRAST, CLEAR_CONTRAST = 0.15, 0.25
+
+
+def weight_of_words(held: Sequence[float], words: int, of_none: float) -> float:
+    """The weight of all words of a query.
+
+    Args:
+        held: the weights of the lexemes that occur in the scope; a word may have several, by its variants.
+        words: how many words there are.
+        of_none: the weight of a word that does not occur.
+    """
+    return sum(held) + max(0, words - len(held)) * of_none
 
 
 def full_text_score(best: float, whole: float, nearest: float) -> float:

@@ -71,7 +71,7 @@ class Doorbell:
 
     @property
     def trouble(self) -> str | None:
-        """What the broker does, instead of taking hints; None if the last ones passed."""
+        """Why the broker takes no hints; None if the last ones passed."""
         return self._trouble
 
     def ring(self, lanes: Iterable[Lane]) -> None:
@@ -83,7 +83,7 @@ class Doorbell:
                 self._hints.put_nowait(lane)
             except queue.Full:
                 return
-        if self._thread is None:
+        if self._thread is None or not self._thread.is_alive():
             self._start()
 
     def close(self, timeout_seconds: float = 1.0) -> None:
@@ -107,7 +107,7 @@ class Doorbell:
 
     def _start(self) -> None:
         with self._starting:
-            if self._thread is None:
+            if self._thread is None or not self._thread.is_alive():
                 self._thread = threading.Thread(target=self._run, name="strandline-doorbell", daemon=True)
                 self._thread.start()
 
@@ -117,15 +117,17 @@ class Doorbell:
         published_at = -QUIET_SECONDS
         dropped = 0
         while lanes := self._gather(publisher, pacer, published_at):
-            while (error := self._try_to_publish(publisher, lanes)) is not None:
+            tried = new = lanes
+            while (error := self._try_to_publish(publisher, tried)) is not None:
                 self._say_away(error)
-                self._on_refusal(error, lanes)
+                self._hand_back(error, new)
+                dropped += len(new)
                 if self._closing.wait(BACKOFF_SECONDS):
                     return
-                # The last one tells when the broker is well again; who waits for the others finds them.
-                others = [*lanes[:-1], *self._take_waiting(), *pacer.take_kept()]
-                dropped, lanes = dropped + len(others), lanes[-1:]
-                self._on_refusal(error, others)
+                # One that was handed back is tried until it passes, so that an idle producer's bell recovers.
+                new = [*self._take_waiting(), *pacer.take_kept()]
+                tried = [*tried[:1], *new]
+            dropped -= tried is not lanes
             published_at = time.monotonic()
             self._say_back(dropped)
             dropped = 0
@@ -138,6 +140,13 @@ class Doorbell:
             # The outermost edge of this thread: transports raise what they like, also for a wrong URL.
             return error
         return None
+
+    def _hand_back(self, error: BaseException | None, lanes: Sequence[Lane]) -> None:
+        try:
+            self._on_refusal(error, lanes)
+        except Exception as failure:  # noqa: BLE001  # else this thread would end, and nothing be rung for
+            reason = type(failure).__name__
+            logger.warning("lanes were not handed back", extra={"action": "ring_failed", "reason": reason})
 
     def _say_away(self, error: Exception) -> None:
         name = type(error).__name__
@@ -152,7 +161,7 @@ class Doorbell:
     def _say_back(self, dropped: int) -> None:
         if self._trouble is not None:
             self._trouble = None
-            self._on_refusal(None, ())
+            self._hand_back(None, ())
             logger.log(
                 self._level,
                 "broker is back, and accepts hints again",

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
+from itertools import chain
 from typing import Any
 
 from strandline.pipelines.text.aim import aim_of
-from strandline.pipelines.text.lexemes import query_lexemes
+from strandline.pipelines.text.lexemes import words_of_query
 from strandline.producers.search.ranking import SearchQuery, Vectors
 from strandline.schemas.display.local_time import today_in
 from strandline.schemas.errors import StrandlineError
@@ -56,5 +57,7 @@ def _prepare(text: str, vectors: Vectors, embed_query: EmbedQuery | None) -> Sea
 
 
 def _query(text: str, vector: str | None, problem: str | None, time_zone: str | None) -> SearchQuery:
-    lexemes = query_lexemes(text)[-MAX_QUERY_WORDS:]
-    return SearchQuery(text, lexemes, vector, problem, aim_of(text, today_in(time_zone)))
+    words = words_of_query(text)
+    lexemes = list(dict.fromkeys(chain.from_iterable(words)))[-MAX_QUERY_WORDS:]
+    aim = aim_of(text, today_in(time_zone))
+    return SearchQuery(text, lexemes, vector, problem, aim, min(len(words), len(lexemes)))

@@ -64,6 +64,7 @@ class _Compared(TypedDict):
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
+    words: int
 
 
 class _Part(TypedDict):
@@ -95,13 +96,23 @@ class Vectors:
 
 @dataclass(frozen=True, slots=True)
 class SearchQuery:
-    """A query in the form of the search; if it has no vector, ``problem`` says why."""
+    """A query in the form of the search.
+
+    Attributes:
+        problem: why it has no vector; None if it has one.
+        words: how many words the lexemes are of; None: each of its own.
+    """
 
     text: str
     lexemes: list[str]
     vector: str | None
     problem: str | None
     aim: Aim = NO_AIM
+    words: int | None = None
+
+    @property
+    def word_count(self) -> int:
+        return len(self.lexemes) if self.words is None else self.words
 
     @property
     def is_empty(self) -> bool:
@@ -260,6 +271,7 @@ def _indexed_search(
         similarity_cutoff=similarity_cutoff,
         limit=limit,
         scope_key=scope_key,
+        words=query.word_count,
     )
     return IndexedSearch(
         scope=ScopeKey(target.shard_key, NO_VECTORS if vectors is None else vectors.generation_id, scope_key),
@@ -315,6 +327,7 @@ def _comparison_params(query: SearchQuery, vectors: Vectors | None) -> _Compared
         "dates_from": [days.first for days in query.aim.days],
         "dates_through": [days.last for days in query.aim.days],
         "dates_fit": [days.fit for days in query.aim.days],
+        "words": query.word_count,
     }
 
 

@@ -27,6 +27,7 @@ from strandline.pipelines.text.weighting import (
     STANDING_WISH,
     WORDS_BESIDE_VECTOR,
     full_text_score,
+    weight_of_words,
 )
 from strandline.pipelines.vectors.chunks import chunks
 from strandline.pipelines.vectors.voice import Voice, said_on, voice_of
@@ -101,7 +102,7 @@ def _merge_hits(
     """Both in one order: the word score of each is relative to that of the best text of all."""
     known = [(hit.session_key, message) for hit in hits for message in hit.messages]
     places = [*known, *waiting]
-    texts, whole = _scores([_count_words(key, message, query) for key, message in places], query.lexemes)
+    texts, whole = _scores([_count_words(key, message, query) for key, message in places], query)
     nearest = 0.0 if query.vector is None else CLEAR_CONTRAST
     best = max(texts.values(), default=0.0)
     days = {(key, message.seq): _day_score(message, query) for key, message in waiting}
@@ -157,13 +158,14 @@ def _count_words(session_key: UUID | None, message: Message, query: SearchQuery)
 
 
 def _scores(
-    counted: Sequence[_WordCounts], lexemes: Sequence[str]
+    counted: Sequence[_WordCounts], query: SearchQuery
 ) -> tuple[dict[tuple[UUID | None, int | None], float], float]:
     """The BM25 score of each message, with a share of its neighbours' words in the session; and the weight of
     all words.
     """
     holders = Counter(lexeme for place in counted for lexeme in place.times)
-    weights = {lexeme: rarity(len(counted), holders[lexeme]) for lexeme in lexemes}
+    weights = {lexeme: rarity(len(counted), count) for lexeme, count in holders.items()}
+    whole = weight_of_words([*weights.values()], query.word_count, rarity(len(counted), 0))
     by_seq = {(place.session_key, place.message.seq): place for place in counted}
 
     def score(place: _WordCounts) -> float:
@@ -173,7 +175,7 @@ def _scores(
                 times[lexeme] = times.get(lexeme, 0.0) + count * share
         return sum(weights[lexeme] * saturated(count) for lexeme, count in times.items())
 
-    return {key: score(place) for key, place in by_seq.items()}, sum(weights.values())
+    return {key: score(place) for key, place in by_seq.items()}, whole
 
 
 def _near(

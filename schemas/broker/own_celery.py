@@ -1,4 +1,4 @@
-"""A Celery application that is only what we set: the host application's variables for Celery are not for us.
+"""A Celery application without the settings that a host's variables give to its own Celery.
 
 Celery lets its own variables override what an application says (``CELERY_BROKER_URL`` and its like), takes
 settings from modules that they name, and runs Django's start where ``DJANGO_SETTINGS_MODULE`` is set.

@@ -137,7 +137,11 @@ def _kind(public_apis_only: bool) -> type[OwnConnection]:
 def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
     # SQLAlchemy reads URLs in its own way; this one goes to libpq as it stands, as it does elsewhere.
     session = Session()
-    engine = create_engine("postgresql+psycopg://", creator=lambda: _connect(psycopg_url(url), kind, session))
+    engine = create_engine(
+        "postgresql+psycopg://",
+        creator=lambda: _connect(psycopg_url(url), kind, session),
+        isolation_level="READ COMMITTED",
+    )
     try:
         with engine.begin() as connection:
             _settle(connection)
@@ -160,6 +164,8 @@ def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnec
     except psycopg.Error as error:
         raise DatabaseUnavailableError(connect_problem(error, url)) from None
     connection.statement_seconds = MAINTENANCE_SECONDS
+    if session.pooled:
+        connection.prepare_threshold = None
     return connection
 
 

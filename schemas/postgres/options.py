@@ -56,7 +56,7 @@ class ConnectionOptions:
 
     ``pooled=True`` is for a pooler such as PgBouncer that gives each transaction another connection: nothing
     is set at the start of a session, and no statement is prepared, because both would affect other clients.
-    One that is not declared is noticed at the first connection (``postgres.pools.session``).
+    An undeclared pooler is noticed at the first connection (``postgres.pools.session``).
 
     ``public_apis_only=True`` runs statements by psycopg's cursors, and leaves it to TCP to find out that a
     server does not answer.
@@ -122,7 +122,7 @@ class ConnectionOptions:
 
         psycopg prepares nothing: ``schemas.postgres.prepared`` does, except behind a pooler or if it must not
         be used. Options of the URL stay: settings of a session are added to its ``options``, after those of
-        ``PGOPTIONS`` for a server that is not our own.
+        ``PGOPTIONS`` where the URL has none.
         """
         arguments: dict[str, Any] = {
             "autocommit": True,
@@ -133,9 +133,7 @@ class ConnectionOptions:
         }
         if self.pooled:
             return arguments
-        return arguments | {
-            "options": all_options(self.url, self._session(), is_own=self.find_url is not None)
-        }
+        return arguments | {"options": all_options(self.url, self._session())}
 
     def _session(self) -> Iterator[tuple[str, int | str]]:
         """The settings of each connection."""
@@ -151,12 +149,10 @@ class ConnectionOptions:
             yield "synchronous_commit", "off"
 
 
-def all_options(url: str, settings: Iterable[tuple[str, int | str]], *, is_own: bool = False) -> str:
-    """What a session begins with: what the URL says, ``settings``, and all that may not be another.
-
-    ``PGOPTIONS`` stands in for the URL, as with libpq, but for a server of our own.
-    """
-    own = conninfo_to_dict(url).get("options") or ("" if is_own else _environment_options())
+def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
+    """The options of a session: those of the URL, else ``PGOPTIONS``; ``settings``; and the pinned ones."""
+    named = conninfo_to_dict(url)
+    own = named["options"] if "options" in named else _environment_options()
     every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
     return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
 

@@ -22,7 +22,7 @@ FROM unnest(%(session_keys)s::uuid[], %(from_seqs)s::bigint[], %(pieces)s::integ
 -- params: shard_key uuid, generation_id integer?, scope_key uuid?, session_key uuid, visible_from bigint, embedding
 --     halfvec?, lexemes text[], similarity_cutoff float8, top_k integer, messages boolean, facts_generation_id
 --     integer?, facts_shown uuid[], topics text[]?, agent_id text?, team_id text?, is_own boolean, names text[], dates_from date[],
---     dates_through date[], dates_fit float8[], beside integer, facts_alone_id integer?, top_facts integer, part_of uuid?,
+--     dates_through date[], dates_fit float8[], words integer, beside integer, facts_alone_id integer?, top_facts integer, part_of uuid?,
 --     through_session uuid, through_seq bigint, through_piece integer, at_once bigint
 -- row: score float8, similarity float8, session_key uuid?, from_seq bigint!, through_seq bigint!, seq bigint!, id
 --     text!, role text!, tokens integer!, created_at timestamptz!, envelope text!, metadata text?, fact_id uuid?, fact
@@ -34,12 +34,12 @@ SELECT h.*, NULL::text AS part FROM strandline.search_hits_v1(%(shard_key)s, %(g
     %(session_key)s, %(visible_from)s, %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s,
     %(messages)s, %(facts_generation_id)s::integer, %(facts_shown)s::uuid[], %(topics)s::text[], %(agent_id)s,
     %(team_id)s, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(beside)s::integer, false) AS h WHERE %(top_k)s > 0
+    %(beside)s::integer, false, %(words)s::integer) AS h WHERE %(top_k)s > 0
 UNION ALL
 SELECT f.*, NULL FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(shard_key)s, 4611686018427387904,
     %(embedding)s::halfvec, %(lexemes)s::text[], 0, %(top_facts)s, false, %(facts_alone_id)s::integer, '{}', NULL, NULL,
-    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], 0, false)
-    AS f WHERE %(facts_alone_id)s::integer IS NOT NULL
+    NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[], 0, false,
+    %(words)s::integer) AS f WHERE %(facts_alone_id)s::integer IS NOT NULL
 UNION ALL
 SELECT 0, 0, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL, NULL,
     strandline.index_part_v1(%(shard_key)s, %(generation_id)s, %(part_of)s, %(through_session)s, %(through_seq)s,

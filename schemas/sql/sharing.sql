@@ -68,7 +68,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 -- The best messages of a shared scope for a query, best first, each with those beside it (search_hits_v1).
 -- params: shard_key uuid, generation_id integer?, session_key uuid, visible_from bigint, embedding halfvec?, lexemes
 --     text[], similarity_cutoff float8, top_k integer, is_own boolean, names text[], dates_from date[], dates_through date[],
---     dates_fit float8[], beside integer
+--     dates_fit float8[], words integer, beside integer
 -- row: score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
 --     role text, tokens integer, created_at timestamptz, envelope text, metadata text?, fact_id uuid?, fact text!,
 --     sources text?
@@ -78,7 +78,7 @@ ON CONFLICT (shard_key, generation_id, session_key, from_seq, piece) DO UPDATE S
 SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, %(session_key)s, %(visible_from)s,
     %(embedding)s::halfvec, %(lexemes)s::text[], %(similarity_cutoff)s, %(top_k)s, true, NULL, '{}',
     NULL, NULL, NULL, %(is_own)s, %(names)s::text[], %(dates_from)s::date[], %(dates_through)s::date[], %(dates_fit)s::float8[],
-    %(beside)s::integer, true)
+    %(beside)s::integer, true, %(words)s::integer)
 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.

@@ -92,7 +92,7 @@ def test_every_variable_of_libpq_is_known() -> None:
     url = undisturbed_options(dict.fromkeys(variables, "x"))
     named = {part.partition("=")[0] for part in url.split("&")[1:]}
     options = {option.keyword.decode() for option in pq.Conninfo.get_defaults() if option.envvar}
-    assert options - named == {"service", "host", "port", "user", "dbname"}
+    assert options - named == {"service", "host", "port", "user", "dbname", "connect_timeout"}
     assert undisturbed_options({"PATH": "/bin"}) == ""
 
 

@@ -61,6 +61,7 @@ class ScopeSearch(TypedDict):
     dates_from: list[date]
     dates_through: list[date]
     dates_fit: list[float]
+    words: int
     beside: int
     facts_alone_id: int | None
     top_facts: int
@@ -102,6 +103,7 @@ def fill_scope(database_url: str, *, with_facts: bool) -> ScopeSearch:
         dates_from=[],
         dates_through=[],
         dates_fit=[],
+        words=0,
         beside=0,
         facts_alone_id=None,
         top_facts=0,

@@ -23,6 +23,7 @@ from strandline.pipelines.text.weighting import (
     STANDING_WISH,
     WORDS_BESIDE_VECTOR,
     full_text_score,
+    weight_of_words,
 )
 from strandline.producers.search.hits import Place, Utterance
 from strandline.producers.search.index.scope_arrays import (
@@ -45,8 +46,6 @@ from strandline.producers.search.index.scope_index import (
 
 # What a word counts for the messages beside its own, from three before to three after.
 _SHARES = np.array(list(NEARBY.values()))
-# Of a word that no message holds.
-_NOWHERE = np.zeros(0, np.int32), np.zeros(0, np.float32)
 
 # Of a message that is kept, about, beside its text.
 _SAID_BYTES = 1_200
@@ -143,7 +142,7 @@ class ArrayParts:
 
 def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]) -> Ranks:
     hidden = _hidden(index, query)
-    texts, whole = _text_scores(index, query.lexemes, hidden)
+    texts, whole = _text_scores(index, query, hidden)
     similarities, contrasts = compared
     fits = _day_fits(index, query)
     fused = _fuse(query, texts, whole, contrasts, ~hidden) + NAMED_DAY * fits
@@ -197,26 +196,28 @@ def _hidden(index: ScopeArrays, query: IndexQuery) -> Flags:
     return hidden
 
 
-def _text_scores(index: ScopeArrays, lexemes: Sequence[str], hidden: Flags) -> tuple[Floats, float]:
+def _text_scores(index: ScopeArrays, query: IndexQuery, hidden: Flags) -> tuple[Floats, float]:
     """BM25 of each message, with a part of what the messages beside it say; and the weight of all words."""
     count = len(index.session)
     visible = count - int(hidden.sum())
-    scores, whole = np.zeros(count), 0.0
-    for lexeme in dict.fromkeys(lexemes):
+    scores, held = np.zeros(count), []
+    for lexeme in query.lexemes:
         postings = index.postings.find(lexeme)
-        messages, times_there = postings or _NOWHERE
+        if postings is None:
+            continue
+        messages, times_there = postings
         is_seen = ~hidden[messages]
         holders = int(is_seen.sum())
-        weight = rarity(visible, holders)
-        whole += weight
         if not holders:
             continue
+        weight = rarity(visible, holders)
+        held.append(weight)
         beside = index.beside[messages[is_seen]]
         shares = times_there[is_seen, None] * _SHARES
         is_there = beside >= 0
         times = np.bincount(beside[is_there], shares[is_there], count)
         scores += weight * (times / (times + K1))
-    return scores, whole
+    return scores, weight_of_words(held, query.word_count, rarity(visible, 0))
 
 
 def _vector_scores(index: ScopeArrays, vector: str | None) -> tuple[Floats, Floats]:
@@ -250,15 +251,18 @@ def _score_facts(
     texts = np.zeros(count)
     usual = 1 / (1 - B + B * np.array(facts.lengths) / USUAL_LENGTH)
     saturated = usual / (usual + K1)
-    whole = 0.0
-    for lexeme in dict.fromkeys(query.lexemes):
+    held = []
+    for lexeme in query.lexemes:
         of_facts = facts.words.get(lexeme, ())
         postings = index.postings.find(lexeme) if index else None
-        in_messages = len(postings[0]) if postings else 0
-        weight = rarity(messages + count, in_messages + len(of_facts))
-        whole += weight
+        holders = len(of_facts) + (len(postings[0]) if postings else 0)
+        if not holders:
+            continue
+        weight = rarity(messages + count, holders)
+        held.append(weight)
         if len(of_facts):
             np.add.at(texts, of_facts, weight * saturated[of_facts])
+    whole = weight_of_words(held, query.word_count, rarity(messages + count, 0))
     similarities, contrasts = nearest
     return _fuse(query, texts, whole, contrasts), similarities
 

@@ -37,6 +37,7 @@ class IndexQuery:
         similarity_cutoff: the least cosine of a hit.
         limit: of the hits.
         scope_key: the session that is searched; None for all of the owner's.
+        words: how many words the lexemes are of; None: each of its own.
     """
 
     vector: str | None
@@ -48,6 +49,11 @@ class IndexQuery:
     similarity_cutoff: float
     limit: int
     scope_key: UUID | None
+    words: int | None = None
+
+    @property
+    def word_count(self) -> int:
+        return len(self.lexemes) if self.words is None else self.words
 
 
 class PieceKey(NamedTuple):

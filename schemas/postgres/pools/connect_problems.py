@@ -33,10 +33,11 @@ def connect_problem(error: Exception, url: str, code: str | None = None) -> str:
 
 
 def is_unanswered(error: Exception) -> bool:
-    """Whether no server answered an attempt to connect."""
+    """Whether no server answered an attempt to connect; libpq tells of each of several hosts."""
     if isinstance(error, psycopg.errors.ConnectionTimeout):
         return True
-    return any(pattern.search(str(error)) for pattern, _meaning in _MEANINGS)
+    unanswered = sum(len(pattern.findall(str(error))) for pattern, _meaning in _MEANINGS)
+    return unanswered > 0 and unanswered >= str(error).count("connection to server")
 
 
 def _reason(error: Exception, url: str, code: str | None) -> str:
@@ -49,8 +50,8 @@ def _reason(error: Exception, url: str, code: str | None) -> str:
             " a pooler before it"
         )
     text = " ".join(str(error).split())
-    for pattern, meaning in _MEANINGS:
-        if pattern.search(text):
-            return meaning
     match = re.search(r"FATAL: +(.*)", text)
+    for pattern, meaning in _MEANINGS:
+        if match is None and pattern.search(text):
+            return meaning
     return without_secrets((match[1] if match else text or type(error).__name__).rstrip("."), url)

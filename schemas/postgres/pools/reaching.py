@@ -105,7 +105,7 @@ class Reach:
             self._will_take_more = code in WILL_TAKE_MORE
             self._failures += 1
             self._failed_at = time.monotonic()
-            # One that only has too many connections serves those that are.
+            # A server that is merely full still serves its open connections.
             is_news = self._reached and self._away_since is None and not self._will_take_more
             if is_news:
                 self._away_since = self._failed_at

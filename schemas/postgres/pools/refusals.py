@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import os
 import re
-import select
+import selectors
+import time
 from collections.abc import Mapping
 from typing import Any
 
@@ -45,22 +46,24 @@ def refusal_code(error: Exception, url: str, options: Mapping[str, Any]) -> str 
         return _attempt(conninfo)
     except (AttributeError, psycopg.NotSupportedError):  # nothing is traced but on Linux
         return "57P03" if pq.PGconn.ping(conninfo) == pq.Ping.REJECT else None
+    except (OSError, psycopg.Error):  # the first attempt's own error says enough
+        return None
 
 
 def _attempt(conninfo: bytes) -> str | None:
     connection = pq.PGconn.connect_start(conninfo)
+    ends_at = time.monotonic() + _SECONDS
     with os.fdopen(os.memfd_create("strandline"), "rb") as trace:
         try:
             connection.trace(trace.fileno())
             while (polled := connection.connect_poll()) not in (pq.PollingStatus.OK, pq.PollingStatus.FAILED):
-                awaited = [connection.socket]
-                is_reading = polled == pq.PollingStatus.READING
-                if not any(
-                    select.select(awaited if is_reading else [], [] if is_reading else awaited, [], _SECONDS)
-                ):
-                    return None
-        finally:
+                event = selectors.EVENT_READ if polled == pq.PollingStatus.READING else selectors.EVENT_WRITE
+                with selectors.DefaultSelector() as selector:
+                    selector.register(connection.socket, event)
+                    if not selector.select(max(0.0, ends_at - time.monotonic())):
+                        return None
             connection.untrace()
+        finally:
             connection.finish()
         trace.seek(0)
         codes = _CODE.findall(trace.read())

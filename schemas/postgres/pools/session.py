@@ -1,8 +1,8 @@
-"""Sets, once per connection of ours, what a statement's meaning or an acknowledgement depends on.
+"""Sets the settings that a statement's meaning or an acknowledgement depends on, once per connection.
 
 A server, a database, a role, ``PGOPTIONS`` and other clients of a pooler can set all of it differently. Most
 is asked for as the session starts; one statement then looks at the result, and at what only some roles may
-set. Behind a pooler in transaction mode no setting stays: what is wrong there is set in each transaction. A
+set. Behind a pooler in transaction mode no setting stays: wrong ones are corrected in each transaction. A
 pooler that nobody declared is noticed here: it drops or refuses options, or answers from another backend.
 """
 
@@ -67,7 +67,7 @@ class Session:
         self.question = look_for({**PINNED, **(LOOKED_AT if durable else _TRIGGERS)})
 
     def connect(self, connect: Callable[[dict[str, Any]], T], options: Mapping[str, Any]) -> T:
-        """What ``connect`` makes with those of ``options`` that the server, or a pooler before it, takes."""
+        """Connect with the options that the server, or a pooler before it, accepts."""
         taken = self.arguments(options)
         try:
             return connect(taken)
@@ -87,7 +87,7 @@ class Session:
         return await connect(self.arguments(options))
 
     def arguments(self, options: Mapping[str, Any]) -> dict[str, Any]:
-        """Those of ``options`` to connect with: a pooler takes no settings of a session."""
+        """The options to connect with: a pooler takes no settings of a session."""
         return {name: value for name, value in options.items() if not (self.pooled and name == "options")}
 
     def _note_refusal(self, taken: Mapping[str, Any], error: psycopg.Error) -> None:
@@ -97,7 +97,7 @@ class Session:
         self._notice("it refuses the settings of a session")
 
     def judge(self, connection: OwnConnection | AsyncOwnConnection, row: tuple[Any, ...]) -> str:
-        """What sets a new connection to what it needs, by the answer to ``question``; nothing if that is so.
+        """The statements that correct a new connection's settings, by the answer to ``question``.
 
         Raises:
             ConfigurationError: its transactions begin otherwise than they have to; the sentence says what to
@@ -175,8 +175,8 @@ def _judge_callers(row: tuple[Any, ...]) -> None:
     _judge(row)
     for name, value in find_wrong(row).items():
         raise ConfigurationError(
-            f"On this connection {name} is another than Strandline needs. Run `ALTER ROLE … SET {name} ="
-            f" {value}` for the role that it connects as."
+            f"This connection has a value of {name} that Strandline cannot work with. Run `ALTER ROLE … SET"
+            f" {name} = {value}` for the role that it connects as."
         )
 
 

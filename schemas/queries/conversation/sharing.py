@@ -229,6 +229,7 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
         dates_through: list[date],
         dates_fit: list[float],
         beside: int,
+        words: int,
     ) -> None:
         self.values = (
             shard_key,
@@ -245,6 +246,7 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
             dates_through,
             dates_fit,
             beside,
+            words,
         )
 
 

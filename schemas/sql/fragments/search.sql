@@ -189,7 +189,9 @@ fact_similarities AS (
     -- vectors drawn at random have, to one of 0.25.
     SELECT nullif(greatest(max(o.text), 0.35::float8
         * least(1, greatest(0, (max(o.contrast) - 0.15::float8) / 0.1::float8))
-        * (SELECT sum(r.weight_in_fact) FROM word_weights r)), 0) AS score
+        * (SELECT coalesce(sum(r.weight_in_fact) FILTER (WHERE r.is_held), 0) + max(r.weight_of_none)
+                * greatest(0, coalesce(p_words, count(*)) - count(*) FILTER (WHERE r.is_held))
+            FROM word_weights r)), 0) AS score
     FROM both_scores o
 ), fused_scores AS (
     SELECT t.number, t.through_seq, t.said_on, t.fact_id, t.similarity, t.factor

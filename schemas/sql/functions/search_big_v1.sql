@@ -27,7 +27,8 @@ CREATE FUNCTION strandline.search_big_v1(
     p_names text[],
     p_dates_from date[],
     p_dates_through date[],
-    p_dates_fit float8[]
+    p_dates_fit float8[],
+    p_words integer DEFAULT NULL
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE sql STABLE
@@ -155,7 +156,8 @@ WITH RECURSIVE bounds AS MATERIALIZED (
     GROUP BY o.session_key
 ), @counted_words(), word_weights AS MATERIALIZED (
     SELECT h.lexeme, @rarity(h.places, h.holders) AS weight,
-        @rarity(h.places + h.facts, h.holders + coalesce(o.facts, 0)) AS weight_in_fact
+        @rarity(h.places + h.facts, h.holders + coalesce(o.facts, 0)) AS weight_in_fact,
+        @rarity(h.places + h.facts, 0) AS weight_of_none, h.holders + coalesce(o.facts, 0) > 0 AS is_held
     FROM (
         SELECT s.lexeme, k.facts, greatest(z.places, w.places) AS places,
             CASE WHEN s.is_sought AND (SELECT count(*) FROM pieces_with_words) < 10000

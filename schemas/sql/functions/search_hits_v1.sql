@@ -26,7 +26,8 @@ CREATE FUNCTION strandline.search_hits_v1(
     p_dates_through date[],
     p_dates_fit float8[],
     p_beside integer,
-    p_is_shared boolean
+    p_is_shared boolean,
+    p_words integer DEFAULT NULL
 ) RETURNS TABLE (
     score float8, similarity float8, session_key uuid, from_seq bigint, through_seq bigint, seq bigint, id text,
     role text, tokens integer, created_at timestamptz, envelope text, metadata text, fact_id uuid, fact text,
@@ -49,7 +50,7 @@ BEGIN
         SELECT f.*, row_number() OVER () AS place FROM strandline.search_v1(
             p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit) AS f) AS h;
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words) AS f) AS h;
     RETURN QUERY
     WITH hits AS (
         SELECT * FROM unnest(places, sessions, firsts, lasts, facts, scores, similarities)

@@ -22,7 +22,8 @@ CREATE FUNCTION strandline.search_small_v1(
     p_names text[],
     p_dates_from date[],
     p_dates_through date[],
-    p_dates_fit float8[]
+    p_dates_fit float8[],
+    p_words integer DEFAULT NULL
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE sql STABLE
@@ -62,7 +63,8 @@ WITH bounds AS MATERIALIZED (
         SELECT p.session_key FROM pieces p UNION SELECT c.session_key FROM fact_sources c) AS o
 ), @counted_words(), word_weights AS MATERIALIZED (
     SELECT DISTINCT a.lexeme, @rarity(n.places, coalesce(h.places, 0)) AS weight,
-        @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact
+        @rarity(n.places + k.facts, coalesce(h.places, 0) + coalesce(o.facts, 0)) AS weight_in_fact,
+        @rarity(n.places + k.facts, 0) AS weight_of_none, coalesce(h.places, 0) + coalesce(o.facts, 0) > 0 AS is_held
     FROM unnest(p_lexemes) AS a (lexeme)
     CROSS JOIN (SELECT count(*)::float8 AS places FROM pieces p WHERE p.piece = 0) AS n
     CROSS JOIN (SELECT count(*) AS facts FROM searched_facts) AS k

@@ -22,6 +22,8 @@
 -- p_facts_generation_id: the derivation of facts to look at, or NULL for none; p_facts_shown: without these;
 -- p_topics, p_agent_id, p_team_id: only those of any of these topics, and of this agent and team (NULL: of all).
 -- p_is_own: whether the query speaks of the asker.  p_names: its lexemes that may be names.
+-- p_words: how many words p_lexemes are of: a word may be written in several ways, and sealed by several keys; NULL: as
+-- many as lexemes.
 -- p_dates_from, p_dates_through, p_dates_fit: ranges of days that it names, and how well a day in each fits, 0 to 1.
 -- A fact belongs to a session if a message there is among its sources; facts that people added belong only to the
 -- owner. score: 0 to 1.  similarity: the cosine, 0 if it is negative or unknown.
@@ -50,7 +52,8 @@ CREATE FUNCTION strandline.search_v1(
     p_names text[],
     p_dates_from date[],
     p_dates_through date[],
-    p_dates_fit float8[]
+    p_dates_fit float8[],
+    p_words integer DEFAULT NULL
 ) RETURNS TABLE (session_key uuid, from_seq bigint, through_seq bigint, fact_id uuid, score float8,
     similarity float8)
 LANGUAGE plpgsql STABLE
@@ -75,12 +78,12 @@ BEGIN
         RETURN QUERY SELECT * FROM strandline.search_big_v1(
             p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit);
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words);
     ELSE
         RETURN QUERY SELECT * FROM strandline.search_small_v1(
             p_shard_key, p_generation_id, p_scope_key, p_visible_in, p_visible_from, p_embedding, p_lexemes,
             p_similarity_cutoff, p_top_k, p_messages, p_facts_generation_id, p_facts_shown, p_topics,
-            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit);
+            p_agent_id, p_team_id, p_is_own, p_names, p_dates_from, p_dates_through, p_dates_fit, p_words);
     END IF;
 END
 $function$

@@ -36,6 +36,7 @@ def test_a_users_standing_wish_is_known(text: str) -> None:
         ("Where is the boat? [shares a photo: a boat]", QUESTION),
         ("船在哪里\uff1f", QUESTION),
         ("The boat is in the barn.", PLAIN),
+        ("I only have five minutes.", PLAIN),
         ("Is it there? It is in the barn.", PLAIN),
         ("I painted the hull all day and am tired now. And you?", PLAIN),
         ("It is in the barn. Why do you ask?", QUESTION),

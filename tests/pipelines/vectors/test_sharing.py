@@ -376,6 +376,7 @@ def test_a_shared_scope_is_searched_by_its_key(share: Share, database: Database,
         "dates_from": [],
         "dates_through": [],
         "dates_fit": [],
+        "words": 0,
         "beside": 1,
     }
     with psycopg.connect(database_url, autocommit=True, cursor_factory=psycopg.ClientCursor) as connection:

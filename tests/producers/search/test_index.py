@@ -158,7 +158,7 @@ def test_it_ranks_as_the_database_does(
     ]
     query = IndexQuery(
         vector=None if asked is None else vector_text([each / norm for each in asked]),
-        lexemes=data.draw(st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=5)),
+        lexemes=data.draw(st.lists(st.sampled_from([*WORDS, "absent"]), min_size=1, max_size=5, unique=True)),
         is_own=data.draw(st.booleans()),
         names=data.draw(st.lists(st.sampled_from([*NAMES, "nobody"]), max_size=2)),
         days=ranges,

@@ -215,7 +215,14 @@ def parameters(connection: psycopg.Connection[Any], name: str) -> dict[str, Any]
             kinds |= {"facts_alone_id": facts, "top_facts": 5, "part_of": None, "at_once": 100}
             kinds |= {"through_session": UUID(int=0), "through_seq": 0, "through_piece": 0}
             wanted = {"topics": None, "agent_id": None, "team_id": None}
-            aim = {"is_own": False, "names": [], "dates_from": [], "dates_through": [], "dates_fit": []}
+            aim = {
+                "is_own": False,
+                "names": [],
+                "dates_from": [],
+                "dates_through": [],
+                "dates_fit": [],
+                "words": 0,
+            }
             return vectors | query | bounds | kinds | wanted | aim
         case "unsearched_messages":
             vectors = session_lane(connection, "vectors") | {"scope_key": None, "excluded_session": None}
