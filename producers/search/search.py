@@ -76,8 +76,8 @@ class SearchResults(list[SearchResult]):
         problem: why only words were compared; None if vectors were as well, or nothing was asked.
     """
 
-    def __init__(self, found: Iterable[SearchResult] = (), problem: str | None = None) -> None:
-        super().__init__(found)
+    def __init__(self, results: Iterable[SearchResult] = (), problem: str | None = None) -> None:
+        super().__init__(results)
         self.problem = problem
 
 
@@ -150,8 +150,8 @@ def search_history(asked: SearchRequest) -> Operation[SearchResults]:
         yield from history_page(asked.identity, 0, 1)  # raises if the session belongs to another owner
     names = yield from _session_names(target, hits)
     facts = yield from facts_of(asked.identity.owner, hits)
-    found = (one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None))
-    return SearchResults(found, query.problem)
+    results = (one for hit in hits for one in _as_result(hit, names, facts, query.vector is not None))
+    return SearchResults(results, query.problem)
 
 
 def _ranked_hits(

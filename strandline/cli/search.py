@@ -67,10 +67,10 @@ def command(
     where: Scope = scope or ("owner" if session is None else "session")
     if session is None and where == "session":
         raise click.UsageError("--scope session needs --session.")
-    found = _search(
+    results = _search(
         settings_from(**target), query, namespace, session, user, where, kinds or ("message", "fact"), limit
     )
-    hits, problem = [_hit(one) for one in found], getattr(found, "problem", None)
+    hits, problem = [_hit(one) for one in results], getattr(results, "problem", None)
     if as_json:
         print_json(
             SearchReport(
