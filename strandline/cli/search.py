@@ -85,7 +85,7 @@ def command(
         )
         return
     if problem is not None:
-        click.echo(problem, err=True)
+        say(problem, err=True)
     if not hits:
         say("nothing found")
     else:
