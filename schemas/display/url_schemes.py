@@ -21,10 +21,6 @@ BROKER_SCHEMES = frozenset(
 )  # fmt: skip
 
 
-# What libpq refuses to decode.
-_NO_CHARACTER = re.compile("%(?![0-9A-Fa-f]{2})|%00")
-
-
 def check_database_url(url: str) -> str:
     """Return ``url`` if it names a Postgres that psycopg connects to.
 
@@ -44,7 +40,7 @@ def check_database_url(url: str) -> str:
             f"the database URL names the driver {quote(driver)}; Strandline connects with psycopg:"
             f" leave it out, or write {', '.join(filter(None, DATABASE_DRIVERS))}, which all run on psycopg"
         )
-    if not is_readable(f"postgresql://{rest}") or _NO_CHARACTER.search(rest):
+    if not is_readable(f"postgresql://{rest}"):
         raise ValueError(
             "the database URL cannot be read: in its user and password the characters / ? # @ : % [ ]"
             " have to be percent-encoded, as %2F for / and %40 for @"

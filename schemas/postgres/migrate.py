@@ -15,14 +15,14 @@ from alembic import command
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
-from psycopg.conninfo import conninfo_to_dict, make_conninfo
+from psycopg.conninfo import make_conninfo
 from sqlalchemy import Connection, create_engine, text
 from sqlalchemy.exc import DBAPIError, OperationalError
 
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import DatabaseUnavailableError, SchemaError
 from strandline.schemas.postgres.deadlines import MAINTENANCE_SECONDS, BoundedConnection
-from strandline.schemas.postgres.options import all_options, psycopg_url, with_defaults
+from strandline.schemas.postgres.options import all_options, options_of, psycopg_url, with_defaults
 from strandline.schemas.postgres.own_connection import OwnConnection
 from strandline.schemas.postgres.pools.connect_problems import connect_problem
 from strandline.schemas.postgres.pools.session import (
@@ -157,7 +157,7 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
 
 
 def _connect(url: str, kind: type[OwnConnection], session: Session) -> OwnConnection:
-    waiting = with_defaults(conninfo_to_dict(url), connect_timeout=CONNECT_SECONDS)
+    waiting = with_defaults(options_of(url), connect_timeout=CONNECT_SECONDS)
     options = {"options": all_options(url, ((name, 0) for name in _UNLIMITED))} | waiting
     try:
         connection = session.connect(lambda taken: kind.connect(make_conninfo(url, **taken)), options)

@@ -10,6 +10,7 @@ from itertools import chain
 from typing import Any
 from urllib.parse import urlsplit, urlunsplit
 
+import psycopg
 from psycopg import pq
 from psycopg.conninfo import conninfo_to_dict
 
@@ -129,7 +130,7 @@ class ConnectionOptions:
             "prepare_threshold": 2 if self.public_apis_only and not self.pooled else None,
             "fallback_application_name": "strandline",
             "client_encoding": "utf8",
-            **with_defaults(conninfo_to_dict(self.url), connect_timeout=max(2, int(self.connect_timeout))),
+            **with_defaults(options_of(self.url), connect_timeout=max(2, int(self.connect_timeout))),
         }
         if self.pooled:
             return arguments
@@ -149,9 +150,24 @@ class ConnectionOptions:
             yield "synchronous_commit", "off"
 
 
+def options_of(url: str) -> dict[str, Any]:
+    """What a URL says, by the names of libpq's options.
+
+    Raises:
+        ConfigurationError: libpq cannot read it; the sentence shows nothing of it.
+    """
+    try:
+        return conninfo_to_dict(url)
+    except psycopg.ProgrammingError:
+        raise ConfigurationError(
+            "The database URL cannot be read. In its user, its password and the values of its options,"
+            " percent-encode / ? # @ : % [ ] & = and blanks, as %2F for / and %20 for a blank."
+        ) from None
+
+
 def all_options(url: str, settings: Iterable[tuple[str, int | str]]) -> str:
     """The options of a session: those of the URL, else ``PGOPTIONS``; ``settings``; and the pinned ones."""
-    named = conninfo_to_dict(url)
+    named = options_of(url)
     own = named["options"] if "options" in named else _environment_options()
     every = chain(settings, TRANSACTIONS, ((name, value) for name, (value, _fit) in PINNED.items()))
     return " ".join(filter(None, [str(own), *(f"-c {name}={value}" for name, value in every)]))
