@@ -16,16 +16,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from bench.recall.data import Conversation
+from bench.recall.data import Conversation, Question
 from strandline.pipelines.models.contract import Embedder
 from strandline.pipelines.text.aim import aim_of
-from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes
+from strandline.pipelines.text.bm25 import rarity
+from strandline.pipelines.text.lexemes import length_of, lexemes, query_lexemes, words_of_query
 from strandline.pipelines.text.tone import WISH
-from strandline.pipelines.text.weighting import BESIDE_BEST, full_text_score
+from strandline.pipelines.text.weighting import BESIDE_BEST, full_text_score, weight_of_words
 from strandline.pipelines.vectors.chunks import Chunk, chunks
 from strandline.pipelines.vectors.voice import said_on, voice_of
 from strandline.producers.search.ranking import SearchQuery
-from strandline.producers.search.unindexed import factors
+from strandline.producers.search.unindexed import day_score, factors
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
 
@@ -80,7 +81,9 @@ class Prepared:
         pieces: the vectors of all pieces; ``piece_places`` says where each belongs.
         common: the mean of the first pieces' vectors, and ``sampled`` how many these are.
         piece_shares: of each piece's vector, less where it has few words.
+        wholes: per question, the weight of all of its words.
         factors: per place and question, what speaks for a message beside its words and its vector.
+        day_scores: per place and question, the score of a message for its day alone.
         days: per place, the ordinal of the day on which it was said; 0 if that is not known.
         queries: a vector per question.
         begins: the first place of each session.
@@ -95,7 +98,9 @@ class Prepared:
     pieces: Floats
     piece_places: NDArray[np.int64]
     piece_shares: Floats
+    wholes: Floats
     factors: Floats
+    day_scores: Floats
     days: NDArray[np.int64]
     common: Floats
     sampled: int
@@ -107,7 +112,8 @@ class Prepared:
 def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
     """Cut, count and embed a conversation as the pipeline does."""
     places, found, size = _placed(conversation)
-    words = [query_lexemes(question.text) for question in conversation.questions]
+    queries = [_query(question) for question in conversation.questions]
+    words = [query.lexemes for query in queries]
     columns = {word: at for at, word in enumerate(sorted({word for asked in words for word in asked}))}
     counts = np.zeros((size, len(columns)))
     lengths = np.zeros(size)
@@ -120,16 +126,26 @@ def prepare(conversation: Conversation, embedder: Embedder) -> Prepared:
     pieces = _vectors(embedder, [chunk.text for _, _, chunk in found])
     order = sorted(range(len(found)), key=lambda at: (found[at][1], found[at][0], found[at][2].piece))
     sample = pieces[order[:SAMPLE]]
+    asked = _asked(words, columns, counts, messages := int(np.count_nonzero(lengths)))
+    held = asked[counts.any(axis=0)].T
+    of_questions, day_scores = _factors(conversation, queries, places, size)
     return Prepared(
         name=conversation.name,
         collection=conversation.collection,
         counts=counts,
         lengths=lengths,
-        asked=_asked(words, columns, counts, int(np.count_nonzero(lengths))),
+        asked=asked,
         pieces=pieces,
         piece_places=np.array([place for place, _, _ in found]),
         piece_shares=_piece_shares(conversation, places, found, lengths),
-        factors=_factors(conversation, places, size),
+        wholes=np.array(
+            [
+                weight_of_words(weights[weights > 0].tolist(), query.word_count, rarity(messages, 0))
+                for weights, query in zip(held, queries, strict=True)
+            ]
+        ),
+        factors=of_questions,
+        day_scores=day_scores,
         days=_days(conversation, places, size),
         common=sample.mean(axis=0),
         sampled=len(sample),
@@ -159,10 +175,10 @@ def text_scores(one: Prepared, weighting: TextWeighting) -> Floats:
 def fuse(one: Prepared, texts: Floats, contrast: Floats | None = None, share: float = 0.0) -> Floats:
     """Texts, and contrasts if there are vectors, as one score."""
     nearest = np.zeros(texts.shape[1]) if contrast is None else contrast.max(axis=0)
-    columns = zip(texts.max(axis=0).tolist(), one.asked.sum(axis=0).tolist(), nearest.tolist(), strict=True)
+    columns = zip(texts.max(axis=0).tolist(), one.wholes.tolist(), nearest.tolist(), strict=True)
     full = np.array([max(full_text_score(*column), 1e-9) for column in columns])
     words: Floats = texts / full
-    return words if contrast is None else (1 - share) * words + share * contrast
+    return one.day_scores + (words if contrast is None else (1 - share) * words + share * contrast)
 
 
 def contrasts(one: Prepared, few: float) -> Floats:
@@ -228,15 +244,23 @@ def _piece_shares(
     )
 
 
-def _factors(conversation: Conversation, places: Mapping[str, int], size: int) -> Floats:
-    result = np.ones((size, len(conversation.questions)))
+def _query(question: Question) -> SearchQuery:
+    words = words_of_query(question.text)
+    aim = aim_of(question.text, datetime.now(UTC).date())
+    return SearchQuery(question.text, query_lexemes(question.text), None, None, aim, len(words))
+
+
+def _factors(
+    conversation: Conversation, queries: Sequence[SearchQuery], places: Mapping[str, int], size: int
+) -> tuple[Floats, Floats]:
+    """The factors, and the scores of days."""
+    result, of_days = np.ones((size, len(queries))), np.zeros((size, len(queries)))
     said = [one for session in conversation.sessions for one in session]
     messages, where = [_message(one) for one in said], [places[str(one["id"])] for one in said]
-    for column, question in enumerate(conversation.questions):
-        aim = aim_of(question.text, datetime.now(UTC).date())
-        query = SearchQuery(question.text, query_lexemes(question.text), None, None, aim)
+    for column, query in enumerate(queries):
         result[where, column] = factors(messages, query)
-    return result
+        of_days[where, column] = [day_score(message, query) for message in messages]
+    return result, of_days
 
 
 def _days(conversation: Conversation, places: Mapping[str, int], size: int) -> NDArray[np.int64]:
@@ -260,11 +284,11 @@ def _message(one: Mapping[str, Any]) -> Message:
 def _asked(words: Sequence[Sequence[str]], columns: dict[str, int], counts: Floats, messages: int) -> Floats:
     """A row per word, a column per question: the word's rarity where the question names it."""
     having = np.count_nonzero(counts, axis=0)
-    rarity = np.log(1 + (messages - having + 0.5) / (having + 0.5))
+    rarities = [rarity(messages, int(count)) for count in having]
     asked = np.zeros((len(columns), len(words)))
     for question, named in enumerate(words):
         for word in named:
-            asked[columns[word], question] = rarity[columns[word]]
+            asked[columns[word], question] = rarities[columns[word]]
     return asked
 
 
