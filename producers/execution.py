@@ -94,7 +94,7 @@ class Resources(Protocol):
 
     @property
     def broker_trouble(self) -> str | None:
-        """What the broker does instead of taking hints; None if it took the last ones, or there is none."""
+        """Why the broker takes no hints; None if it took the last ones, or there is none."""
         ...
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:

@@ -230,7 +230,7 @@ def _handler(settings: Settings) -> LoadedHandler:
     handler = load_handler(settings.on_overflow)
     if handler is None:
         raise ConfigurationError(
-            "There is no overflow handler here: name it in STRANDLINE_ON_OVERFLOW as package.module:callable."
+            "No overflow handler is set; name one in STRANDLINE_ON_OVERFLOW as package.module:callable."
         )
     return handler
 

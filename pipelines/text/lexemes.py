@@ -258,11 +258,12 @@ def _words(text: str) -> Iterator[_Word]:
     plain = normal_form(text).translate(_APOSTROPHES)
     is_ascii = plain.isascii()
     for match in _TOKEN.finditer(plain):
-        written, kind = match.group()[:MAX_TOKEN_CHARACTERS], match.lastgroup
-        token = written.lower() if is_ascii else normal_form(written.casefold())
-        if kind == "run":
+        if match.lastgroup == "run":
             yield from _bigrams(normal_form(match.group().casefold()))
-        elif kind == "number":
+            continue
+        written = match.group()[:MAX_TOKEN_CHARACTERS]
+        token = written.lower() if is_ascii else normal_form(written.casefold())
+        if match.lastgroup == "number":
             number = _THOUSANDS.sub("", token)
             plain_number = number.lstrip("v").replace(",", ".")
             yield _Word(number, (plain_number,) if plain_number != number else ())

@@ -29,7 +29,7 @@ def prepare_query(
 ) -> Operation[SearchQuery]:
     """Words and vector of a query; the embedding may call a model, and does not block the event loop."""
     if vectors is None:
-        return _query(text, None, "There are no vectors: the search compared only words.", None)
+        return _query(text, None, "No vectors exist yet, so the search compared only words.", None)
     prepared: SearchQuery = yield Run(partial(_prepare, text, vectors, embed_query))
     return prepared
 

@@ -145,7 +145,7 @@ class Target:
         if self.shared_key is None:
             raise ConfigurationError(
                 "scope='shared' searches a shared scope, and this Memory names none; give it shared_scope=.",
-                for_clients="The policy of this session names no shared scope, so there is none to search.",
+                for_clients="This session's policy names no shared scope to search.",
             )
         return self.shared_key
 

@@ -105,14 +105,16 @@ def _merge_hits(
     texts, whole = _scores([_count_words(key, message, query) for key, message in places], query)
     nearest = 0.0 if query.vector is None else CLEAR_CONTRAST
     best = max(texts.values(), default=0.0)
-    days = {(key, message.seq): _day_score(message, query) for key, message in waiting}
-    if not best and not any(days.values()):
+    days = [day_score(message, query) for _, message in waiting]
+    if not best and not any(days):
         return list(hits)
     full = full_text_score(best, whole, nearest) or 1.0
     best_known = max((texts[key, message.seq] for key, message in known), default=0.0)
     weighed = factors([message for _, message in places], query)
-    factor_of = {(key, m.seq): factor for (key, m), factor in zip(places, weighed, strict=True)}
-    scores = {place: texts[place] * factor for place, factor in factor_of.items()}
+    scores = {
+        (key, message.seq): texts[key, message.seq] * factor
+        for (key, message), factor in zip(known, weighed[: len(known)], strict=True)
+    }
     share = 1.0 if query.vector is None else WORDS_BESIDE_VECTOR
     surplus = share * (1 / full_text_score(best_known, whole, nearest) - 1 / full) if best_known else 0.0
     words = [max((scores[hit.session_key, m.seq] for m in hit.messages), default=0.0) for hit in hits]
@@ -122,9 +124,8 @@ def _merge_hits(
     most = max([share, *(hit.score for hit in lowered)])
     added = [
         Hit(min(1.0, score), key, (message,), has_vector=False)
-        for key, message in waiting
-        for place in [(key, message.seq)]
-        if (score := most * scores[place] / full + days[place] * factor_of[place])
+        for (key, message), factor, day in zip(waiting, weighed[len(known) :], days, strict=True)
+        if (score := factor * (most * texts[key, message.seq] / full + day))
     ]
     if of_several:
         added = behind_the_best(added, lowered)
@@ -132,9 +133,10 @@ def _merge_hits(
     return sorted((*added, *lowered), key=lambda hit: -hit.score)
 
 
-def _day_score(message: Message, query: SearchQuery) -> float:
-    day = said_on(message)
-    return NAMED_DAY * query.aim.fit(day) if query.aim.days and day is not None else 0.0
+def day_score(message: Message, query: SearchQuery) -> float:
+    """The score of a message for its day alone; 0 if the query names none."""
+    day = said_on(message) if query.aim.days else None
+    return 0.0 if day is None else NAMED_DAY * query.aim.fit(day)
 
 
 def behind_the_best(added: Sequence[Hit], hits: Sequence[Hit]) -> list[Hit]:

@@ -123,13 +123,14 @@ class Database:
         owns_pool: bool = True,
         statement_seconds: float = math.inf,
         content: ContentCodec | None = None,
+        session: Session | None = None,
     ) -> None:
         self._pool = pool
         self._owns_pool = owns_pool
         self._statement_seconds = statement_seconds
         self._opened = not owns_pool
         self._statements = compile_statements(schema)
-        self._session = Session()
+        self._session = session
         self.schema = schema
         self.content = content or WithoutKeys()
 
@@ -158,14 +159,18 @@ class Database:
             reconnect_failed=lambda failed: reconnect(failed, reach),
         )
         seconds = options.statement_seconds
-        database = cls(ThinPool(pool, reach), options.schema, statement_seconds=seconds, content=content)
-        database._session = session
-        return database
+        return cls(
+            ThinPool(pool, reach),
+            options.schema,
+            statement_seconds=seconds,
+            content=content,
+            session=session,
+        )
 
     @property
     def has_noticed_pooler(self) -> bool:
         """Whether a connection went through a pooler in transaction mode that was not declared."""
-        return self._session.has_noticed_pooler
+        return self._session is not None and self._session.has_noticed_pooler
 
     def fetch(self, query: Query[R]) -> list[R]:
         """Run one statement in a separate transaction.

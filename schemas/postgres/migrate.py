@@ -140,6 +140,7 @@ def _connection(url: str, kind: type[OwnConnection]) -> Iterator[Connection]:
     engine = create_engine(
         "postgresql+psycopg://",
         creator=lambda: _connect(psycopg_url(url), kind, session),
+        # A role behind a pooler may have another by default: its snapshot would be from before the lock.
         isolation_level="READ COMMITTED",
     )
     try:

@@ -21,7 +21,7 @@ from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.search.facts import FoundFact
 from strandline.producers.search.hits import HitKind
-from strandline.producers.search.search import SearchResult
+from strandline.producers.search.search import SearchResult, SearchResults
 from strandline.schemas.settings import Settings
 
 Scope = Literal["session", "owner"]
@@ -70,7 +70,8 @@ def command(
     results = _search(
         settings_from(**target), query, namespace, session, user, where, kinds or ("message", "fact"), limit
     )
-    hits, problem = [_hit(one) for one in results], getattr(results, "problem", None)
+    hits = [_hit(one) for one in results]
+    problem = results.problem if isinstance(results, SearchResults) else None
     if as_json:
         print_json(
             SearchReport(

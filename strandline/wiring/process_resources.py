@@ -129,7 +129,7 @@ class ProcessResources:
 
     @property
     def broker_trouble(self) -> str | None:
-        """What the broker does instead of taking hints; None if it took the last ones, or there is none."""
+        """Why the broker takes no hints; None if it took the last ones, or there is none."""
         return None if self._doorbell is None else self._doorbell.trouble
 
     def embed_query(self, text: str, config: Mapping[str, Any]) -> str | None:

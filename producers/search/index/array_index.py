@@ -144,11 +144,11 @@ def _rank(index: ScopeArrays, query: IndexQuery, compared: tuple[Floats, Floats]
     hidden = _hidden(index, query)
     texts, whole = _text_scores(index, query, hidden)
     similarities, contrasts = compared
-    fits = _day_fits(index, query)
-    fused = _fuse(query, texts, whole, contrasts, ~hidden) + NAMED_DAY * fits
-    scores = _factors(index, query, hidden) * fused
+    factors = _factors(index, query, hidden)
+    scores = factors * _fuse(query, texts, whole, contrasts, float(contrasts[~hidden].max(initial=0)))
     if query.days:
-        scores *= OTHER_DAY + (1 - OTHER_DAY) * fits
+        fits = _day_fits(index, query)
+        scores = (scores + NAMED_DAY * factors * fits) * (OTHER_DAY + (1 - OTHER_DAY) * fits)
     scores[hidden] = 0
     if query.scope_key is None:
         best = np.zeros(len(index.sessions))
@@ -176,12 +176,9 @@ def _best_first(index: ScopeArrays, messages: Numbers, scores: Floats, limit: in
     return messages[order[:limit]]
 
 
-def _fuse(
-    query: IndexQuery, texts: Floats, whole: float, contrasts: Floats, is_shown: Flags | None = None
-) -> Floats:
-    """Texts and contrasts as one score."""
-    nearest = contrasts if is_shown is None else contrasts[is_shown]
-    full = full_text_score(float(texts.max(initial=0)), whole, float(nearest.max(initial=0)))
+def _fuse(query: IndexQuery, texts: Floats, whole: float, contrasts: Floats, nearest: float) -> Floats:
+    """Texts and contrasts as one score; ``nearest`` is the best contrast that counts."""
+    full = full_text_score(float(texts.max(initial=0)), whole, nearest)
     weight = 1 if query.vector is None else WORDS_BESIDE_VECTOR
     return (texts / full * weight if full > 0 else texts) + (1 - WORDS_BESIDE_VECTOR) * contrasts
 
@@ -264,7 +261,7 @@ def _score_facts(
             np.add.at(texts, of_facts, weight * saturated[of_facts])
     whole = weight_of_words(held, query.word_count, rarity(messages + count, 0))
     similarities, contrasts = nearest
-    return _fuse(query, texts, whole, contrasts), similarities
+    return _fuse(query, texts, whole, contrasts, float(contrasts.max(initial=0))), similarities
 
 
 def _sources(index: ScopeArrays, facts: FactIndex) -> tuple[Numbers, Numbers]:

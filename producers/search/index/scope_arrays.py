@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from strandline.pipelines.text.bm25 import NEARBY, USUAL_LENGTH, B
+from strandline.pipelines.text.tone import WISH
 from strandline.producers.search.index.scope_index import StoredPieces, Word
 
 Floats = npt.NDArray[np.float64]
@@ -209,7 +210,7 @@ def _arrange(
     by_length = 1 - B + B * lengths[firsts] / USUAL_LENGTH
     postings = _postings(columns, words, message, by_length)
     beside = _beside(session[firsts].astype(np.int64), from_seqs[firsts], columns.days[firsts])
-    trust = np.where(columns.tones == 1, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
+    trust = np.where(columns.tones == WISH, 1, np.minimum(1, lengths / FEW_WORDS)) * columns.has_vector
     return ScopeArrays(
         sessions=sessions,
         session=session[firsts],

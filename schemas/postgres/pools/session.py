@@ -173,7 +173,8 @@ async def _ask_async(connection: psycopg.AsyncConnection[Any], statement: bytes)
 
 def _judge_callers(row: tuple[Any, ...]) -> None:
     _judge(row)
-    for name, value in find_wrong(row).items():
+    if wrong := find_wrong(row):
+        name, value = next(iter(wrong.items()))
         raise ConfigurationError(
             f"This connection has a value of {name} that Strandline cannot work with. Run `ALTER ROLE … SET"
             f" {name} = {value}` for the role that it connects as."

@@ -80,12 +80,5 @@ WITH bounds AS MATERIALIZED (
     GROUP BY o.number + p.from_seq
 ), neighbour_shares (distance, share) AS (
     VALUES @neighbours()
-), message_text_scores AS (
-    SELECT n.number, sum(r.weight * @saturated(n.times)) AS score FROM (
-        SELECT m.number, w.lexeme, sum(w.times * d.share) AS times
-        FROM word_counts w CROSS JOIN neighbour_shares d
-        JOIN message_similarities m ON m.number = w.number + d.distance AND m.said_on IS NOT DISTINCT FROM w.said_on
-        GROUP BY m.number, w.lexeme) AS n
-    JOIN word_weights r ON r.lexeme = n.lexeme GROUP BY n.number
-), @scored_facts(), @ranked()
+), @scored_texts(word_counts), @scored_facts(), @ranked()
 $function$

@@ -57,6 +57,14 @@ def converse(memory: Memory, texts: Sequence[str]) -> None:
     memory.put_messages([{"role": roles[at % 2], "content": text} for at, text in enumerate(texts)])
 
 
+def flushed_talk(make_memory: MakeMemory, derive: Callable[[], None]) -> Memory:
+    memory = make_memory("s", memory_blocks=["vectors"])
+    converse(memory, TALK)
+    memory.flush(all=True)
+    derive()
+    return memory
+
+
 def by_words(database: Database, memory: Memory, query: str) -> list[tuple[int | None, float]]:
     """Found without an embedding model: number and score, best first."""
     identity = identify_session(memory.namespace, memory.session_id, memory.user_id)
@@ -84,10 +92,7 @@ def test_words_weigh_the_same_before_and_after_a_flush(
 def test_what_was_just_put_is_found_beside_what_was_flushed(
     make_memory: MakeMemory, derive: Callable[[], None]
 ) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
-    converse(memory, TALK)
-    memory.flush(all=True)
-    derive()
+    memory = flushed_talk(make_memory, derive)
     memory.put({"role": "user", "content": "The spare anchor is on deck now, beside the mast."})
     memory.put({"role": "user", "content": "Where is the anchor?"})
     hits = memory.search("Where is the anchor?", limit=3)
@@ -108,10 +113,7 @@ def test_what_was_just_put_is_found_beside_what_was_flushed(
 def test_a_message_in_the_window_scores_as_it_does_once_flushed(
     make_memory: MakeMemory, derive: Callable[[], None]
 ) -> None:
-    memory = make_memory("s", memory_blocks=["vectors"])
-    converse(memory, TALK)
-    memory.flush(all=True)
-    derive()
+    memory = flushed_talk(make_memory, derive)
     new = memory.put({"role": "user", "content": "The old charts are in the drawer under the bunk."})
     question = "Where are the charts?"
 
@@ -153,10 +155,7 @@ def test_an_idle_flush_makes_no_second_hit(
     make_memory: MakeMemory, derive: Callable[[], None], database_url: str
 ) -> None:
     """Delivered messages that are in the window still are found by their vectors."""
-    memory = make_memory("s", memory_blocks=["vectors"])
-    converse(memory, TALK)
-    memory.flush(all=True)
-    derive()
+    memory = flushed_talk(make_memory, derive)
     rows_of(database_url, "UPDATE strandline.session SET window_from = 1 RETURNING 1")
     hits = memory.search("storm jib", limit=50)
     assert len({hit.message.seq for hit in hits}) == len(hits)
