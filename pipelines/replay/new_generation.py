@@ -289,6 +289,8 @@ class _Run:
             self._look_at_backlog()
             before = self._progress.switched
             lacking, blocked, dead = self._switch_covered()
+            if self._stop.is_set():
+                return  # perhaps before all owners were looked at
             if not lacking:
                 serve_everybody(self._database, self._generation)
                 self._tell(phase="done")

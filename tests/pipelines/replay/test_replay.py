@@ -449,6 +449,38 @@ def test_a_stopped_replay_goes_on_where_it_was(
     assert not verify(database).violations
 
 
+class StopBetweenLooks(threading.Event):
+    """Once armed, set right after it was found not to be."""
+
+    armed = False
+
+    def is_set(self) -> bool:
+        was_set = super().is_set()
+        if self.armed:
+            self.set()
+        return was_set
+
+
+def test_a_replay_that_is_stopped_before_a_pass_serves_nobody(
+    memories: list[Memory], database: Database, after: Settings
+) -> None:
+    """No worker runs, so all owners lack something."""
+    stop = StopBetweenLooks()
+    replay = begin_generation(database, FACTS, after)
+
+    def stop_later(progress: Progress) -> None:
+        stop.armed = progress.phase == "switching"
+
+    stopped = derive_generation(database, replay, on_progress=stop_later, stop=stop)
+    assert stopped.phase == "switching"
+    generation = find(database, replay.generation_id)
+    assert generation is not None and generation.state == "feeding"
+    with working(database, after):
+        ended = derive_generation(database, claim_replay(database, replay.replay_id))
+    assert (ended.phase, ended.owners) == ("done", USERS)
+    assert not verify(database).violations
+
+
 def test_a_budget_of_calls_holds_for_replays_alone(
     memories: list[Memory],
     database: Database,
