@@ -66,6 +66,7 @@ class Supervisor:
             thread of that child.
         stop_timeout_seconds: how long children have after SIGTERM before they are killed.
         restarts: the waits between an unexpected end and the next start.
+        instead_of_restart: if given, a child that ended is not started again, and ``say`` adds this.
 
     Raises:
         ConfigurationError: two children share a name.
@@ -79,6 +80,7 @@ class Supervisor:
         on_end: Callable[[], None] = lambda: None,
         stop_timeout_seconds: float = 10.0,
         restarts: RestartPolicy | None = None,
+        instead_of_restart: str | None = None,
     ) -> None:
         if len({command.name for command in commands}) != len(commands):
             raise ConfigurationError("Two supervised processes have the same name; give each its own.")
@@ -87,6 +89,7 @@ class Supervisor:
         self._on_end = on_end
         self._stop_timeout_seconds = stop_timeout_seconds
         self._restarts = restarts or RestartPolicy()
+        self._instead_of_restart = instead_of_restart
         self._changed = threading.Condition()
         self._stopping = False
         self._running: dict[str, subprocess.Popen[bytes]] = {}
@@ -188,6 +191,9 @@ class Supervisor:
                 if self._stopping:
                     return
             self._on_end()
+            if self._instead_of_restart is not None:
+                self._say(f"{command.name} {reason} and is not started again; {self._instead_of_restart}")
+                return
             self._say(f"{command.name} {reason}; starts again in {wait:g} s")
             with self._changed:
                 if self._changed.wait_for(lambda: self._stopping, timeout=wait):

@@ -378,13 +378,27 @@ def test_supervisor_names_the_signal_and_writes_logs(tmp_path: Path) -> None:
 
 def test_supervisor_kills_what_does_not_stop_in_time() -> None:
     lines: queue.Queue[str] = queue.Queue()
-    supervisor = Supervisor([python("w", TERM_DEAF)], say=lines.put, stop_timeout_seconds=0.3)
+    ends: queue.Queue[None] = queue.Queue()
+    supervisor = Supervisor(
+        [python("w", TERM_DEAF)], say=lines.put, on_end=lambda: ends.put(None), stop_timeout_seconds=0.3
+    )
     supervisor.start()
     heard(lines, lambda line: line == "w | deaf")
     pid = supervisor.pids()["w"]
     supervisor.stop()
     assert not is_running(pid)
-    assert heard(lines, lambda line: "still running" in line)
+    assert heard(lines, lambda line: line == "still running after 0.3 s: w; killed")
+    assert ends.empty(), "it did not end by itself"
+
+
+def test_supervisor_leaves_a_child_that_ended_if_it_is_told_what_to_say_instead() -> None:
+    """Also one that ended by a signal without a name; it has our environment if its command names none."""
+    lines: queue.Queue[str] = queue.Queue()
+    child = python("w", "import os; os.kill(os.getpid(), 35)")
+    with Supervisor([child], say=lines.put, instead_of_restart="start another") as supervisor:
+        wanted = "w was ended by signal 35 and is not started again; start another"
+        assert heard(lines, lambda line: line.startswith("w ")) == wanted
+        assert supervisor.pids() == {}
 
 
 def test_supervisor_retries_a_program_that_is_missing() -> None:

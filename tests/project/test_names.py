@@ -27,7 +27,7 @@ QUESTIONS = set("is are was has have can may must needs does did shows fits".spl
 # Fields of what `--json` prints, which others read.
 PUBLIC_FIELDS = {
     ("pipelines/inspect/verify_report.py", "found"),
-    ("strandline/cli/demo/reports.py", "found"),
+    ("strandline/cli/demo/results.py", "found"),
     ("strandline/cli/doctor/reports.py", "found"),
 }
 # What psycopg_pool calls it, on pools that stand in for its own.

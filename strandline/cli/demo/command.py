@@ -3,34 +3,30 @@
 from __future__ import annotations
 
 import math
+import time
 from collections.abc import Sequence
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 
 import click
-from rich.console import Console
 
-from strandline.cli.demo.checks import Outcome, checks, figures
 from strandline.cli.demo.environment import DemoEnvironment, demo_environment
 from strandline.cli.demo.file import Conversation, read_conversation
-from strandline.cli.demo.observer import Look, Observer, look_at
-from strandline.cli.demo.play import Played, await_consumed, play
-from strandline.cli.demo.questions import add_up, ask
-from strandline.cli.demo.reports import AnswerReport, DemoReport, EvidenceReport
-from strandline.cli.demo.story import Story
-from strandline.cli.demo.view import LiveView, PlainView, View
+from strandline.cli.demo.play import Look, Play, await_consumed, look_at
+from strandline.cli.demo.results import DemoReport, add_up, ask, checks, figures
+from strandline.cli.demo.story import PlayView, Story
 from strandline.cli.servers.local_service import START_SECONDS, local_service
 from strandline.cli.servers.models_used import ModelsUsed, models_used
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.cli.terminal.numbers import FiniteRange
-from strandline.cli.terminal.output import console, is_rich, print_json
+from strandline.cli.terminal.output import console, print_json
 from strandline.deploy.supervisor import Supervisor
 from strandline.memory import Memory
 from strandline.pipelines.generations.registry import serving_generations
-from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
-from strandline.producers.facts.listing import Fact
 from strandline.producers.tokens import count_default, count_message
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.settings import load_settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, identify_session
 from strandline.schemas.values.lanes import VECTORS
@@ -42,7 +38,7 @@ from strandline.workers.signal_pipe import SignalPipe, ending_signals
 USER_ID = "demo"
 TOKEN_LIMIT, FLUSH_SIZE = 4_000, 700
 HISTORY_RATIO = 0.5
-FACTS_PER_PAGE = 1_000
+LOOK_SECONDS = 0.1
 
 # Reads on the way; with a model server each of them calls it.
 LOCAL_READS, SERVED_READS = 100, 20
@@ -50,21 +46,6 @@ LOCAL_READS, SERVED_READS = 100, 20
 # How long the demo waits for a next step of the work before it gives up: with a worker, and while it waits
 # for a person to start one. However slow a model or a machine is, what goes on is waited for.
 PATIENCE_SECONDS, ALONE_PATIENCE_SECONDS = 120.0, 300.0
-
-
-@dataclass(frozen=True, slots=True)
-class DemoOptions:
-    """The options of the command line."""
-
-    token_limit: int
-    flush_size: int
-    session_id: str
-    pace_seconds: float
-    all_questions: bool
-    keep: bool
-    stay: bool
-    restart: bool
-    as_json: bool
 
 
 @click.command("demo")
@@ -120,20 +101,35 @@ def command(
     """
     log_to_stderr("WARNING")
     conversation = read_conversation(file, questions, load_settings())
-    limit = _token_limit(token_limit, conversation)
-    options = DemoOptions(
-        token_limit=limit,
-        flush_size=_flush_size(flush_size, limit),
-        session_id=check_name("--session-id", conversation.path.stem if session_id is None else session_id),
-        pace_seconds=pace,
-        all_questions=all_questions,
-        keep=keep,
-        stay=stay,
-        restart=not no_restart,
-        as_json=as_json,
-    )
+    limit, size = _limits(token_limit, flush_size, conversation)
+    session = check_name("--session-id", conversation.path.stem if session_id is None else session_id)
+    screen = console(stderr=as_json)
+    story = Story(screen)
     with ends_as_interrupts() as interrupts:
-        report = _Demo(conversation, options, interrupts).run()
+        screen.print("starting PostgreSQL, the broker and a worker")
+        with (
+            demo_environment(
+                restart=not no_restart,
+                keep=keep,
+                say=lambda line: story.line(line, "yellow"),
+                check=interrupts.check,
+            ) as environment,
+            closing(
+                Memory.from_defaults(
+                    session,
+                    user_id=USER_ID,
+                    token_limit=limit,
+                    chat_history_token_ratio=HISTORY_RATIO,
+                    token_flush_size=size,
+                    database_url=environment.servers.database_url,
+                    broker_url=environment.servers.broker_url,
+                )
+            ) as memory,
+        ):
+            demo = _Demo(conversation, environment, memory, story, interrupts)
+            report = demo.run(pace_seconds=pace, all_questions=all_questions)
+            if stay:
+                demo.stay()
     if as_json:
         print_json(report)
     return 0 if report.ok else 1
@@ -147,231 +143,144 @@ def smallest_token_limit(messages: Sequence[Message]) -> int:
     return math.ceil(max(count_message(message, count_default) for message in messages) / HISTORY_RATIO)
 
 
-def _token_limit(token_limit: int | None, conversation: Conversation) -> int:
+def _limits(token_limit: int | None, flush_size: int | None, conversation: Conversation) -> tuple[int, int]:
+    """The token limit and the size of a flush; refuses such as cannot work."""
     smallest = smallest_token_limit(conversation.messages)
-    if token_limit is None:
-        return max(TOKEN_LIMIT, smallest)
-    if token_limit < smallest:
+    limit = max(TOKEN_LIMIT, smallest) if token_limit is None else token_limit
+    if limit < smallest:
         raise click.UsageError(
-            f"--token-limit {token_limit} is too small for the largest message of {conversation.path.name};"
+            f"--token-limit {limit} is too small for the largest message of {conversation.path.name};"
             f" the smallest limit that works is {smallest}."
         )
-    return token_limit
-
-
-def _flush_size(flush_size: int | None, token_limit: int) -> int:
-    if flush_size is None:
-        return max(1, min(FLUSH_SIZE, int(token_limit * FLUSH_SIZE_REPAIR_RATIO)))
-    if flush_size > token_limit:
+    size = min(FLUSH_SIZE, int(limit * FLUSH_SIZE_REPAIR_RATIO)) if flush_size is None else flush_size
+    if size > limit:
         raise click.UsageError(
-            f"--flush-size {flush_size} is above the token limit, {token_limit}, so no flush would be in"
+            f"--flush-size {size} is above the token limit, {limit}, so no flush would be in"
             " time; lower it, or raise --token-limit."
         )
-    return flush_size
+    return limit, max(1, size)
 
 
+@dataclass(frozen=True, slots=True)
 class _Demo:
     """One run from start to end."""
 
-    def __init__(self, conversation: Conversation, options: DemoOptions, interrupts: Interrupts) -> None:
-        self._conversation = conversation
-        self._options = options
-        self._interrupts = interrupts
-        self._console: Console = console(stderr=options.as_json)
-        self._story = Story(self._console)
-        self._view: View | None = None
+    conversation: Conversation
+    environment: DemoEnvironment
+    memory: Memory
+    story: Story
+    interrupts: Interrupts
 
-    def run(self) -> DemoReport:
-        status = self._console.status("starting PostgreSQL, the broker and a worker")
-        live = is_rich(stderr=self._options.as_json)
-        if live:
-            status.start()
-        else:
-            self._console.print("starting PostgreSQL, the broker and a worker")
-        try:
-            with demo_environment(
-                restart=self._options.restart,
-                keep=self._options.keep,
-                say=self._note,
-                check=self._interrupts.check,
-            ) as environment:
-                models = models_used(environment.settings)
-                memory = self._memory(environment)
-                _warm_up(environment)
-                status.stop()
-                try:
-                    return self._perform(environment, memory, models)
-                finally:
-                    memory.close()
-        finally:
-            status.stop()
-
-    def _perform(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> DemoReport:
-        story = self._story
-        story.open(self._conversation, models, environment.home)
-        story.worker(environment.worker_pid, environment.attach)
-        outcome = self._play(environment, memory, models)
-        self._tell(memory, outcome)
-        answers, evidence = self._ask(memory, outcome)
-        results = checks(outcome)
-        measured = figures(outcome)
-        story.checks(results)
-        story.figures(measured)
-        pids = sorted(environment.worker.pids())
-        story.close(pids, environment.attach, stays=self._options.stay)
-        if self._options.stay:
-            self._stay(environment, memory.session_id)
+    def run(self, *, pace_seconds: float, all_questions: bool) -> DemoReport:
+        """Play, ask, check, and tell it all."""
+        story, environment, models = self.story, self.environment, models_used(self.environment.settings)
+        self._warm_up(models)
+        self._open(models)
+        play = self._play(models, pace_seconds)
+        story.memory(play.facts, play.look, self.memory.get())
+        answers = [ask(play, question) for question in self.conversation.questions]
+        story.answers(answers, in_full=all_questions)
+        tokens = sum(message.tokens or 0 for message in play.stored)
+        evidence = add_up(answers, token_limit=self.memory.token_limit, conversation_tokens=tokens)
+        if evidence is not None:
+            story.evidence(evidence, stand_ins=models.text_is_local)
+        results = checks(play)
+        measured = figures(play, worker_ends=environment.worker_ends, models=models)
+        story.results(results, measured)
         return DemoReport(
             ok=all(check.ok for check in results),
-            session_id=memory.session_id,
+            session_id=self.memory.session_id,
             user_id=USER_ID,
-            file=str(self._conversation.path),
+            file=str(self.conversation.path),
             home=str(environment.home),
-            worker_pid=pids[0] if pids else None,
+            worker_pid=min(environment.worker_pids(), default=None),
             checks=results,
             figures=measured,
             questions=answers,
             evidence=evidence,
         )
 
-    def _stay(self, environment: DemoEnvironment, session_id: str) -> None:
-        """Keep all of it running until a signal, with the HTTP service beside."""
-        with local_service(
-            environment.database,
-            environment.servers,
-            environment.settings,
-            log_path=environment.home / "service.log",
-        ) as service:
-            if service is None:
-                _await_signal(self._interrupts)
-                return
-            with Supervisor([service.command], say=self._note):
+    def stay(self) -> None:
+        """Keep all of it running until a signal, and serve it over HTTP."""
+        story, environment = self.story, self.environment
+        story.worker(environment.worker_pids(), environment.attach, until="until Ctrl-C here")
+        log_path = environment.home / "service.log"
+        serving = local_service(
+            environment.database, environment.servers, environment.settings, log_path=log_path
+        )
+        with serving as service, Supervisor([service.command] if service else [], say=environment.say):
+            if service is not None:
                 # A line that is shown works at once.
-                if service.await_ready(pause=self._interrupts.pause, timeout_seconds=START_SECONDS):
-                    self._story.service(service.curl(session_id, USER_ID))
+                if service.await_ready(pause=self.interrupts.pause, timeout_seconds=START_SECONDS):
+                    curl = service.curl(self.memory.session_id, USER_ID)
+                    story.command("the same memory over HTTP, from a second terminal:", curl)
                 else:
-                    self._note(f"the HTTP service does not answer yet; {service.command.log_path} says why")
-                _await_signal(self._interrupts)
+                    environment.say(f"the HTTP service does not answer yet; {log_path} says why")
+            with SignalPipe(ending_signals()) as signals:
+                self.interrupts.check()
+                signals.wait()
 
-    def _play(self, environment: DemoEnvironment, memory: Memory, models: ModelsUsed) -> Outcome:
-        pipelines = [block.pipeline for block in memory.memory_blocks if block.pipeline is not None]
-        identity = identify_session(DEFAULT_NAMESPACE, memory.session_id, USER_ID)
-        served = not (models.text_is_local and models.embedding_is_local)
-        messages = self._conversation.messages
-        kind = LiveView if is_rich(stderr=self._options.as_json) else PlainView
-        view = self._view = kind(self._console, total=len(messages), pipelines=pipelines)
-        view.start()
-        try:
-            with Observer(environment.database, identity, view.look):
-                played = play(
-                    memory,
-                    messages,
-                    reads=SERVED_READS if served else LOCAL_READS,
-                    pace_seconds=self._options.pace_seconds,
-                    on_put=view.put,
-                    interrupts=self._interrupts,
-                )
-                seen, waited = await_consumed(
-                    lambda: look_at(environment.database, identity),
-                    pipelines,
-                    since=played.ended_at,
-                    patience_seconds=lambda: _patience(environment),
-                    interrupts=self._interrupts,
-                )
-            view.look(seen)
-        finally:
-            self._view = None
-            view.stop()
-        return self._outcome(environment, memory, models, played, seen, waited, pipelines)
+    def _warm_up(self, models: ModelsUsed) -> None:
+        """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
+        servers = self.environment.servers
+        settings = load_settings(database_url=servers.database_url, broker_url=servers.broker_url)
+        count_default("warm-up")
+        vectors = serving_generations(self.environment.database).get(VECTORS)
+        if vectors is not None and models.embedding_is_local:
+            runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
 
-    def _outcome(
-        self,
-        environment: DemoEnvironment,
-        memory: Memory,
-        models: ModelsUsed,
-        played: Played,
-        seen: Look,
-        waited: float | None,
-        pipelines: list[str],
-    ) -> Outcome:
-        return Outcome(
-            sent=self._conversation.messages,
-            stored=memory.get_all(),
-            facts=_all_facts(memory),
-            look=seen,
-            played=played,
-            pipelines=pipelines,
-            token_limit=memory.token_limit,
-            consumed_after=waited,
-            worker_ends=environment.worker.ends,
-            models=models,
+    def _open(self, models: ModelsUsed) -> None:
+        conversation, environment = self.conversation, self.environment
+        messages = quantity(len(conversation.messages), "message")
+        questions = quantity(len(conversation.questions), "question")
+        self.story.heading("Strandline demo")
+        self.story.pairs(
+            {
+                "plays": f"{conversation.path.name}: {messages} and {questions}",
+                "models": models.announcement,
+                "servers": f"its own PostgreSQL and broker, in {environment.home}",
+            }
         )
+        self.story.worker(environment.worker_pids(), environment.attach)
 
-    def _tell(self, memory: Memory, outcome: Outcome) -> None:
-        self._story.facts(outcome.facts, outcome.look)
-        self._story.summary(outcome.look)
-        self._story.coverage(memory.get())
+    def _play(self, models: ModelsUsed, pace_seconds: float) -> Play:
+        play = Play(self.memory, self.conversation.messages)
+        is_local = models.text_is_local and models.embedding_is_local
+        view = PlayView(self.story.console, total=len(play.messages), pipelines=play.pipelines)
 
-    def _ask(self, memory: Memory, outcome: Outcome) -> tuple[list[AnswerReport], EvidenceReport | None]:
-        history: list[Message] = list(outcome.stored)
-        answers = [
-            ask(memory, question, history=history, samples=outcome.played.samples)
-            for question in self._conversation.questions
-        ]
-        evidence = add_up(
-            answers,
-            token_limit=memory.token_limit,
-            conversation_tokens=sum(message.tokens or 0 for message in history),
-        )
-        self._story.answers(answers, in_full=self._options.all_questions)
-        if evidence is not None:
-            self._story.evidence(evidence, stand_ins=outcome.models.text_is_local)
-        return answers, evidence
+        def wait() -> None:
+            view.put(len(play.put_ms), play.put_ms[-1])
+            self._watch(view, pace_seconds)
 
-    def _memory(self, environment: DemoEnvironment) -> Memory:
-        return Memory.from_defaults(
-            self._options.session_id,
-            user_id=USER_ID,
-            token_limit=self._options.token_limit,
-            chat_history_token_ratio=HISTORY_RATIO,
-            token_flush_size=self._options.flush_size,
-            database_url=environment.servers.database_url,
-            broker_url=environment.servers.broker_url,
-        )
+        with view.bars:
+            play.put_all(reads=LOCAL_READS if is_local else SERVED_READS, wait=wait)
+            play.look, play.consumed_after = await_consumed(
+                lambda: self._look(view),
+                play.pipelines,
+                patience_seconds=self._patience_seconds,
+                pause=self.interrupts.pause,
+            )
+        play.read_back()
+        return play
 
-    def _note(self, line: str) -> None:
-        view = self._view
-        if view is not None:
-            view.note(line)
-        else:
-            self._story.line(line, "yellow")
+    def _watch(self, view: PlayView, seconds: float) -> None:
+        """Wait, and look a few times a second."""
+        until = time.monotonic() + seconds
+        while True:
+            if time.monotonic() - view.looked_at >= LOOK_SECONDS:
+                self._look(view)
+            left = until - time.monotonic()
+            self.interrupts.pause(min(left, LOOK_SECONDS))
+            if left <= LOOK_SECONDS:
+                return
 
+    def _look(self, view: PlayView) -> Look:
+        identity = identify_session(DEFAULT_NAMESPACE, self.memory.session_id, USER_ID)
+        look = look_at(self.environment.database, identity)
+        view.look(look)
+        return look
 
-def _patience(environment: DemoEnvironment) -> float:
-    """How long to wait for a next step; longer where a person is to start another worker first."""
-    alone = environment.worker.ends and not environment.worker.pids()
-    return ALONE_PATIENCE_SECONDS if alone else PATIENCE_SECONDS
-
-
-def _warm_up(environment: DemoEnvironment) -> None:
-    """Load vocabulary and embedding model before anything is measured: a backend does so at its start."""
-    count_default("warm-up")
-    vectors = serving_generations(environment.database).get(VECTORS)
-    if vectors is not None and load_settings().backend("embedding") in LOCAL_EMBEDDERS:
-        settings = load_settings(
-            database_url=environment.servers.database_url, broker_url=environment.servers.broker_url
-        )
-        runtime_for(settings).embed_query("warm-up", vectors.recipe.config)
-
-
-def _await_signal(interrupts: Interrupts) -> None:
-    with SignalPipe(ending_signals()) as signals:
-        interrupts.check()
-        signals.wait()
-
-
-def _all_facts(memory: Memory) -> list[Fact]:
-    facts: list[Fact] = []
-    while page := memory.facts.list(limit=FACTS_PER_PAGE, offset=len(facts)):
-        facts += page
-    return facts
+    def _patience_seconds(self) -> float:
+        """How long to wait for a next step; longer where a person is to start another worker first."""
+        is_alone = self.environment.worker_ends and not self.environment.worker_pids()
+        return ALONE_PATIENCE_SECONDS if is_alone else PATIENCE_SECONDS

@@ -12,13 +12,13 @@ from typing import Any
 import click
 from pydantic import SecretStr, ValidationError
 
-from strandline.cli.demo.play import percentile
 from strandline.cli.evaluation.questions import LineProblem, Question, read_lines
 from strandline.cli.evaluation.subjects import Embeddings, Subjects, vectors_of
 from strandline.cli.imports.progress import shown_progress
 from strandline.cli.servers.options import json_options, namespace_option, settings_from, target_options
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.interrupts import Stop, stops_at_signals
+from strandline.cli.terminal.numbers import percentile
 from strandline.cli.terminal.output import print_json, print_table, say
 from strandline.producers.evaluation.asking import Measured, measure
 from strandline.producers.search.ranking import Vectors

@@ -1,8 +1,9 @@
-"""Numbers as the command line takes them."""
+"""Numbers as the command line takes and shows them."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import click
@@ -16,3 +17,10 @@ class FiniteRange(click.FloatRange):
         if not math.isfinite(number):
             self.fail(f"{value!r} is not a finite number.", param, ctx)
         return number
+
+
+def percentile(values: Sequence[float], share: float) -> float:
+    """The value that ``share`` (0 to 1) of all do not exceed; 0 for none."""
+    if not values:
+        return 0.0
+    return sorted(values)[max(0, math.ceil(share * len(values)) - 1)]

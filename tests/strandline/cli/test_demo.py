@@ -5,7 +5,6 @@ from __future__ import annotations
 import io
 import json
 import os
-import queue
 import re
 import shutil
 import signal
@@ -13,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -23,18 +21,15 @@ from uuid import uuid4
 import pytest
 from rich.console import Console
 
-from strandline.cli.demo import worker as demo_worker
 from strandline.cli.demo.command import smallest_token_limit
 from strandline.cli.demo.file import Question, read_conversation
-from strandline.cli.demo.observer import Look, SeenEvent
-from strandline.cli.demo.play import Samples, await_consumed, percentile
-from strandline.cli.demo.questions import ask
-from strandline.cli.demo.reports import EvidencePlaces
+from strandline.cli.demo.play import Look, Play, SeenEvent, await_consumed
+from strandline.cli.demo.results import AnswerReport, EvidencePlaces, ask
 from strandline.cli.demo.story import Story
-from strandline.cli.demo.worker import RestartingWorker, SingleWorker
 from strandline.cli.entry import run
-from strandline.cli.terminal.interrupts import Interrupts
-from strandline.deploy.supervisor import ChildCommand
+from strandline.cli.terminal.numbers import percentile
+from strandline.memory import Memory
+from strandline.schemas.queries.conversation.sessions import ShowEventsRow
 from strandline.schemas.settings import load_settings
 from tests.conftest import MakeMemory, wait_until
 from tests.support.processes import forking
@@ -172,7 +167,8 @@ def test_a_worker_killed_in_the_middle_costs_nothing(chat: Path, start_demo: Cal
 def look(consumed: int) -> Look:
     """Of three events, ``consumed`` are."""
     ends = [{"facts": 0.1} if number < consumed else {} for number in range(3)]
-    return Look(events=tuple(SeenEvent(uuid4(), "limit", 1, 2, 9, end, {}) for end in ends))
+    row = ShowEventsRow(uuid4(), "threshold", 1, 2, 2, 9, "[]")
+    return Look(events=[SeenEvent(row, end, {}) for end in ends])
 
 
 @pytest.mark.parametrize(("looks", "waits"), [((0, 1, 2, 3), True), ((0, 1, 1), False)])
@@ -182,46 +178,12 @@ def test_the_demo_waits_for_work_that_goes_on_and_for_no_other(looks: tuple[int,
     seen, waited = await_consumed(
         lambda: look(next(left)),
         ["facts"],
-        since=time.monotonic(),
         patience_seconds=lambda: 0.0,
-        interrupts=Interrupts(),
+        pause=lambda _seconds: None,
     )
     assert (waited is not None) == waits
-    assert seen.consumed_by("facts") == looks[-1]
+    assert sum(event.is_consumed_by(["facts"]) for event in seen.events) == looks[-1]
     assert list(left) == []
-
-
-def test_a_worker_that_has_to_be_killed_has_not_ended_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(demo_worker, "_STOP_SECONDS", 0.1)
-    said: queue.Queue[str] = queue.Queue()
-    deaf = (
-        "import signal, time; signal.signal(15, signal.SIG_IGN); print('deaf', flush=True); time.sleep(600)"
-    )
-    worker = RestartingWorker(ChildCommand("w", [sys.executable, "-c", deaf]), say=said.put)
-    worker.start()
-    assert "deaf" in said.get(timeout=100)
-    ends = worker.ends
-    worker.stop()
-    assert said.get(timeout=100) == "still running after 0.1 s: w; killed"
-    assert worker.ends == ends
-
-
-def test_a_worker_that_is_not_started_again_says_what_ended_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Also a signal without a name; the worker has our environment if its command names none."""
-    monkeypatch.setenv("NUMBER", "35")
-    ends = "import os; os.kill(os.getpid(), int(os.environ['NUMBER']))"
-    said: queue.Queue[str] = queue.Queue()
-    command = ChildCommand("w", [sys.executable, "-c", ends], log_path=tmp_path / "w.log")
-    worker = SingleWorker(command, say=said.put, attach="this")
-    worker.start()
-    try:
-        wanted = "w was ended by signal 35 and is not started again; start one with: this"
-        assert said.get(timeout=100) == wanted
-        assert worker.ends == 1
-    finally:
-        worker.stop()
 
 
 def test_another_worker_started_by_hand_takes_over(chat: Path, start_demo: Callable[..., Demo]) -> None:
@@ -346,12 +308,17 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     memory.put({"role": "assistant", "content": "Noted.", "id": "c"})
     memory.flush(all=True)
     assert memory.get(wait_for=3, timeout=300).caught_up
-    question = Question("What is the name of my neighbour?", "Ada", ("a", "elsewhere"))
-    answer = ask(memory, question, history=memory.get_all(), samples=Samples())
+
+    def ask_of(memory: Memory, text: str, *evidence: str) -> AnswerReport:
+        question = Question(question=text, evidence=list(evidence))
+        return ask(Play(memory, stored=memory.get_all()), question)
+
+    named = "What is the name of my neighbour?"
+    answer = ask_of(memory, named, "a", "elsewhere")
     assert "a" in [message.id for message in answer.retrieved]
     assert answer.facts == [], "the message says it"
     knowing = make_memory("talk", user_id="u", memory_blocks=["facts"])
-    by_fact = ask(knowing, question, history=memory.get_all(), samples=Samples())
+    by_fact = ask_of(knowing, named, "a", "elsewhere")
     assert by_fact.facts[0].message_ids == ["a"]
     assert by_fact.retrieved == []
     assert answer.window_message_ids == by_fact.window_message_ids == []
@@ -359,25 +326,21 @@ def test_answers_name_the_messages_that_they_come_from(make_memory: MakeMemory) 
     assert answer.evidence_from == EvidencePlaces(messages=1, facts=0, summary=0, window=0)
     assert by_fact.evidence_from == EvidencePlaces(messages=0, facts=1, summary=0, window=0)
     summing_up = make_memory("talk", user_id="u", memory_blocks=["summary"])
-    of_both = Question("What is known?", None, ("a", "b"))
-    by_summary = ask(summing_up, of_both, history=memory.get_all(), samples=Samples())
+    by_summary = ask_of(summing_up, "What is known?", "a", "b")
     assert by_summary.evidence_from == EvidencePlaces(messages=0, facts=0, summary=1, window=0)
     waiting = make_memory("waiting", user_id="u", memory_blocks=[])
     waiting.put({"role": "user", "content": said[0], "id": "a"})
-    by_window = ask(waiting, question, history=waiting.get_all(), samples=Samples())
+    by_window = ask_of(waiting, named, "a", "elsewhere")
     assert by_window.evidence_from == EvidencePlaces(messages=0, facts=0, summary=0, window=1)
 
 
-@pytest.mark.parametrize("stays", [True, False])
-@pytest.mark.parametrize(("pids", "worker"), [([], "none"), ([7, 9], "process 7, 9")])
-def test_the_end_names_the_workers_and_offers_another_one_only_while_the_servers_stay(
-    pids: list[int], worker: str, stays: bool
-) -> None:
+@pytest.mark.parametrize(("pids", "worker"), [([], "none"), ([9, 7], "process 7, 9")])
+def test_the_workers_are_named_with_the_command_for_another_one(pids: list[int], worker: str) -> None:
     told = io.StringIO()
-    Story(Console(file=told, width=300)).close(pids, "the command", stays=stays)
-    said = told.getvalue().split()
-    assert said[: len(worker.split()) + 1] == ["worker", *worker.split()]
-    assert ("the command" in told.getvalue()) is stays
+    Story(Console(file=told, width=300)).worker(pids, "the command", until="until Ctrl-C here")
+    assert told.getvalue().split()[: len(worker.split()) + 1] == ["worker", *worker.split()]
+    assert "from a second terminal, until Ctrl-C here:" in told.getvalue()
+    assert "the command" in told.getvalue()
 
 
 def test_percentiles_are_values_that_were_measured() -> None:

@@ -9,8 +9,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from strandline.cli.demo.questions import add_up
-from strandline.cli.demo.reports import AnswerReport, EvidencePlaces
+from strandline.cli.demo.results import AnswerReport, EvidencePlaces, add_up
 from strandline.cli.demo.story import Story
 
 
