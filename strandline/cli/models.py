@@ -9,11 +9,11 @@ from typing import Any
 
 import click
 
-from strandline.cli.doctor.command import print_checks
+from strandline.cli.doctor.command import print_report
 from strandline.cli.doctor.models import check_role
 from strandline.cli.doctor.reports import DoctorReport
 from strandline.cli.servers.options import json_options, settings_from
-from strandline.cli.terminal.output import print_json, show
+from strandline.cli.terminal.output import show
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PREFIX, ROLES, Role, RoleName
 from strandline.schemas.settings import Settings
@@ -79,12 +79,7 @@ def check_command(as_json: bool) -> int:
     """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
     settings = _settings()
     checks = [check_role(settings, role, role, call=True) for role in ROLES]
-    report = DoctorReport(healthy=all(check.result != "problem" for check in checks), checks=checks)
-    if as_json:
-        print_json(report)
-    else:
-        print_checks(checks)
-    return 0 if report.healthy else 1
+    return print_report(DoctorReport.of_checks(checks), as_json=as_json)
 
 
 def _settings() -> Settings:

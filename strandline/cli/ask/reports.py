@@ -2,34 +2,17 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Literal
-from uuid import UUID
 
 from strandline.cli.reports.memory import ReadState
 from strandline.pipelines.transcript import speaker
 from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.given import Citation, GivenFact, GivenMessage, GivenSummary, Source
+from strandline.producers.reading.given import GivenMessage
+from strandline.schemas.values.message import Message
+from strandline.schemas.wire.contexts import GivenFactOut, GivenSummaryOut, SourceOut
 from strandline.schemas.wire.report import Report
-
-
-class SourceReport(Report):
-    """Messages of one session that something comes from."""
-
-    session_id: str
-    seqs: list[int]
-
-
-class GivenFactReport(Report):
-    """A fact in the prompt; ``score`` is 0 if it was given because it is new."""
-
-    fact_id: UUID
-    text: str
-    said_at: datetime
-    sources: list[SourceReport]
-    score: float
-    tokens: int
 
 
 class GivenMessageReport(Report):
@@ -48,23 +31,14 @@ class GivenMessageReport(Report):
     is_beside: bool
 
 
-class GivenSummaryReport(Report):
-    """The summary in the prompt; ``is_cut`` if a part of it had no room."""
-
-    text: str
-    through_seq: int
-    is_cut: bool
-    tokens: int
-
-
-class CitationReport(Report):
+class CitationReport(Report, from_attributes=True):
     """A piece of memory in the prompt; ``id`` and ``sources`` are empty for a summary."""
 
     number: int
     kind: Literal["fact", "message", "summary"]
     text: str
     id: str
-    sources: list[SourceReport]
+    sources: list[SourceOut]
     at: datetime | None
     score: float
 
@@ -99,39 +73,35 @@ class AskReport(ReadState):
     head: RangeReport | None
     window: RangeReport | None
     tail: RangeReport | None
-    facts: list[GivenFactReport]
-    summary: GivenSummaryReport | None
+    facts: list[GivenFactOut]
+    summary: GivenSummaryOut | None
     hits: list[GivenMessageReport]
     citations: list[CitationReport]
 
 
 def report_answer(question: str, context: MemoryContext, state: ReadState) -> AskReport:
     """What the read gave, as a report."""
-    use = context.token_use()
+    summary = context.summary
     return AskReport(
         **dict(state),
         question=question,
-        token_use=TokenUseReport.of(use),
-        head=_range([message.seq or 0 for message in context.head]),
-        window=_range([message.seq or 0 for message in context.window]),
-        tail=_range([message.seq or 0 for message in context.tail]),
-        facts=[_fact(fact) for fact in context.facts],
-        summary=_summary(context.summary),
+        token_use=TokenUseReport.of(context.token_use()),
+        head=_range(context.head),
+        window=_range(context.window),
+        tail=_range(context.tail),
+        facts=[GivenFactOut.model_validate(fact) for fact in context.facts],
+        summary=None if summary is None else GivenSummaryOut.model_validate(summary),
         hits=[_message(hit) for hit in context.hits],
-        citations=[_citation(citation) for citation in context.citations()],
+        citations=[CitationReport.model_validate(citation) for citation in context.citations()],
     )
 
 
-def _range(seqs: list[int]) -> RangeReport | None:
-    return RangeReport(messages=len(seqs), from_seq=seqs[0], through_seq=seqs[-1]) if seqs else None
-
-
-def _fact(fact: GivenFact) -> GivenFactReport:
-    return GivenFactReport.of(fact, sources=_sources(fact.sources))
-
-
-def _summary(summary: GivenSummary | None) -> GivenSummaryReport | None:
-    return None if summary is None else GivenSummaryReport(**asdict(summary))
+def _range(messages: Sequence[Message]) -> RangeReport | None:
+    if not messages:
+        return None
+    return RangeReport(
+        messages=len(messages), from_seq=messages[0].seq or 0, through_seq=messages[-1].seq or 0
+    )
 
 
 def _message(hit: GivenMessage) -> GivenMessageReport:
@@ -144,11 +114,3 @@ def _message(hit: GivenMessage) -> GivenMessageReport:
         said_by=speaker(message),
         text=message.text,
     )
-
-
-def _citation(citation: Citation) -> CitationReport:
-    return CitationReport.of(citation, sources=_sources(citation.sources))
-
-
-def _sources(sources: tuple[Source, ...]) -> list[SourceReport]:
-    return [SourceReport(session_id=source.session_id, seqs=list(source.seqs)) for source in sources]

@@ -5,25 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from itertools import accumulate, pairwise
 
 from rich.console import Console
 from rich.padding import Padding
 from rich.text import Text
 
-from strandline.cli.ask.bar import MAX_BAR_CELLS, Part, divide_cells
-from strandline.cli.ask.reports import (
-    AskReport,
-    GivenFactReport,
-    GivenMessageReport,
-    GivenSummaryReport,
-    RangeReport,
-    SourceReport,
-)
+from strandline.cli.ask.reports import AskReport, RangeReport
 from strandline.cli.servers.reads import coverage_lines, omission_lines
 from strandline.cli.terminal.output import say, styled_text
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.schemas.display.shown_text import quantity, shown_lines
 
+MAX_BAR_CELLS = 64
 FULL_CELL = "█"
 INDENT = 4
 
@@ -35,6 +29,17 @@ class Line:
     text: str = ""
     style: str = ""
     indent: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Part:
+    """A part of the bar: a letter draws it where there are no colours; ``note`` says what is in it."""
+
+    name: str
+    letter: str
+    style: str
+    tokens: int
+    note: str = ""
 
 
 def show_answer(console: Console, report: AskReport) -> None:
@@ -67,6 +72,16 @@ def budget_parts(report: AskReport) -> list[Part]:
     return [part for part in parts if part.tokens]
 
 
+def divide_cells(amounts: Sequence[int], cells: int) -> list[int]:
+    """The cells of a bar for each amount, ``cells`` together; none if all amounts are 0.
+
+    Each edge between two parts is rounded by itself, so the bar is as wide whatever it shows.
+    """
+    total = sum(amounts) or 1
+    edges = [0, *(round(cells * amount / total) for amount in accumulate(amounts))]
+    return [after - before for before, after in pairwise(edges)]
+
+
 def _title_lines(report: AskReport) -> Iterator[Line]:
     whose = "" if report.user_id is None else f" of {report.user_id}"
     size = f"{report.tokens:,} of {report.token_limit:,} tokens"
@@ -89,18 +104,23 @@ def _fact_lines(report: AskReport) -> Iterator[Line]:
     if report.facts:
         yield from _heading(f"facts: {len(report.facts):,}")
     for number, fact in enumerate(report.facts, start=1):
+        places = [f"{source.session_id} seq {', '.join(map(str, source.seqs))}" for source in fact.sources]
+        score = f"score {fact.score:.3f}" if fact.score else "given because it is new"
+        origin = f"{'; '.join(places) or 'added by a person'}, {_at(fact.said_at)}"
         yield Line(f"[{number}] {excerpt(fact.text)}")
-        yield Line(_fact_source(fact), "dim", INDENT)
+        yield Line(f"{origin}, {score}, {quantity(fact.tokens, 'token')}", "dim", INDENT)
 
 
 def _summary_lines(report: AskReport) -> Iterator[Line]:
-    if report.summary is None:
+    summary = report.summary
+    if summary is None:
         return
     yield from _heading("summary")
-    first, *others = shown_lines(report.summary.text)
+    first, *others = shown_lines(summary.text)
     yield Line(f"[{len(report.facts) + 1}] {first}")
     yield from (Line(text, indent=INDENT) for text in others)
-    yield Line(_summary_source(report.session_id, report.summary), "dim", INDENT)
+    size = f"{quantity(summary.tokens, 'token')}{', shortened' if summary.is_cut else ''}"
+    yield Line(f"{report.session_id} through seq {summary.through_seq}, {size}", "dim", INDENT)
 
 
 def _message_lines(report: AskReport) -> Iterator[Line]:
@@ -108,8 +128,11 @@ def _message_lines(report: AskReport) -> Iterator[Line]:
         yield from _heading(f"messages found: {len(report.hits):,}, in the order in which they were said")
     first = len(report.facts) + (report.summary is not None) + 1
     for number, hit in enumerate(report.hits, start=first):
+        score = f"score {hit.score:.3f}"
+        why = f"beside a message that matches ({score})" if hit.is_beside else score
+        place = f"{hit.session_id} seq {hit.seq}, {_at(hit.created_at)}"
         yield Line(f"[{number}] {hit.said_by}: {excerpt(hit.text)}")
-        yield Line(_message_source(hit), "dim", INDENT)
+        yield Line(f"{place}, {why}, {quantity(hit.tokens, 'token')}", "dim", INDENT)
 
 
 def _state_lines(report: AskReport) -> Iterator[Line]:
@@ -129,28 +152,6 @@ def _state_lines(report: AskReport) -> Iterator[Line]:
 def _heading(text: str) -> Iterator[Line]:
     yield Line()
     yield Line(text, "bold")
-
-
-def _fact_source(fact: GivenFactReport) -> str:
-    places = "; ".join(map(_place, fact.sources)) or "added by a person"
-    score = f"score {fact.score:.3f}" if fact.score else "given because it is new"
-    return f"{places}, {_at(fact.said_at)}, {score}, {quantity(fact.tokens, 'token')}"
-
-
-def _summary_source(session_id: str, summary: GivenSummaryReport) -> str:
-    cut = ", shortened" if summary.is_cut else ""
-    return f"{session_id} through seq {summary.through_seq}, {quantity(summary.tokens, 'token')}{cut}"
-
-
-def _message_source(hit: GivenMessageReport) -> str:
-    score = f"score {hit.score:.3f}"
-    why = f"beside a message that matches ({score})" if hit.is_beside else score
-    place = f"{hit.session_id} seq {hit.seq}"
-    return f"{place}, {_at(hit.created_at)}, {why}, {quantity(hit.tokens, 'token')}"
-
-
-def _place(source: SourceReport) -> str:
-    return f"{source.session_id} seq {', '.join(map(str, source.seqs))}"
 
 
 def _at(moment: datetime | None) -> str:
@@ -177,17 +178,13 @@ class _Paper:
         """The bar, and a line for each of its parts; letters stand for colours."""
         cells = divide_cells([part.tokens for part in parts], min(MAX_BAR_CELLS, self._console.width))
         runs = [(part, count) for part, count in zip(parts, cells, strict=True) if count]
-        if self._is_coloured:
-            bar = (styled_text(FULL_CELL * count, part.style) for part, count in runs)
-            self._console.print(Text.assemble(*bar), soft_wrap=True)
-        else:
+        texts = [f" {part.name:8} {part.tokens:>7,}  {part.note}".rstrip() for part in parts]
+        if not self._is_coloured:
             say("".join(part.letter * count for part, count in runs))
-        for part in parts:
-            self._print_part(part, f" {part.name:8} {part.tokens:>7,}  {part.note}".rstrip())
-
-    def _print_part(self, part: Part, text: str) -> None:
-        if self._is_coloured:
+            say(*(part.letter + text for part, text in zip(parts, texts, strict=True)))
+            return
+        bar = (styled_text(FULL_CELL * count, part.style) for part, count in runs)
+        self._console.print(Text.assemble(*bar), soft_wrap=True)
+        for part, text in zip(parts, texts, strict=True):
             mark = styled_text(FULL_CELL, part.style)
             self._console.print(Text.assemble(mark, styled_text(text), overflow="fold"))
-        else:
-            say(part.letter + text)

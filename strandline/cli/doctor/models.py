@@ -6,7 +6,7 @@ import time
 from collections.abc import Iterator, Mapping
 from datetime import UTC, datetime
 
-from strandline.cli.doctor.reports import CheckReport
+from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
 from strandline.pipelines.models.contract import (
     ExtractTask,
     MergeTask,
@@ -25,7 +25,7 @@ from strandline.pipelines.models.factory import (
 from strandline.pipelines.models.local.text_model import LOCAL_EMBEDDERS
 from strandline.pipelines.models.local.text_model import MODEL as LOCAL_MODEL
 from strandline.schemas.errors import ConfigurationError, StrandlineError
-from strandline.schemas.model_roles import EMBEDDING_ROLES, TEXT_ROLES, EmbeddingPurpose, RoleName
+from strandline.schemas.model_roles import EMBEDDING_ROLES, TEXT_ROLES, RoleName
 from strandline.schemas.settings import Settings
 
 # Nothing that people wrote: what a server says of it may be shown.
@@ -54,24 +54,19 @@ def check_role(settings: Settings, role: RoleName, name: str, *, call: bool) -> 
     """Whether the model of a role can be used, or with ``call`` whether it answers."""
     kind, where = settings.backend(role), describe_model(settings, role)
     if kind == "none":
-        return CheckReport(name=name, result="ok", found="none is chosen: searches compare words alone")
+        return ok(name, "none is chosen: searches compare words alone")
     if kind == "local" and role in TEXT_ROLES:
-        return CheckReport(
-            name=name,
-            result="warning",
-            found=where,
-            advice="set OPENAI_API_KEY or OPENAI_BASE_URL for a real model",
-        )
+        return warn(name, where, "set OPENAI_API_KEY or OPENAI_BASE_URL for a real model")
     try:
         if call or kind in LOCAL_EMBEDDERS:
             return _ask(settings, role, name, where)
         _build(settings, role)
     except ConfigurationError as error:
-        return CheckReport(name=name, result="problem", found=str(error))
+        return problem(name, str(error))
     except StrandlineError as error:
         # The sentence says what to do.
-        return CheckReport(name=name, result="problem", found=f"{where}: {error}")
-    return CheckReport(name=name, result="ok", found=f"{where}, not called")
+        return problem(name, f"{where}: {error}")
+    return ok(name, f"{where}, not called")
 
 
 def describe_model(settings: Settings, role: RoleName) -> str:
@@ -84,29 +79,23 @@ def describe_model(settings: Settings, role: RoleName) -> str:
 
 def _ask(settings: Settings, role: RoleName, name: str, where: str) -> CheckReport:
     match role:
-        case "facts" | "merge" | "summary":
+        case "embedding" | "query_embedding":
+            dimensions, seconds = try_embedder(settings, role, "word")
+        case _:
             began = time.monotonic()
             try_text_model(settings, role, _TASKS[role])
-            seconds = time.monotonic() - began
-            return CheckReport(name=name, result="ok", found=f"{where}, answered in {seconds * 1000:.0f} ms")
-        case _:
-            return _embed(settings, role, name, where)
-
-
-def _embed(settings: Settings, role: EmbeddingPurpose, name: str, where: str) -> CheckReport:
-    dimensions, seconds = try_embedder(settings, role, "word")
+            return ok(name, f"{where}, answered in {(time.monotonic() - began) * 1000:.0f} ms")
     answered = f"answered in {seconds * 1000:.0f} ms"
     if not dimensions:
-        return CheckReport(name=name, result="problem", found=f"{where}, gave no vector for a word")
+        return problem(name, f"{where}, gave no vector for a word")
     is_for_queries = role == "query_embedding" and settings.backend(role) not in LOCAL_EMBEDDERS
     if is_for_queries and seconds > settings.query_embedding_timeout_seconds:
-        return CheckReport(
-            name=name,
-            result="warning",
-            found=f"{where}, {answered}, so queries are found by words alone",
-            advice="raise STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS, or use a faster server",
+        return warn(
+            name,
+            f"{where}, {answered}, so queries are found by words alone",
+            "raise STRANDLINE_QUERY_EMBEDDING_TIMEOUT_SECONDS, or use a faster server",
         )
-    return CheckReport(name=name, result="ok", found=f"{where}, {dimensions} dimensions, {answered}")
+    return ok(name, f"{where}, {dimensions} dimensions, {answered}")
 
 
 def _build(settings: Settings, role: RoleName) -> None:

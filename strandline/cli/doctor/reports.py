@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, Self
 
 from strandline.schemas.wire.report import Report
 
@@ -21,3 +21,19 @@ class DoctorReport(Report):
 
     healthy: bool
     checks: list[CheckReport]
+
+    @classmethod
+    def of_checks(cls, checks: list[CheckReport]) -> Self:
+        return cls(healthy=all(check.result != "problem" for check in checks), checks=checks)
+
+
+def ok(name: str, finding: str) -> CheckReport:
+    return CheckReport(name=name, result="ok", found=finding)
+
+
+def warn(name: str, finding: str, advice: str | None = None) -> CheckReport:
+    return CheckReport(name=name, result="warning", found=finding, advice=advice)
+
+
+def problem(name: str, finding: str, advice: str | None = None) -> CheckReport:
+    return CheckReport(name=name, result="problem", found=finding, advice=advice)

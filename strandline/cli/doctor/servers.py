@@ -6,7 +6,7 @@ import json
 import shlex
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from urllib.parse import parse_qs, unquote, urlsplit
 from uuid import UUID
@@ -14,7 +14,7 @@ from uuid import UUID
 from kombu import Connection
 from kombu.exceptions import KombuError
 
-from strandline.cli.doctor.reports import CheckReport
+from strandline.cli.doctor.reports import CheckReport, ok, problem, warn
 from strandline.cli.servers.targets import Servers, opened_pool
 from strandline.cli.terminal.output import masked_url
 from strandline.pipelines.generations.registry import serving_generations, settings_differing
@@ -62,65 +62,64 @@ def check_database(servers: Servers, settings: Settings) -> Iterator[CheckReport
             asked_at = time.time()
             row = database.fetch(DescribeServer(schema=settings.database_schema))[0]
         except StrandlineError as error:
-            yield CheckReport(
-                name="database",
-                result="problem",
-                found=f"{where}: {error}",
-                # Most sentences say what to do.
-                advice=None if "check" in str(error) else "check that it runs and that the URL is right",
-            )
+            # Most sentences say what to do.
+            advice = None if "check" in str(error) else "check that it runs and that the URL is right"
+            yield problem("database", f"{where}: {error}", advice)
             return
-        yield _server(row.server, where)
+        finding = f"PostgreSQL {row.server} at {where}"
+        if major_version(row.server) < OLDEST_SERVER:
+            yield problem("database", finding, f"use PostgreSQL {OLDEST_SERVER} or newer")
+        else:
+            yield ok("database", finding)
         if database.has_noticed_pooler:
-            yield CheckReport(
-                name="pooler",
-                result="warning",
-                found="a pooler is before the server, and is used as in transaction mode",
-                advice="set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
+            yield warn(
+                "pooler",
+                "a pooler is before the server, and is used as in transaction mode",
+                "set STRANDLINE_DATABASE_POOLER=transaction, and give the role its settings",
             )
         yield _pgvector(row.vector_installed, row.vector_available, may_extend=row.may_create_vector)
-        yield _clock(float(row.epoch_seconds) - (asked_at + time.time()) / 2)
+        yield _clock(abs(float(row.epoch_seconds) - (asked_at + time.time()) / 2))
         yield _tables(database, settings, may_create=row.may_create_schema or row.schema_exists)
         yield from _consumption(database, settings)
 
 
 def check_broker(servers: Servers) -> CheckReport:
     """Whether the broker answers."""
-    if servers.broker_url is None:
-        return CheckReport(
-            name="broker",
-            result="warning",
-            found="none is configured or runs here; only in-process consumption works",
-            advice="set STRANDLINE_BROKER_URL, or start `strandline up`",
+    url = servers.broker_url
+    if url is None:
+        return warn(
+            "broker",
+            "none is configured or runs here; only in-process consumption works",
+            "set STRANDLINE_BROKER_URL, or start `strandline up`",
         )
-    where = f"{masked_url(servers.broker_url)} ({servers.broker})"
+    where = f"{masked_url(url)} ({servers.broker})"
     started = time.perf_counter()
     try:
-        version = _try_broker(servers.broker_url)
+        version = _try_broker(url)
     except (KombuError, OSError, ValueError, KeyError, ImportError, NameError) as error:
-        return _no_broker(where, error)
+        return problem(
+            "broker",
+            f"{where} {describe_trouble(error) or 'cannot be used as a broker'}",
+            "check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
+        )
     answered = f"{where}, answered in {(time.perf_counter() - started) * 1000:.0f} ms"
     if version is None:
-        return judge_verification(servers.broker_url, answered)
-    old = version_numbers(version) < OLDEST_RABBITMQ
-    return CheckReport(
-        name="broker",
-        result="warning" if old else "ok",
-        found=f"RabbitMQ {version} at {answered}",
-        advice="before 3.10 quorum queues keep expired hints; upgrade it" if old else None,
-    )
+        return judge_verification(url, answered)
+    finding = f"RabbitMQ {version} at {answered}"
+    if version_numbers(version) < OLDEST_RABBITMQ:
+        return warn("broker", finding, "before 3.10 quorum queues keep expired hints; upgrade it")
+    return ok("broker", finding)
 
 
 def judge_verification(broker_url: str, answered: str) -> CheckReport:
     """``rediss`` alone encrypts, and lets whoever is asked answer."""
     asked = parse_qs(urlsplit(broker_url).query).get("ssl_cert_reqs", ["none"])[-1].lower()
     if not broker_url.lower().startswith("rediss:") or asked.removeprefix("cert_") == "required":
-        return CheckReport(name="broker", result="ok", found=answered)
-    return CheckReport(
-        name="broker",
-        result="warning",
-        found=f"{answered}; its certificate is not verified",
-        advice="end the URL with ?ssl_cert_reqs=required, and &ssl_ca_certs=FILE for your own authority",
+        return ok("broker", answered)
+    return warn(
+        "broker",
+        f"{answered}; its certificate is not verified",
+        "end the URL with ?ssl_cert_reqs=required, and &ssl_ca_certs=FILE for your own authority",
     )
 
 
@@ -150,77 +149,49 @@ def _try_broker(broker_url: str) -> str | None:
                 connection.connection.sock.settimeout(BROKER_SECONDS)
                 connection.channel().close()
                 version = str(connection.connection.server_properties.get("version", "0"))
-            _ring_once(broker_url)
+            publisher = HintPublisher(broker_url)
+            publisher.publish([_NO_LANE])
+            publisher.close()
             return version
         except (*connection.connection_errors, *connection.channel_errors) as error:
             raise _Refusal(type(error).__name__) from error
-
-
-def _ring_once(broker_url: str) -> None:
-    publisher = HintPublisher(broker_url)
-    publisher.publish([_NO_LANE])
-    publisher.close()
 
 
 class _Refusal(KombuError):
     """An error that a transport raised."""
 
 
-def _no_broker(where: str, error: BaseException) -> CheckReport:
-    return CheckReport(
-        name="broker",
-        result="problem",
-        found=f"{where} {describe_trouble(error) or 'cannot be used as a broker'}",
-        advice="check that it runs and that STRANDLINE_BROKER_URL is right; puts go on without it",
-    )
-
-
-def _server(version: str, where: str) -> CheckReport:
-    old = major_version(version) < OLDEST_SERVER
-    return CheckReport(
-        name="database",
-        result="problem" if old else "ok",
-        found=f"PostgreSQL {version} at {where}",
-        advice=f"use PostgreSQL {OLDEST_SERVER} or newer" if old else None,
-    )
-
-
 def _pgvector(installed: str | None, available: str | None, *, may_extend: bool) -> CheckReport:
     oldest = ".".join(map(str, OLDEST_PGVECTOR))
     version = installed or available
     if version is None:
-        return CheckReport(
-            name="pgvector",
-            result="problem",
-            found="the server does not have the extension",
-            advice=f"install pgvector {oldest} or newer on the server",
+        return problem(
+            "pgvector",
+            "the server does not have the extension",
+            f"install pgvector {oldest} or newer on the server",
         )
     if version_numbers(version) < OLDEST_PGVECTOR:
-        return CheckReport(
-            name="pgvector",
-            result="problem",
-            found=f"{version}, and Strandline needs {oldest} or newer",
-            advice="upgrade it, then run ALTER EXTENSION vector UPDATE",
+        return problem(
+            "pgvector",
+            f"{version}, and Strandline needs {oldest} or newer",
+            "upgrade it, then run ALTER EXTENSION vector UPDATE",
         )
     if installed is None and not may_extend:
-        return CheckReport(
-            name="pgvector",
-            result="problem",
-            found=f"{version} is there, but this user may not create it",
-            advice="let an administrator run CREATE EXTENSION vector in this database",
+        return problem(
+            "pgvector",
+            f"{version} is there, but this user may not create it",
+            "let an administrator run CREATE EXTENSION vector in this database",
         )
     finding = version if installed else f"{version}, created by the first `strandline migrate`"
-    return CheckReport(name="pgvector", result="ok", found=finding)
+    return ok("pgvector", finding)
 
 
 def _clock(difference_seconds: float) -> CheckReport:
-    far = abs(difference_seconds) > CLOCK_SECONDS
-    return CheckReport(
-        name="clock",
-        result="warning" if far else "ok",
-        found=f"database and host differ by {abs(difference_seconds):.2f} s",
-        advice="the database's time counts for leases; synchronise this host's clock" if far else None,
-    )
+    finding = f"database and host differ by {difference_seconds:.2f} s"
+    if difference_seconds <= CLOCK_SECONDS:
+        return ok("clock", finding)
+    advice = "the database's time counts for leases; synchronise this host's clock"
+    return warn("clock", finding, advice)
 
 
 def _tables(database: Database, settings: Settings, *, may_create: bool) -> CheckReport:
@@ -230,21 +201,18 @@ def _tables(database: Database, settings: Settings, *, may_create: bool) -> Chec
         rows = []
     if rows and not rows[0].is_own:
         finding = f"none in schema {settings.database_schema} but another application's Alembic table"
-        return CheckReport(name="tables", result="problem", found=finding, advice=NAME_ANOTHER_SCHEMA)
+        return problem("tables", finding, NAME_ANOTHER_SCHEMA)
     if rows and rows[0].version_num == HEAD_REVISION:
         finding = f"schema {settings.database_schema} at revision {HEAD_REVISION}"
-        return CheckReport(name="tables", result="ok", found=finding + _partitions(database, settings))
+        tables = database.fetch(DividedTables(schema=settings.database_schema))
+        if divided := {row.table_name: row.partitions for row in tables}:
+            finding += f"; {', '.join(divided)} in {describe_partitions(divided)} each"
+        return ok("tables", finding)
     finding = f"at revision {rows[0].version_num}, not {HEAD_REVISION}" if rows else "there are none"
     advice = "run `strandline migrate`"
     if not may_create:
         advice += f" as a user that may create the schema {settings.database_schema}"
-    return CheckReport(name="tables", result="problem", found=finding, advice=advice)
-
-
-def _partitions(database: Database, settings: Settings) -> str:
-    rows = database.fetch(DividedTables(schema=settings.database_schema))
-    divided = {row.table_name: row.partitions for row in rows}
-    return f"; {', '.join(divided)} in {describe_partitions(divided)} each" if divided else ""
+    return problem("tables", finding, advice)
 
 
 def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport]:
@@ -254,9 +222,7 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
     except StrandlineError:
         # Without tables there is nothing to look at; the check of the tables says so.
         return
-    yield _workers(rows)
-    yield from _broker_checks(rows)
-    yield from _waiting_checks(rows)
+    yield from _worker_checks(rows)
     yield from _encryption(database)
     yield from _archives(database)
     try:
@@ -265,14 +231,10 @@ def _consumption(database: Database, settings: Settings) -> Iterator[CheckReport
         # The check of the settings says which cannot be used.
         return
     for pipeline, differing in differences.items():
-        yield CheckReport(
-            name=f"generation of {pipeline}",
-            result="warning",
-            found=f"serves as it was made; the settings differ ({'; '.join(differing)})",
-            advice=(
-                f"derive it again with `strandline replay --new --pipeline {pipeline}`, or restore the"
-                " settings"
-            ),
+        yield warn(
+            f"generation of {pipeline}",
+            f"serves as it was made; the settings differ ({'; '.join(differing)})",
+            f"derive it again with `strandline replay --new --pipeline {pipeline}`, or restore the settings",
         )
 
 
@@ -281,11 +243,10 @@ def _archives(database: Database) -> Iterator[CheckReport]:
     for row in database.fetch(ArchiveFolders()):
         folder = Path(unquote(urlsplit(row.archive).path))
         if folder.is_dir() and (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
-            yield CheckReport(
-                name="archive",
-                result="warning",
-                found=f"{quote(str(folder))} holds messages, and is open to other accounts (mode {mode:04o})",
-                advice=f"`chmod -R go= {shlex.quote(str(folder))}`",
+            yield warn(
+                "archive",
+                f"{quote(str(folder))} holds messages, and is open to other accounts (mode {mode:04o})",
+                f"`chmod -R go= {shlex.quote(str(folder))}`",
             )
 
 
@@ -297,78 +258,51 @@ def _encryption(database: Database) -> Iterator[CheckReport]:
         used = list(check_keks(database, database.content))
     except StrandlineError as error:
         if database.fetch(KeksInUse(namespace=None)):
-            yield CheckReport(name="encryption", result="problem", found=str(error))
+            yield problem("encryption", str(error))
         return
     missing = [one for one in used if one.state == "missing"]
     if missing:
-        keys, namespaces = (
-            _quote_all({one.key_id for one in missing}),
-            _quote_all({one.namespace for one in missing}),
-        )
-        yield CheckReport(
-            name="encryption",
-            result="problem",
-            found=f"the keyring lacks {keys}, of {namespaces}",
-            advice="add the keys to the keyring, here and where producers and workers run",
+        keys = _quote_all({one.key_id for one in missing})
+        namespaces = _quote_all({one.namespace for one in missing})
+        yield problem(
+            "encryption",
+            f"the keyring lacks {keys}, of {namespaces}",
+            "add the keys to the keyring, here and where producers and workers run",
         )
     for one in used:
         if one.state == "wrong":
             # The sentence says what to do.
-            yield CheckReport(name="encryption", result="problem", found=one.problem or "")
+            yield problem("encryption", one.problem or "")
     if used and all(one.state == "ok" for one in used):
         count = quantity(len({one.namespace for one in used}), "encrypted namespace")
-        yield CheckReport(
-            name="encryption", result="ok", found=f"{count}; each key opens what it is said to have wrapped"
-        )
+        yield ok("encryption", f"{count}; each key opens what it is said to have wrapped")
 
 
-def _quote_all(names: set[str]) -> str:
+def _quote_all(names: Iterable[str]) -> str:
     return ", ".join(map(quote, sorted(names)))
 
 
-def _workers(rows: list[StatusWorkersRow]) -> CheckReport:
-    if not rows:
-        return CheckReport(
-            name="workers",
-            result="warning",
-            found="none is alive",
-            advice="start one with `strandline worker`",
-        )
+def _worker_checks(rows: Sequence[StatusWorkersRow]) -> Iterator[CheckReport]:
+    """Live workers: what they serve, do without, were sent that is not theirs, and let wait."""
     served = {stage for row in rows for stage in row.stages}
     unserved = [stage for stage in STAGES if stage not in served]
-    return CheckReport(
-        name="workers",
-        result="warning" if unserved else "ok",
-        found=", ".join(f"{row.pid} on {row.host}" for row in rows),
-        advice=f"no worker serves {', '.join(unserved)}" if unserved else None,
-    )
-
-
-def _broker_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
-    """What live workers do without, and what they were sent that is not theirs."""
+    names = ", ".join(f"{row.pid} on {row.host}" for row in rows)
+    if not rows:
+        yield warn("workers", "none is alive", "start one with `strandline worker`")
+    elif unserved:
+        yield warn("workers", names, f"no worker serves {', '.join(unserved)}")
+    else:
+        yield ok("workers", names)
     conditions = [json.loads(row.condition) for row in rows]
     for reason in sorted({one["no_broker"] for one in conditions if "no_broker" in one}):
-        yield CheckReport(
-            name="workers",
-            result="warning",
-            found=f"work without their broker ({reason}), and find work by their sweep",
-        )
+        yield warn("workers", f"work without their broker ({reason}), and find work by their sweep")
     if dropped := sum(one.get("dropped_hints", 0) for one in conditions):
-        yield CheckReport(
-            name="workers",
-            result="warning",
-            found=f"dropped {quantity(dropped, 'message')} of the broker, which came from elsewhere",
-            advice="give each installation its own Redis database or RabbitMQ virtual host",
+        yield warn(
+            "workers",
+            f"dropped {quantity(dropped, 'message')} of the broker, which came from elsewhere",
+            "give each installation its own Redis database or RabbitMQ virtual host",
         )
-
-
-def _waiting_checks(rows: list[StatusWorkersRow]) -> Iterator[CheckReport]:
-    """Why live workers let the work of a stage wait."""
-    reasons: dict[str, str] = {}
-    for row in rows:
-        reasons |= json.loads(row.condition).get("reasons", {})
+    reasons = {key: reason for one in conditions for key, reason in one.get("reasons", {}).items()}
     for key, reason in sorted(reasons.items()):
         generation, stage = key.split("/", 1)
-        yield CheckReport(
-            name=f"work of {stage}", result="problem", found=f"waits in generation {generation}. {reason}"
-        )
+        yield problem(f"work of {stage}", f"waits in generation {generation}. {reason}")

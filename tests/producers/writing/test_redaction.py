@@ -24,7 +24,7 @@ from strandline import (
     Message,
     RedactionError,
 )
-from strandline.cli.doctor.settings import check_settings
+from strandline.cli.doctor.checks import check_settings
 from strandline.pipelines.own_code.bounded_calls import BoundedCalls
 from strandline.pipelines.redaction.hook import Redaction, RedactionHook
 from strandline.pipelines.redaction.json_texts import visit_message, visit_object

@@ -16,9 +16,8 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from strandline import Memory
-from strandline.cli.ask.bar import divide_cells
 from strandline.cli.ask.reports import AskReport, GivenMessageReport, TokenUseReport
-from strandline.cli.ask.view import budget_parts, show_answer
+from strandline.cli.ask.view import budget_parts, divide_cells, show_answer
 from strandline.cli.entry import run
 from tests.conftest import MakeMemory
 from tests.schemas.display.test_shown_text import HOSTILE, HOSTILE_NAME, hidden_in
