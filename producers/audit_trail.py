@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import AsyncIterator, Iterator, Sequence
+from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 from uuid import UUID
@@ -29,23 +30,13 @@ from strandline.schemas.values.acts.kinds import DEFAULT_LEVEL, AuditLevel
 from strandline.schemas.values.identity import check_name
 
 
-class NamespaceAudit(Closing):
-    """Who did what in a namespace, and when; make it by ``Audit.of_namespace``.
+@dataclass(frozen=True, slots=True)
+class Trail:
+    """The audit trail of a namespace: its operations."""
 
-    Reading the trail is an act as well, and recorded.  All methods raise DatabaseUnavailableError when
-    Postgres cannot be reached.
-    """
+    resources: Resources
+    namespace: str
 
-    def __init__(self, resources: Resources, namespace: str) -> None:
-        self._resources = resources
-        self._runner = OperationRunner(resources)
-        self._namespace = check_name("namespace", namespace)
-
-    @property
-    def namespace(self) -> str:
-        return self._namespace
-
-    @sync_method
     def acts(
         self,
         *,
@@ -74,7 +65,95 @@ class NamespaceAudit(Closing):
         asked = ActFilter(since, until, kind, actor, user_id)
         return self._acts(asked, limit, before)
 
-    aacts = async_method(acts)
+    def act(self, entry_id: UUID | str) -> Operation[AuditedAct | None]:
+        """One act by its id; None if the trail has no such act."""
+        page = yield from self._acts(ActFilter(entry_id=_entry_id(entry_id)), 1, None)
+        return page.acts[0] if page.acts else None
+
+    def level(self) -> Operation[AuditLevel]:
+        """What is recorded: ``off``, ``changes`` (the default) or ``all``."""
+        rows = yield from audited_namespaces(self.namespace)
+        level: Any = rows[0].level if rows else DEFAULT_LEVEL
+        return level  # type: ignore[no-any-return]
+
+    def set_level(self, level: AuditLevel, *, actor: str | None = None) -> Operation[bool]:
+        """Set what is recorded; False if it was set so already.
+
+        It holds for puts and changes at once, and for reads of running processes within five seconds.  The
+        act is recorded, also when it switches the trail off.
+
+        Raises:
+            ConfigurationError: there is no such level.
+        """
+        return set_level(self.namespace, level, Act.here("audit.level", actor=actor))
+
+    def verify(self, *, anchors: Sequence[Anchor] = ()) -> Operation[TrailVerification]:
+        """Verify the chain; ``.findings`` names what was changed, removed, inserted or put elsewhere.
+
+        Args:
+            anchors: anchors that were kept outside of the database; those of other namespaces are ignored.
+
+        Raises:
+            ConfigurationError: the keys of the settings cannot be used.
+        """
+        mine = [anchor for anchor in anchors if anchor.namespace == self.namespace]
+        return verify_trail(self.namespace, keys_of(self.resources.settings), mine)
+
+    def anchor(self) -> Operation[Anchor | None]:
+        """The present end of the chain, to be kept outside of the database; None if nothing is sealed yet."""
+        anchors = yield from anchor_trails([self.namespace])
+        return anchors[0] if anchors else None
+
+    def plan_pruning(self, before: datetime) -> Operation[Pruning]:
+        """Count what ``prune`` would delete now; changes nothing."""
+        return plan_pruning(self.namespace, before)
+
+    def prune(self, before: datetime, *, actor: str | None = None) -> Operation[Pruning]:
+        """Delete what was sealed before a time, in whole seals; what is left can still be verified.
+
+        Raises:
+            ConfigurationError: the time has no zone.
+        """
+        return prune_trail(self.namespace, before, Act.here("audit.prune", actor=actor))
+
+    def _acts(self, asked: ActFilter, limit: int, before: str | None) -> Operation[ActPage]:
+        page = yield from list_acts(self.namespace, asked.check(), limit=limit, before=before)
+        yield from append_act(self.namespace, Act.here("audit.read", count=len(page.acts)))
+        return page
+
+
+class NamespaceAudit(Closing):
+    """Who did what in a namespace, and when; make it by ``Audit.of_namespace``.
+
+    Reading the trail is an act as well, and recorded.  All methods raise DatabaseUnavailableError when
+    Postgres cannot be reached.
+    """
+
+    def __init__(self, resources: Resources, namespace: str) -> None:
+        self._resources = resources
+        self._runner = OperationRunner(resources)
+        self._subject = Trail(resources, check_name("namespace", namespace))
+
+    @property
+    def namespace(self) -> str:
+        return self._subject.namespace
+
+    acts = sync_method(Trail.acts)
+    aacts = async_method(Trail.acts)
+    act = sync_method(Trail.act)
+    aact = async_method(Trail.act)
+    level = sync_method(Trail.level)
+    alevel = async_method(Trail.level)
+    set_level = sync_method(Trail.set_level)
+    aset_level = async_method(Trail.set_level)
+    verify = sync_method(Trail.verify)
+    averify = async_method(Trail.verify)
+    anchor = sync_method(Trail.anchor)
+    aanchor = async_method(Trail.anchor)
+    plan_pruning = sync_method(Trail.plan_pruning)
+    aplan_pruning = async_method(Trail.plan_pruning)
+    prune = sync_method(Trail.prune)
+    aprune = async_method(Trail.prune)
 
     def each(self, *, page_size: int = 1_000, **filters: Any) -> Iterator[AuditedAct]:
         """All acts that pass, newest first, read page by page; ``filters`` as for ``acts``."""
@@ -92,83 +171,6 @@ class NamespaceAudit(Closing):
             for act in page.acts:
                 yield act
             before, is_last = page.next_before, page.next_before is None
-
-    @sync_method
-    def act(self, entry_id: UUID | str) -> Operation[AuditedAct | None]:
-        """One act by its id; None if the trail has no such act."""
-        page = yield from self._acts(ActFilter(entry_id=_entry_id(entry_id)), 1, None)
-        return page.acts[0] if page.acts else None
-
-    aact = async_method(act)
-
-    @sync_method
-    def level(self) -> Operation[AuditLevel]:
-        """What is recorded: ``off``, ``changes`` (the default) or ``all``."""
-        rows = yield from audited_namespaces(self._namespace)
-        level: Any = rows[0].level if rows else DEFAULT_LEVEL
-        return level  # type: ignore[no-any-return]
-
-    alevel = async_method(level)
-
-    @sync_method
-    def set_level(self, level: AuditLevel, *, actor: str | None = None) -> Operation[bool]:
-        """Set what is recorded; False if it was set so already.
-
-        It holds for puts and changes at once, and for reads of running processes within five seconds.  The
-        act is recorded, also when it switches the trail off.
-
-        Raises:
-            ConfigurationError: there is no such level.
-        """
-        return set_level(self._namespace, level, Act.here("audit.level", actor=actor))
-
-    aset_level = async_method(set_level)
-
-    @sync_method
-    def verify(self, *, anchors: Sequence[Anchor] = ()) -> Operation[TrailVerification]:
-        """Verify the chain; ``.findings`` names what was changed, removed, inserted or put elsewhere.
-
-        Args:
-            anchors: anchors that were kept outside of the database; those of other namespaces are ignored.
-
-        Raises:
-            ConfigurationError: the keys of the settings cannot be used.
-        """
-        mine = [anchor for anchor in anchors if anchor.namespace == self._namespace]
-        return verify_trail(self._namespace, keys_of(self._resources.settings), mine)
-
-    averify = async_method(verify)
-
-    @sync_method
-    def anchor(self) -> Operation[Anchor | None]:
-        """The present end of the chain, to be kept outside of the database; None if nothing is sealed yet."""
-        anchors = yield from anchor_trails([self._namespace])
-        return anchors[0] if anchors else None
-
-    aanchor = async_method(anchor)
-
-    @sync_method
-    def plan_pruning(self, before: datetime) -> Operation[Pruning]:
-        """Count what ``prune`` would delete now; changes nothing."""
-        return plan_pruning(self._namespace, before)
-
-    aplan_pruning = async_method(plan_pruning)
-
-    @sync_method
-    def prune(self, before: datetime, *, actor: str | None = None) -> Operation[Pruning]:
-        """Delete what was sealed before a time, in whole seals; what is left can still be verified.
-
-        Raises:
-            ConfigurationError: the time has no zone.
-        """
-        return prune_trail(self._namespace, before, Act.here("audit.prune", actor=actor))
-
-    aprune = async_method(prune)
-
-    def _acts(self, asked: ActFilter, limit: int, before: str | None) -> Operation[ActPage]:
-        page = yield from list_acts(self._namespace, asked.check(), limit=limit, before=before)
-        yield from append_act(self._namespace, Act.here("audit.read", count=len(page.acts)))
-        return page
 
 
 def _entry_id(value: UUID | str) -> UUID:

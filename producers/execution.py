@@ -183,40 +183,56 @@ class OperationRunner:
         return self._resources.settings.database_schema
 
 
-class Face(Protocol):
-    """An object whose methods run operations."""
-
-    _runner: OperationRunner
-
-
-F = TypeVar("F", bound=Face)
+S_co = TypeVar("S_co", covariant=True)
+Subject = TypeVar("Subject")
 M = TypeVar("M", bound=Callable[..., Any])
 
 
-def sync_method(operation: Callable[Concatenate[F, P], Operation[T]]) -> Callable[Concatenate[F, P], T]:
+class Face(Protocol[S_co]):
+    """An object whose methods run operations on its subject: a session, an owner's facts, a namespace."""
+
+    @property
+    def _subject(self) -> S_co: ...
+
+    @property
+    def _runner(self) -> OperationRunner: ...
+
+
+def sync_method(
+    operation: Callable[Concatenate[Subject, P], Operation[T]],
+) -> Callable[Concatenate[Face[Subject], P], T]:
     """A method that runs the operation, in the transaction of its argument ``connection`` if it has one."""
 
     @wraps(operation)
-    def method(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return face._runner.run(operation(face, *arguments, **named), named.get("connection"))
+    def method(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
+        return face._runner.run(operation(face._subject, *arguments, **named), named.get("connection"))
 
     return signed(method, operation)
 
 
 def async_method(
-    method: Callable[Concatenate[F, P], T],
-) -> Callable[Concatenate[F, P], Coroutine[Any, Any, T]]:
-    """The same for asyncio, of what ``sync_method`` made."""
-    operation: Callable[Concatenate[F, P], Operation[T]] = inspect.unwrap(method)
+    operation: Callable[Concatenate[Subject, P], Operation[T]],
+) -> Callable[Concatenate[Face[Subject], P], Coroutine[Any, Any, T]]:
+    """The same for asyncio."""
 
     @wraps(operation)
-    async def twin(face: F, /, *arguments: P.args, **named: P.kwargs) -> T:
-        return await face._runner.arun(operation(face, *arguments, **named), named.get("connection"))
+    async def twin(face: Face[Subject], /, *arguments: P.args, **named: P.kwargs) -> T:
+        return await face._runner.arun(operation(face._subject, *arguments, **named), named.get("connection"))
 
     twin.__name__ = f"a{operation.__name__}"
     twin.__qualname__ = f"{operation.__qualname__.removesuffix(operation.__name__)}{twin.__name__}"
     twin.__doc__ = f"Async twin of ``{operation.__name__}``."
     return signed(twin, operation)
+
+
+def shown_as(operation: Callable[..., Any]) -> Callable[[M], M]:
+    """Give a method the signature of an operation, and its docstring unless it has one."""
+
+    def show(method: M) -> M:
+        method.__doc__ = method.__doc__ or operation.__doc__
+        return signed(method, operation)
+
+    return show
 
 
 def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = None) -> M:
@@ -233,7 +249,8 @@ def signed(method: M, operation: Callable[..., Any], *, page_as: str | None = No
     shown: Any = method
     shown.__annotations__ = {**{one.name: one.annotation for one in others}, "return": result}
     shown.__signature__ = signature.replace(
-        parameters=[face.replace(name="self"), *others], return_annotation=result
+        parameters=[face.replace(name="self", annotation=inspect.Parameter.empty), *others],
+        return_annotation=result,
     )
     return method
 

@@ -1,55 +1,58 @@
-"""A session's memory: put, get and the related methods, each written once and offered sync and async."""
+"""A session's memory: the operations on a session, sync and async."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from copy import copy
 from dataclasses import replace
-from typing import Any, Self
+from typing import Any, Self, overload
 from uuid import UUID, uuid4
 
-from strandline.pipelines.flush.flush import flush_by_hand
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.arguments import (
-    check_flag,
-    check_seq,
-    check_timeout,
-    check_token_count,
-    listed_messages,
-    read_messages,
-    read_query,
-)
+from strandline.producers.arguments import check_flag, listed_messages
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
-from strandline.producers.blocks.custom import check_block_arguments
 from strandline.producers.blocks.render import Renderer, render_memory
-from strandline.producers.execution import Closing, Resources, async_method, sync_method
-from strandline.producers.memory_parts.history import MemoryHistory
-from strandline.producers.memory_parts.retention import MemoryRetention
-from strandline.producers.memory_parts.runs import MemoryRuns
-from strandline.producers.memory_parts.summaries import MemorySummaries
-from strandline.producers.memory_parts.tools import MemoryTools
+from strandline.producers.execution import (
+    Closing,
+    OperationRunner,
+    Resources,
+    async_method,
+    shown_as,
+    sync_method,
+)
+from strandline.producers.operations import (
+    agent_tools,
+    corrections,
+    policy,
+    reading,
+    retention,
+    runs,
+    summaries,
+    writing,
+)
+from strandline.producers.operations.session import Session
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.producers.reading.context import MemoryContext
-from strandline.producers.reading.read import read
-from strandline.producers.reading.request import ReadRequest
+from strandline.producers.search.facts import FoundFact
+from strandline.producers.search.hits import HitKind, SearchScope
+from strandline.producers.search.search import FoundMessage
+from strandline.producers.sessions import HISTORY_PAGE
 from strandline.producers.tokens import Tokenizer, part_estimates, text_counter
+from strandline.producers.tools.definitions import ToolForm, openai_tools
 from strandline.producers.writing.accepting import put_quickly, put_whole
 from strandline.producers.writing.bulk_import import MAX_MESSAGES_PER_IMPORT, Imported, import_messages
 from strandline.producers.writing.put import PutResult
-from strandline.producers.writing.set_policy import PolicySet
 from strandline.producers.writing.validate import PutLimits
-from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.identity import (
     SessionIdentity,
     check_name,
     identify_session,
     scope_session_id,
 )
-from strandline.schemas.values.message import NOTHING
+from strandline.schemas.values.message import NOTHING, Message
 from strandline.schemas.values.policy import Policy
 
 
-class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, MemoryRetention, Closing):
+class SessionMemory(Closing):
     """The memory of one session.
 
     It is cheap: it holds names and limits, and takes connections from ``resources`` per call.  Safe to share
@@ -70,9 +73,6 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         redaction: applied to what is put; default: the hooks that the settings name.
     """
 
-    # The values of its policy that are told if the session has stored others.
-    _named: Mapping[str, object] = NOTHING
-
     def __init__(
         self,
         resources: Resources,
@@ -88,46 +88,54 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         redaction: Redaction | None = None,
         token_limit: int | None = None,
     ) -> None:
-        super().__init__(resources, identity, shared_key, redaction)
         settings = resources.settings
-        self._put_limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
-        self._policy = policy
-        self._token_limit = token_limit
-        self._blocks = tuple(blocks)
-        self._insert_method = insert_method
-        self._count_text = text_counter(tokenizer)
-        self._part_tokens = part_estimates(part_tokens)
-        self._render = render
+        self._resources = resources
+        self._runner = OperationRunner(resources)
+        self._subject = Session(
+            resources=resources,
+            identity=identity,
+            policy=policy,
+            blocks=tuple(blocks),
+            insert_method=insert_method,
+            count_text=text_counter(tokenizer),
+            part_tokens=part_estimates(part_tokens),
+            put_limits=PutLimits(settings.max_content_bytes, settings.max_metadata_bytes),
+            render=render,
+            shared_key=shared_key,
+            redaction=resources.redaction if redaction is None else redaction,
+            own_token_limit=token_limit,
+            named=NOTHING,
+        )
 
     @property
     def session_id(self) -> str:
-        return self._identity.session_id
+        return self._subject.identity.session_id
 
     @property
     def user_id(self) -> str | None:
-        return self._identity.user_id
+        return self._subject.identity.user_id
 
     @property
     def namespace(self) -> str:
-        return self._identity.namespace
+        return self._subject.identity.namespace
 
     @property
     def put_limits(self) -> PutLimits:
         """How large a message may be that is put."""
-        return self._put_limits
+        return self._subject.put_limits
 
     @property
     def token_limit(self) -> int:
-        return self._token_limit or self._policy.token_limit
+        return self._subject.token_limit
 
     @property
     def memory_blocks(self) -> tuple[BaseMemoryBlock, ...]:
-        return self._blocks
+        return self._subject.blocks
 
     @property
     def facts(self) -> OwnerFacts:
         """The facts of this session's owner."""
-        return OwnerFacts(self._resources, self._identity.owner, self._redaction)
+        return OwnerFacts(self._resources, self._subject.identity.owner, self._subject.redaction)
 
     def get_scope(self, name: str) -> Self:
         """The memory of a session of its own, with everything else as here: limits, blocks, user, namespace.
@@ -141,7 +149,8 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         """
         session_id = scope_session_id(self.session_id, check_name("name", name))
         scoped = copy(self)
-        scoped._identity = identify_session(self.namespace, session_id, self.user_id)
+        identity = identify_session(self.namespace, session_id, self.user_id)
+        scoped._subject = replace(self._subject, identity=identity)
         return scoped
 
     def put(self, message: object, *, replace_prompt: bool = False, connection: object | None = None) -> int:
@@ -183,9 +192,10 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
             return []
         in_callers_transaction = connection is not None
         accept = put_whole if in_callers_transaction else put_quickly
-        put = self._put_all(messages, replace_prompt, accept, in_callers_transaction=in_callers_transaction)
-        result = self._runner.run(put, connection)
-        return self._announce(result, connection)
+        put = writing.put_all(
+            self._subject, messages, replace_prompt, accept, in_callers_transaction=in_callers_transaction
+        )
+        return self._notify(self._runner.run(put, connection), connection)
 
     async def aput_messages(
         self, messages: Sequence[object], *, replace_prompt: bool = False, connection: object | None = None
@@ -195,13 +205,15 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         if not messages:
             return []
         if connection is not None:
-            put = self._put_all(messages, replace_prompt, put_whole, in_callers_transaction=True)
-            result = await self._runner.arun(put, connection)
-        else:
-            commit = await self._resources.group_commit()
-            put = self._put_all(messages, replace_prompt, commit.accept, in_callers_transaction=False)
-            result = await commit.run(put)
-        return self._announce(result, connection)
+            put = writing.put_all(
+                self._subject, messages, replace_prompt, put_whole, in_callers_transaction=True
+            )
+            return self._notify(await self._runner.arun(put, connection), connection)
+        commit = await self._resources.group_commit()
+        put = writing.put_all(
+            self._subject, messages, replace_prompt, commit.accept, in_callers_transaction=False
+        )
+        return self._notify(await commit.run(put), connection)
 
     def import_messages(self, messages: Sequence[object]) -> Imported:
         """Accept many messages at once, by COPY, and flush what does not fit the window, as ``import``.
@@ -213,130 +225,146 @@ class SessionMemory(MemoryTools, MemoryRuns, MemorySummaries, MemoryHistory, Mem
         messages = listed_messages(messages)
         if not messages:
             return Imported(0, 0)
-        request = self._check_put(messages, max_messages=MAX_MESSAGES_PER_IMPORT)
+        session = self._subject
+        request = writing.check_put(session, messages, max_messages=MAX_MESSAGES_PER_IMPORT)
         if not request.messages:
             return Imported(0, 0)
         request.act = "import"
         database = self._resources.database()
-        imported = import_messages(database, database.run(self._check_act(request)))
-        self._announce_flush(imported.flushed, connection=None)
+        imported = import_messages(database, database.run(writing.check_act(session, request)))
+        session.notify(imported.flushed, connection=None)
         return imported
 
-    @sync_method
-    def get(
+    get = sync_method(reading.get)
+    aget = async_method(reading.get)
+    get_all = sync_method(reading.get_all)
+    aget_all = async_method(reading.get_all)
+    history = sync_method(reading.history)
+    ahistory = async_method(reading.history)
+    context_window = sync_method(reading.context_window)
+    acontext_window = async_method(reading.context_window)
+
+    def iterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> Iterator[Message]:
+        """The history page by page, for long ones; each page is a separate read."""
+        while page := self._runner.run(reading.read_page(self._subject, after_seq, page_size)):
+            yield from page
+            after_seq = page[-1].seq or after_seq
+
+    async def aiterate(self, *, after_seq: int = 0, page_size: int = HISTORY_PAGE) -> AsyncIterator[Message]:
+        """Async twin of ``iterate``."""
+        while page := await self._runner.arun(reading.read_page(self._subject, after_seq, page_size)):
+            for message in page:
+                yield message
+            after_seq = page[-1].seq or after_seq
+
+    @overload
+    def search(
         self,
-        input: object | None = None,
+        query: str,
         *,
-        messages: Sequence[object] | None = None,
-        initial_token_count: int = 0,
-        wait_for: int | None = None,
-        timeout: float | None = None,
-        block_arguments: Mapping[str, Any] | None = None,
-        connection: object | None = None,
-    ) -> Operation[MemoryContext]:
-        """The prompt's memory: pinned head, blocks, tail and window, within ``token_limit``.
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+    ) -> list[FoundMessage]: ...
+
+    @overload
+    def search(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind],
+    ) -> list[FoundMessage | FoundFact]: ...
+
+    @shown_as(reading.search)
+    def search(self, query: str, **options: Any) -> Any:
+        return self._runner.run(reading.search(self._subject, query, **options))
+
+    @overload
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+    ) -> list[FoundMessage]: ...
+
+    @overload
+    async def asearch(
+        self,
+        query: str,
+        *,
+        limit: int = 10,
+        scope: SearchScope = "session",
+        exclude_current: bool = False,
+        include_window: bool = True,
+        kinds: Sequence[HitKind],
+    ) -> list[FoundMessage | FoundFact]: ...
+
+    @shown_as(reading.search)
+    async def asearch(self, query: str, **options: Any) -> Any:
+        """Async twin of ``search``."""
+        return await self._runner.arun(reading.search(self._subject, query, **options))
+
+    set = sync_method(writing.set)
+    aset = async_method(writing.set)
+    reset = sync_method(writing.reset)
+    areset = async_method(writing.reset)
+    flush = sync_method(writing.flush)
+    aflush = async_method(writing.flush)
+    deliver = sync_method(writing.deliver)
+    adeliver = async_method(writing.deliver)
+    summarize = sync_method(writing.summarize)
+    asummarize = async_method(writing.summarize)
+    summarize_last = sync_method(summaries.summarize_last)
+    asummarize_last = async_method(summaries.summarize_last)
+    rewind = sync_method(corrections.rewind)
+    arewind = async_method(corrections.rewind)
+    replace = sync_method(corrections.replace)
+    areplace = async_method(corrections.replace)
+    pop = sync_method(corrections.pop)
+    apop = async_method(corrections.pop)
+    fork = sync_method(corrections.fork)
+    afork = async_method(corrections.fork)
+    add_run = sync_method(runs.add_run)
+    aadd_run = async_method(runs.add_run)
+    run_history = sync_method(runs.run_history)
+    arun_history = async_method(runs.run_history)
+    set_policy = sync_method(policy.set_policy)
+    aset_policy = async_method(policy.set_policy)
+    get_retention = sync_method(retention.get_retention)
+    aget_retention = async_method(retention.get_retention)
+    set_retention = sync_method(retention.set_retention)
+    aset_retention = async_method(retention.set_retention)
+    retention_acts = sync_method(retention.retention_acts)
+    aretention_acts = async_method(retention.retention_acts)
+
+    def tools(self, *, form: ToolForm = "chat", read_only: bool = False) -> list[dict[str, Any]]:
+        """The memory as tools for an agent: dicts for ``tools=`` of OpenAI's API; does no I/O.
+
+        ``search_memories``, ``add_memory``, ``update_memory``, ``delete_memory`` and ``get_context`` take
+        fewer than 1,000 tokens in all.  None of them takes a user: they work on this memory's owner.
 
         Args:
-            input: the text or message to search memory for; default: the latest messages.
-            messages: the same as a list of messages.
-            initial_token_count: tokens of the caller's own prompt; the result leaves room for them within the
-                limit. If they leave too little room, the oldest messages of the window are left out of this
-                read, and ``.omitted`` names them; the last turn stays.
-            wait_for: wait until this ``seq`` has been put and, if it was flushed, derived memory covers it.
-                ``.caught_up`` says whether it does.
-            timeout: the longest wait, in seconds; default 10.
-            block_arguments: what your own blocks are told of this read, by name (``BlockReading``).
+            form: ``"chat"`` for Chat Completions, ``"responses"`` for the Responses API.
+            read_only: offer only the tools that change nothing; pass it to ``call_tool`` as well.
 
         Raises:
-            ConfigurationError: ``initial_token_count`` is not a number of tokens; no block takes arguments.
-            InvalidMessageError: ``input`` or one of ``messages`` is not a message.
-            OwnerError: the session belongs to another owner.
-            DatabaseUnavailableError: Postgres cannot be reached.
+            ConfigurationError: an argument is not one of these.
         """
-        request = self._read_request(
-            input, messages, initial_token_count, wait_for, timeout, connection, block_arguments
-        )
-        return self._record_read("read", read(request), connection)
+        return openai_tools(form, read_only=check_flag("read_only", read_only))
 
-    aget = async_method(get)
+    call_tool = sync_method(agent_tools.call_tool)
+    acall_tool = async_method(agent_tools.call_tool)
 
-    @sync_method
-    def set(self, messages: Sequence[object], *, connection: object | None = None) -> Operation[list[int]]:
-        """Replace the history by ``messages``, atomically; memory derived earlier stays."""
-        result = yield from self._replace_operation(messages)
-        return self._announce(result, connection)
-
-    aset = async_method(set)
-
-    @sync_method
-    def reset(self, *, derived: bool = False, connection: object | None = None) -> Operation[None]:
-        """Start the history over; with ``derived``, also forget the memory derived from this session.
-
-        Without ``derived`` the old messages no longer appear in reads but stay in the log, and pending work
-        on them is void. With it they are deleted.  Facts that people added or worded by hand stay.
-        """
-        return self._reset_operation(check_flag("derived", derived))
-
-    areset = async_method(reset)
-
-    @sync_method
-    def flush(self, *, all: bool = False, connection: object | None = None) -> Operation[list[UUID]]:
-        """Flush now: all but the last turn, or with ``all`` everything; returns the events recorded."""
-        identity, everything = self._identity, check_flag("all", all)
-        flushing = flush_by_hand(identity.shard_key, identity.session_key, everything=everything)
-        return self._announce_after(flushing, connection)
-
-    aflush = async_method(flush)
-
-    def _take_on(
-        self, done: PolicySet, blocks: Sequence[BaseMemoryBlock] | None, limit: int | None
-    ) -> Policy:
-        """Apply the change to reads of this memory; other memories keep the values they were made with."""
-        if blocks is not None:
-            self._blocks = tuple(blocks)
-        if limit is not None:
-            self._policy = replace(self._policy, token_limit=done.policy.token_limit)
-            self._token_limit = done.policy.token_limit
-        self._named = NOTHING
-        return done.policy
-
-    def _read_request(
-        self,
-        input: object | None,
-        messages: Sequence[object] | None,
-        initial_token_count: int,
-        wait_for: int | None,
-        timeout: float | None,
-        connection: object | None,
-        block_arguments: Mapping[str, Any] | None = None,
-    ) -> ReadRequest:
-        return ReadRequest(
-            identity=self._identity,
-            blocks=self._blocks,
-            token_limit=self.token_limit,
-            within_own=self._token_limit is None,
-            named=self._named,
-            insert_method=self._insert_method,
-            count_text=self._count_text,
-            query=read_query(input),
-            messages=read_messages(messages),
-            wait_for=None if wait_for is None else check_seq("wait_for", wait_for),
-            timeout_seconds=None if timeout is None else check_timeout(timeout),
-            embed_query=self._resources.embed_query,
-            windows=self._resources.windows if connection is None else None,
-            indexes=self._resources.indexes if connection is None else None,
-            render=self._render,
-            in_callers_transaction=connection is not None,
-            part_tokens=self._part_tokens,
-            initial_token_count=check_token_count("initial_token_count", initial_token_count),
-            shared_key=self._shared_key,
-            block_arguments=check_block_arguments(self._blocks, block_arguments),
-            indexed_characters=self._resources.settings.max_indexed_characters,
-            ring=self._resources.ring if connection is None else None,
-        )
-
-    def _announce(self, result: PutResult, connection: object | None) -> list[int]:
-        self._announce_flush(result.flushed, connection)
+    def _notify(self, result: PutResult, connection: object | None) -> list[int]:
+        self._subject.notify(result.flushed, connection)
         return result.seqs
 
 

@@ -56,6 +56,115 @@ class ReappliedReceipt:
     outcome: Reapplied
 
 
+@dataclass(frozen=True, slots=True)
+class Erasing:
+    """The erasures of a namespace: their operations, and the key that signs receipts."""
+
+    namespace: str
+    signer: Signer | None
+    beside: Beside
+
+    def plan_user(self, user_id: str) -> Operation[PlannedErasure]:
+        """Count what ``erase_user`` would delete now, by table; changes nothing."""
+        return plan_erasure(self.user(user_id))
+
+    def plan_session(self, session_id: str) -> Operation[PlannedErasure]:
+        """Count what ``erase_session`` would delete now, by table; changes nothing."""
+        return (yield from plan_erasure((yield from self.session(session_id))))
+
+    def erase_user(
+        self,
+        user_id: str,
+        *,
+        actor: str | None = None,
+        items_below: Iterable[Sequence[str]] = (),
+        on_progress: OnProgress = _silent,
+    ) -> Operation[ErasureReceipt]:
+        """Erase a user: every session, message, fact, summary, vector, answer and name, in all derivations.
+
+        A user of whom nothing is known is fenced as well, so that nothing comes later.  For one who was
+        erased before, the receipt of that is returned.
+
+        Args:
+            actor: the name of the person who asks for it, kept with the record.
+            items_below: paths of items of the namespace (LangGraph's store) that are this user's, each as its
+                labels; Strandline does not know whose items are.
+            on_progress: is told the step, the table and the rows gone so far, after each transaction.
+
+        Raises:
+            ConflictError: a reader still finds something, as while a process of an earlier release writes.
+        """
+        order = self._order(self.user(user_id), actor, items_below, on_progress)
+        return erase(order, self.signer, self.beside)
+
+    def erase_session(
+        self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
+    ) -> Operation[ErasureReceipt]:
+        """Erase one session, and of its user what only this session gave.
+
+        A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
+
+        Raises:
+            NotFoundError: the session does not exist.
+            ConflictError: as for ``erase_user``; or the erasure of its user is not finished, which only the
+                same call finishes.
+        """
+        order = self._order((yield from self.session(session_id)), actor, (), on_progress)
+        return (yield from erase(order, self.signer, self.beside))
+
+    def readmit_user(self, user_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
+        """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
+
+        A session that was erased by itself stays away until ``readmit_session``.
+
+        Raises:
+            NotFoundError: the user was not erased, or was readmitted.
+            ConflictError: the erasure is not finished, or something that was erased is there again.
+        """
+        return readmit(self.user(user_id), actor, self.signer)
+
+    def readmit_session(self, session_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
+        """Let the id of an erased session be used again by its owner; raises as ``readmit_user``."""
+        return (yield from readmit((yield from self.session(session_id)), actor, self.signer))
+
+    def list(self, *, limit: int = 50, before: int | None = None) -> Operation[Sequence[ErasureSummary]]:
+        """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
+        return list_erasures(self.namespace, _limit(limit), before)
+
+    def show(self, number: int) -> Operation[ErasureRecord]:
+        """One erasure, with its receipt if it is done.
+
+        Raises:
+            NotFoundError: the namespace has none of this number.
+        """
+        return show_erasure(number, self.namespace)
+
+    def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> Operation[ReceiptVerdict]:
+        """Whether a receipt is as it was signed, whether its fence stands, and what there is of the owner."""
+        return verify_receipt(receipt, verifier)
+
+    def find_erased_rows(self) -> Operation[dict[str, int]]:
+        """By table, the rows of any owner or session, of any namespace, that was erased."""
+        return erased_rows()
+
+    def user(self, user_id: str) -> ErasureTarget:
+        return user_target(self.namespace, check_user_id(user_id))
+
+    def session(self, session_id: str) -> Operation[ErasureTarget]:
+        return session_target(self.namespace, check_name("session_id", session_id))
+
+    def _order(
+        self,
+        target: ErasureTarget,
+        actor: str | None,
+        items_below: Iterable[Sequence[str]],
+        on_progress: OnProgress,
+    ) -> ErasureOrder:
+        act = Act.here("erasure", actor=actor)
+        ranges = item_ranges(items_below)
+        return ErasureOrder(target, act.named_actor, ranges, act=act, on_progress=on_progress)
+
+
 class NamespaceErasures(Closing):
     """The erasures of a namespace; get it from ``Erasures.of_namespace``.
 
@@ -80,132 +189,40 @@ class NamespaceErasures(Closing):
     ) -> None:
         self._resources = resources
         self._runner = OperationRunner(resources)
-        self._namespace = check_name("namespace", namespace)
-        self._signer = signer
         self._verifiers = () if verifier is None else (verifier,)
-        self._beside = Beside(tuple(outside), open_archive)
+        self._subject = Erasing(
+            check_name("namespace", namespace), signer, Beside(tuple(outside), open_archive)
+        )
 
     @property
     def namespace(self) -> str:
-        return self._namespace
+        return self._subject.namespace
 
     @property
     def has_key(self) -> bool:
         """Whether receipts are signed: whether a key was given."""
-        return self._signer is not None
+        return self._subject.signer is not None
 
-    @sync_method
-    def plan_user(self, user_id: str) -> Operation[PlannedErasure]:
-        """Count what ``erase_user`` would delete now, by table; changes nothing."""
-        return plan_erasure(self._user(user_id))
-
-    aplan_user = async_method(plan_user)
-
-    @sync_method
-    def plan_session(self, session_id: str) -> Operation[PlannedErasure]:
-        """Count what ``erase_session`` would delete now, by table; changes nothing."""
-        return (yield from plan_erasure((yield from self._session(session_id))))
-
-    aplan_session = async_method(plan_session)
-
-    @sync_method
-    def erase_user(
-        self,
-        user_id: str,
-        *,
-        actor: str | None = None,
-        items_below: Iterable[Sequence[str]] = (),
-        on_progress: OnProgress = _silent,
-    ) -> Operation[ErasureReceipt]:
-        """Erase a user: every session, message, fact, summary, vector, answer and name, in all derivations.
-
-        A user of whom nothing is known is fenced as well, so that nothing comes later.  For one who was
-        erased before, the receipt of that is returned.
-
-        Args:
-            actor: the name of the person who asks for it, kept with the record.
-            items_below: paths of items of the namespace (LangGraph's store) that are this user's, each as its
-                labels; Strandline does not know whose items are.
-            on_progress: is told the step, the table and the rows gone so far, after each transaction.
-
-        Raises:
-            ConflictError: a reader still finds something, as while a process of an earlier release writes.
-        """
-        order = self._order(self._user(user_id), actor, items_below, on_progress)
-        return erase(order, self._signer, self._beside)
-
-    aerase_user = async_method(erase_user)
-
-    @sync_method
-    def erase_session(
-        self, session_id: str, *, actor: str | None = None, on_progress: OnProgress = _silent
-    ) -> Operation[ErasureReceipt]:
-        """Erase one session, and of its user what only this session gave.
-
-        A session without a user is an owner, and goes with everything.  Forks are sessions of their own.
-
-        Raises:
-            NotFoundError: the session does not exist.
-            ConflictError: as for ``erase_user``; or the erasure of its user is not finished, which only the
-                same call finishes.
-        """
-        order = self._order((yield from self._session(session_id)), actor, (), on_progress)
-        return (yield from erase(order, self._signer, self._beside))
-
-    aerase_session = async_method(erase_session)
-
-    @sync_method
-    def readmit_user(self, user_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
-        """Let an erased user begin anew, with nothing; returns the record, of the kind ``readmission``.
-
-        A session that was erased by itself stays away until ``readmit_session``.
-
-        Raises:
-            NotFoundError: the user was not erased, or was readmitted.
-            ConflictError: the erasure is not finished, or something that was erased is there again.
-        """
-        return readmit(self._user(user_id), actor, self._signer)
-
-    areadmit_user = async_method(readmit_user)
-
-    @sync_method
-    def readmit_session(self, session_id: str, *, actor: str | None = None) -> Operation[ErasureReceipt]:
-        """Let the id of an erased session be used again by its owner; raises as ``readmit_user``."""
-        return (yield from readmit((yield from self._session(session_id)), actor, self._signer))
-
-    areadmit_session = async_method(readmit_session)
-
-    @sync_method
-    def list(self, *, limit: int = 50, before: int | None = None) -> Operation[Sequence[ErasureSummary]]:
-        """Erasures and readmissions of the namespace, newest first; ``before``: below this number."""
-        return list_erasures(self._namespace, _limit(limit), before)
-
-    alist = async_method(list)
-
-    @sync_method
-    def show(self, number: int) -> Operation[ErasureRecord]:
-        """One erasure, with its receipt if it is done.
-
-        Raises:
-            NotFoundError: the namespace has none of this number.
-        """
-        return show_erasure(number, self._namespace)
-
-    ashow = async_method(show)
-
-    @sync_method
-    def verify(self, receipt: ErasureReceipt, verifier: Verifier | None = None) -> Operation[ReceiptVerdict]:
-        """Whether a receipt is as it was signed, whether its fence stands, and what there is of the owner."""
-        return verify_receipt(receipt, verifier)
-
-    averify = async_method(verify)
-
-    @sync_method
-    def find_erased_rows(self) -> Operation[dict[str, int]]:
-        """By table, the rows of any owner or session, of any namespace, that was erased."""
-        return erased_rows()
-
-    afind_erased_rows = async_method(find_erased_rows)
+    plan_user = sync_method(Erasing.plan_user)
+    aplan_user = async_method(Erasing.plan_user)
+    plan_session = sync_method(Erasing.plan_session)
+    aplan_session = async_method(Erasing.plan_session)
+    erase_user = sync_method(Erasing.erase_user)
+    aerase_user = async_method(Erasing.erase_user)
+    erase_session = sync_method(Erasing.erase_session)
+    aerase_session = async_method(Erasing.erase_session)
+    readmit_user = sync_method(Erasing.readmit_user)
+    areadmit_user = async_method(Erasing.readmit_user)
+    readmit_session = sync_method(Erasing.readmit_session)
+    areadmit_session = async_method(Erasing.readmit_session)
+    list = sync_method(Erasing.list)
+    alist = async_method(Erasing.list)
+    show = sync_method(Erasing.show)
+    ashow = async_method(Erasing.show)
+    verify = sync_method(Erasing.verify)
+    averify = async_method(Erasing.verify)
+    find_erased_rows = sync_method(Erasing.find_erased_rows)
+    afind_erased_rows = async_method(Erasing.find_erased_rows)
 
     def vacuum(self) -> None:
         """Make the space of what was deleted free to be used again, in tables and indexes; may take long.
@@ -243,7 +260,7 @@ class NamespaceErasures(Closing):
         """
         refuse_forged(receipts, (*self._verifiers, *verifiers), unverified=unverified)
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
-        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
+        for receipt, operation in reapply(receipts, self._subject.signer, common, self._subject.beside):
             yield ReappliedReceipt(receipt, self._runner.run(operation))
 
     async def areapply(
@@ -258,48 +275,31 @@ class NamespaceErasures(Closing):
         """Async twin of ``reapply``."""
         refuse_forged(receipts, (*self._verifiers, *verifiers), unverified=unverified)
         common = ErasureOrder(_EACH, actor, on_progress=on_progress)
-        for receipt, operation in reapply(receipts, self._signer, common, self._beside):
+        for receipt, operation in reapply(receipts, self._subject.signer, common, self._subject.beside):
             yield ReappliedReceipt(receipt, await self._runner.arun(operation))
 
     def export_user(self, user_id: str) -> Iterator[str]:
         """Everything that is kept about a user, as lines of JSON (docs/export.md), in bounded memory."""
-        return export_lines(self._runner, self._export_of(self._user(user_id)), None)
+        return export_lines(self._runner, _export_of(self._subject.user(user_id)), None)
 
     def aexport_user(self, user_id: str) -> AsyncIterator[str]:
         """Async twin of ``export_user``."""
-        return aexport_lines(self._runner, self._export_of(self._user(user_id)), None)
+        return aexport_lines(self._runner, _export_of(self._subject.user(user_id)), None)
 
     def export_session(self, session_id: str) -> Iterator[str]:
         """Everything that is kept about a session, in the same form."""
-        target = self._runner.run(self._session(session_id))
-        return export_lines(self._runner, self._export_of(target), session_id)
+        target = self._runner.run(self._subject.session(session_id))
+        return export_lines(self._runner, _export_of(target), session_id)
 
     async def aexport_session(self, session_id: str) -> AsyncIterator[str]:
         """Async twin of ``export_session``."""
-        target = await self._runner.arun(self._session(session_id))
-        async for line in aexport_lines(self._runner, self._export_of(target), session_id):
+        target = await self._runner.arun(self._subject.session(session_id))
+        async for line in aexport_lines(self._runner, _export_of(target), session_id):
             yield line
 
-    def _user(self, user_id: str) -> ErasureTarget:
-        return user_target(self._namespace, check_user_id(user_id))
 
-    def _session(self, session_id: str) -> Operation[ErasureTarget]:
-        return session_target(self._namespace, check_name("session_id", session_id))
-
-    def _order(
-        self,
-        target: ErasureTarget,
-        actor: str | None,
-        items_below: Iterable[Sequence[str]],
-        on_progress: OnProgress,
-    ) -> ErasureOrder:
-        act = Act.here("erasure", actor=actor)
-        ranges = item_ranges(items_below)
-        return ErasureOrder(target, act.named_actor, ranges, act=act, on_progress=on_progress)
-
-    @staticmethod
-    def _export_of(target: ErasureTarget) -> ExportTarget:
-        return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
+def _export_of(target: ErasureTarget) -> ExportTarget:
+    return ExportTarget(target.namespace, target.owner_key, target.user_id, target.session_key)
 
 
 def item_ranges(items_below: Iterable[Sequence[str]]) -> tuple[ItemRange, ...]:

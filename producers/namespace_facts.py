@@ -12,9 +12,9 @@ from strandline.pipelines.facts.editing.recording import clear_facts
 from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.producers.arguments import check_count
 from strandline.producers.execution import Closing, OperationRunner, Resources, async_method, sync_method
-from strandline.producers.fact_parts.capture_settings import CaptureSettings
-from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.figures import UserPage, users_page
+from strandline.producers.operations.namespace import Namespace
+from strandline.producers.owner_facts import CaptureFace
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.derived.facts_edit import OwnersWithFacts
 from strandline.schemas.values.identity import Owner, check_name
@@ -44,7 +44,28 @@ class _Page:
     to_clear: tuple[tuple[UUID, int], ...]
 
 
-class NamespaceFacts(CaptureSettings, Closing):
+def list_users(namespace: Namespace, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:
+    """A page of the users who have a session or were given facts, by name, each with their figures.
+
+    ``limit`` is at most 200; ``after`` is that of the page before.
+    """
+    place = None if after is None else check_name("after", after)
+    number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
+    page = users_page(namespace.name, number, place)
+    return namespace.recorder.read(Act.here("directory.read"), page)
+
+
+def count_clearable(namespace: Namespace) -> Operation[Clearing]:
+    """Count the owners and facts that ``clear`` would delete now; changes nothing."""
+    total = Clearing()
+    after: UUID | None = _BEFORE_ALL
+    while after is not None:
+        page = yield from _page(namespace.name, after)
+        total, after = total + _sum(page), page.last
+    return total
+
+
+class NamespaceFacts(CaptureFace, Closing):
     """The facts of all owners of a namespace; get it from ``Facts.of_namespace``.
 
     Clearing records one event per owner, as ``Facts.clear`` does, each in its own transaction; so it may be
@@ -55,43 +76,21 @@ class NamespaceFacts(CaptureSettings, Closing):
     UnknownPipelineError before any worker has ever run.
     """
 
+    _subject: Namespace
+
     def __init__(self, resources: Resources, namespace: str) -> None:
         self._resources = resources
         self._runner = OperationRunner(resources)
-        self._namespace = check_name("namespace", namespace)
-
-    @property
-    def _capture_level(self) -> CaptureLevel:
-        return CaptureLevel(self._namespace)
+        self._subject = Namespace(resources, check_name("namespace", namespace))
 
     @property
     def namespace(self) -> str:
-        return self._namespace
+        return self._subject.name
 
-    @sync_method
-    def users(self, *, limit: int = 50, after: str | None = None) -> Operation[UserPage]:
-        """A page of the users who have a session or were given facts, by name, each with their figures.
-
-        ``limit`` is at most 200; ``after`` is that of the page before.
-        """
-        place = None if after is None else check_name("after", after)
-        number = check_count("limit", limit, least=1, most=OWNERS_PER_PAGE)
-        page = users_page(self._namespace, number, place)
-        return self._recorder.read(Act.here("directory.read"), page)
-
-    ausers = async_method(users)
-
-    @sync_method
-    def to_clear(self) -> Operation[Clearing]:
-        """Count the owners and facts that ``clear`` would delete now; changes nothing."""
-        total = Clearing()
-        after: UUID | None = _BEFORE_ALL
-        while after is not None:
-            page = yield from _page(self._namespace, after)
-            total, after = total + _sum(page), page.last
-        return total
-
-    ato_clear = async_method(to_clear)
+    users = sync_method(list_users)
+    ausers = async_method(list_users)
+    to_clear = sync_method(count_clearable)
+    ato_clear = async_method(count_clearable)
 
     def clear(self, *, actor: str | None = None) -> Clearing:
         """Delete all facts of all owners for good; earlier messages do not bring them back.
@@ -111,30 +110,27 @@ class NamespaceFacts(CaptureSettings, Closing):
         """``clear`` one owner after the other; yields the extent for each, once it is committed."""
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = self._runner.run(_page(self._namespace, after))
+            page = self._runner.run(_page(self._subject.name, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, self._runner.run(self._clear_owner(owner, actor)))
+                yield Clearing(1, self._runner.run(_clear_owner(self._subject, owner, actor)))
             after = page.last
 
     async def aclear_each(self, *, actor: str | None = None) -> AsyncIterator[Clearing]:
         """Async twin of ``clear_each``."""
         after: UUID | None = _BEFORE_ALL
         while after is not None:
-            page = await self._runner.arun(_page(self._namespace, after))
+            page = await self._runner.arun(_page(self._subject.name, after))
             for owner, _live in page.to_clear:
-                yield Clearing(1, await self._runner.arun(self._clear_owner(owner, actor)))
+                yield Clearing(1, await self._runner.arun(_clear_owner(self._subject, owner, actor)))
             after = page.last
 
-    @property
-    def _whom(self) -> str:
-        return self._namespace
 
-    def _clear_owner(self, owner: UUID, actor: str | None) -> Operation[int]:
-        recorder = replace(self._recorder, whom=Owner(self._namespace, None, owner))
-        act = Act.here("facts.clear", actor=actor)
-        yield from open_fact_lanes(owner)
-        clearing = partial(clear_facts, owner, actor)
-        return (yield from recorder.change(act, clearing, lambda act, cleared: replace(act, count=cleared)))
+def _clear_owner(namespace: Namespace, owner: UUID, actor: str | None) -> Operation[int]:
+    recorder = replace(namespace.recorder, whom=Owner(namespace.name, None, owner))
+    act = Act.here("facts.clear", actor=actor)
+    yield from open_fact_lanes(owner)
+    clearing = partial(clear_facts, owner, actor)
+    return (yield from recorder.change(act, clearing, lambda act, cleared: replace(act, count=cleared)))
 
 
 def _page(namespace: str, after: UUID) -> Operation[_Page]:

@@ -4,27 +4,22 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from difflib import get_close_matches
 from functools import partial
-from typing import Any, TypedDict
+from typing import Any
 from uuid import UUID
 
-from strandline.pipelines.custom.contract import BlockDefinition
 from strandline.pipelines.redaction.hook import Redactor
 from strandline.producers.arguments import check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
-from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.producers.execution import async_method, sync_method
 from strandline.producers.memory import SessionMemory, new_session_id
+from strandline.producers.operations.policy import check_no_shared_scope, custom_blocks
 from strandline.producers.sessions import named_values
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
-from strandline.producers.writing.set_policy import PolicySet
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.values.foreign_values import plain_text
 from strandline.schemas.values.identity import (
     DEFAULT_NAMESPACE,
@@ -39,9 +34,6 @@ from strandline.schemas.values.policy import (
     DEFAULT_WINDOW_BYTES,
     DEFAULT_WINDOW_MESSAGES,
     Deliver,
-    Policy,
-    PolicyChange,
-    Unchanged,
     make_policy,
     with_overflow,
 )
@@ -61,15 +53,6 @@ _ELSEWHERE = {
     "audio_token_size_estimate": "pass part_tokens={'audio': …}",
     "video_token_size_estimate": "pass part_tokens={'video': …}",
 }
-# Values that a session keeps from its first put on, and why.
-_FIXED = {
-    "tokenizer_fn": "its messages are counted with the tokenizer of the first put",
-    "part_tokens": "its messages are counted as they were put",
-    "shared_scope": "its messages are already shared with the scope of its first put",
-    "user_id": "its owner is fixed at the first put",
-    "session_id": "its id cannot change",
-    "namespace": "its namespace is fixed at the first put",
-}
 
 
 class Memory(SessionMemory):
@@ -79,7 +62,8 @@ class Memory(SessionMemory):
         if not parts or not isinstance(parts[0], Runtime):
             raise TypeError('Memory is made by Memory.from_defaults("a-session", user_id="a-user").')
         super().__init__(*parts, **more)
-        self._named = named_values(self._policy, self._token_limit)
+        session = self._subject
+        session.named = named_values(session.policy, session.own_token_limit)
 
     @classmethod
     def from_defaults(
@@ -136,8 +120,13 @@ class Memory(SessionMemory):
         """
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
-        blocks = declare_blocks(memory_blocks, partial(_custom_blocks, settings.blocks))
+        blocks = declare_blocks(memory_blocks, partial(custom_blocks, settings.blocks))
+        pipelines = pipelines_of(blocks)
         policy = make_policy(
+            tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
+            pipelines=with_overflow(pipelines, True) if check_flag("on_overflow", on_overflow) else pipelines,
+            max_facts=max_facts_of(blocks),
+            shared_scope=shared_scope,
             token_limit=token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
             token_flush_size=token_flush_size,
@@ -147,7 +136,6 @@ class Memory(SessionMemory):
             deliver=deliver,
             time_zone=time_zone,
             idle_seconds=idle_seconds,
-            **_policy_of(blocks, tokenizer_fn, shared_scope, on_overflow=on_overflow),
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -163,153 +151,12 @@ class Memory(SessionMemory):
             token_limit=None if token_limit is None else policy.token_limit,
         )
 
-    @sync_method
-    def set_policy(
-        self,
-        /,
-        *,
-        token_limit: int | None = None,
-        chat_history_token_ratio: float | None = None,
-        token_flush_size: int | None = None,
-        idle_seconds: int | Unchanged | None = Unchanged.UNCHANGED,
-        memory_blocks: Sequence[BlockSource] | None = None,
-        max_window_messages: int | None = None,
-        max_window_bytes: int | None = None,
-        message_flush_size: int | None = None,
-        deliver: Deliver | None = None,
-        time_zone: str | None = None,
-        on_overflow: bool | None = None,
-        actor: str | None = None,
-        connection: object | None = None,
-        **fixed: Any,
-    ) -> Operation[Policy]:
-        """Change the stored policy of the session, from the next put and flush on; return the new one.
-
-        The change is recorded, with ``actor`` and the time.  Added pipelines receive later flushes;
-        `strandline replay` derives from earlier ones. This memory reads with the new limit and blocks at
-        once; other ``Memory`` objects keep their own.  If the window is above the new mark, it is flushed:
-        at once, or by the sweep if that fails.
-
-        Args:
-            token_limit, token_flush_size, memory_blocks, max_window_messages, max_window_bytes,
-                message_flush_size, deliver, on_overflow: as for ``from_defaults``; None: unchanged.
-            time_zone: as for ``from_defaults``; None: unchanged; ``"UTC"`` takes one back.
-            chat_history_token_ratio: as for ``from_defaults``; None: the mark keeps its share of the limit.
-            idle_seconds: as for ``from_defaults`` (None: never); by default unchanged.
-            actor: the name of the person who makes the change, kept with the record.
-
-        Raises:
-            ConfigurationError: a value cannot be used, or cannot be changed (tokenizer, user, shared scope).
-            NotFoundError: the session has no messages yet.
-            UnknownPipelineError: no worker has registered a pipeline that is added; nothing was changed.
-            OwnerError: the session belongs to another owner.
-            ConflictError: other callers kept changing the policy; nothing was changed.
-        """
-        blocks = self._declared_blocks(memory_blocks, fixed)
-        change = replace(
-            _policy_change(token_limit, chat_history_token_ratio, token_flush_size, idle_seconds, blocks),
-            max_window_messages=max_window_messages,
-            max_window_bytes=max_window_bytes,
-            message_flush_size=message_flush_size,
-            deliver=deliver,
-            time_zone=time_zone,
-            on_overflow=None if on_overflow is None else check_flag("on_overflow", on_overflow),
-        )
-        changing = self._changing_policy(change, actor, connection)
-        return self._change_policy(changing, blocks, token_limit, connection)
-
-    aset_policy = async_method(set_policy)
-
-    def _change_policy(
-        self,
-        changing: Operation[PolicySet],
-        blocks: Sequence[BaseMemoryBlock] | None,
-        token_limit: int | None,
-        connection: object | None,
-    ) -> Operation[Policy]:
-        done = yield from changing
-        self._announce_flush(done.flushed, connection)
-        return self._take_on(done, blocks, token_limit)
-
-    def _declared_blocks(
-        self, memory_blocks: Sequence[BlockSource] | None, fixed: Mapping[str, Any]
-    ) -> tuple[BaseMemoryBlock, ...] | None:
-        for name in fixed:
-            raise ConfigurationError(
-                f"set_policy cannot change {name}: "
-                + _FIXED.get(name, "it is not part of a session's policy")
-            )
-        if memory_blocks is None:
-            return None
-        blocks = declare_blocks(memory_blocks, partial(_custom_blocks, self._resources.settings.blocks))
-        _check_searched_scope(blocks, self._shared_key)
-        return blocks
-
-
-class _BlockPolicy(TypedDict):
-    """What of a policy follows from blocks, code and scope."""
-
-    tokenizer: str
-    pipelines: tuple[str, ...]
-    max_facts: int | None
-    shared_scope: str | None
-
-
-def _policy_of(
-    blocks: Sequence[BaseMemoryBlock],
-    tokenizer: Tokenizer | None,
-    shared_scope: str | None,
-    *,
-    on_overflow: bool,
-) -> _BlockPolicy:
-    return {
-        "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
-        "pipelines": _fed_pipelines(blocks, on_overflow),
-        "max_facts": max_facts_of(blocks),
-        "shared_scope": shared_scope,
-    }
-
-
-def _fed_pipelines(blocks: Sequence[BaseMemoryBlock], on_overflow: bool) -> tuple[str, ...]:
-    pipelines = pipelines_of(blocks)
-    return with_overflow(pipelines, True) if check_flag("on_overflow", on_overflow) else pipelines
-
-
-def _policy_change(
-    token_limit: int | None,
-    ratio: float | None,
-    flush_size: int | None,
-    idle_seconds: int | Unchanged | None,
-    blocks: Sequence[BaseMemoryBlock] | None,
-) -> PolicyChange:
-    return PolicyChange(
-        token_limit=token_limit,
-        chat_history_token_ratio=ratio,
-        token_flush_size=flush_size,
-        idle_seconds=idle_seconds,
-        pipelines=None if blocks is None else pipelines_of(blocks),
-        max_facts=None if blocks is None else max_facts_of(blocks),
-    )
-
 
 def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseMemoryBlock]) -> UUID | None:
     if shared_scope is not None:
         return shared_scope_key(check_name("namespace", namespace), check_name("shared_scope", shared_scope))
-    _check_searched_scope(blocks, None)
+    check_no_shared_scope(blocks)
     return None
-
-
-def _check_searched_scope(blocks: Sequence[BaseMemoryBlock], shared_key: UUID | None) -> None:
-    if shared_key is not None:
-        return
-    searching = (
-        block.name for block in blocks if isinstance(block, VectorMemoryBlock) and block.scope == "shared"
-    )
-    for name in searching:
-        raise ConfigurationError(
-            f"The memory block {quote(name)} searches scope='shared', and this Memory names no scope;"
-            " give it shared_scope=."
-        )
 
 
 def _template(source: str | None) -> Renderer:
@@ -320,12 +167,6 @@ def _template(source: str | None) -> Renderer:
     from strandline.producers.blocks.template import compile_memory_template  # Jinja2, where it is needed
 
     return compile_memory_template(plain_text(source))
-
-
-def _custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
-    from strandline.pipelines.custom.loading import load_blocks  # looks at every installed package
-
-    return load_blocks(named)
 
 
 def _insert_method(value: str | InsertMethod) -> InsertMethod:

@@ -21,11 +21,6 @@ logger = logging.getLogger("strandline.producers")
 T = TypeVar("T")
 
 
-def count_results(act: Act, result: object) -> Act:
-    """The act with the number of things that a read has given, if it has given a list."""
-    return replace(act, count=len(result)) if isinstance(result, Sequence) else act
-
-
 def is_done(act: Act, result: object) -> Act | None:
     """The act, unless the change found nothing to change: it has given None or False."""
     return None if result is None or result is False else act
@@ -128,6 +123,14 @@ class Recorder:
             )
         return result
 
+    def record_read(
+        self, kind: str, operation: Operation[T], *, in_callers_transaction: bool = False
+    ) -> Operation[T]:
+        """As ``read``; of a list, the number of its elements is recorded."""
+        return self.read(
+            Act.here(kind), operation, count_results, in_callers_transaction=in_callers_transaction
+        )
+
     def records_reads(self) -> Operation[bool]:
         """Whether reads are recorded, as of at most five seconds ago."""
         namespace = self.whom if isinstance(self.whom, str) else self.whom.namespace
@@ -145,3 +148,7 @@ class Recorder:
             messages=messages,
             text=text,
         )
+
+
+def count_results(act: Act, result: object) -> Act:
+    return replace(act, count=len(result)) if isinstance(result, Sequence) else act

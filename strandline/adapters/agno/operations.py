@@ -24,7 +24,6 @@ from strandline.adapters.relevant_facts import pick_facts
 from strandline.pipelines.audit.appending import Act
 from strandline.producers.audit.carrying_out import Recorder, count_results
 from strandline.producers.execution import Resources
-from strandline.producers.fact_parts.editing import FactChanges, FactEdits
 from strandline.producers.facts.edit_operations import (
     Wording,
     checked_feedback,
@@ -33,6 +32,7 @@ from strandline.producers.facts.edit_operations import (
 )
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
 from strandline.producers.facts.listing import Fact, FactFilter, FactPage, PageRequest, get_fact, list_facts
+from strandline.producers.operations.fact_edits import FactChanges, FactEdits
 from strandline.producers.search.facts import search_facts
 from strandline.schemas.errors import ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch

@@ -17,8 +17,8 @@ from strandline.cli.servers.options import target_options as targets
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.output import show
 from strandline.facts import Facts
-from strandline.producers.fact_parts.capture_settings import CaptureSettings
 from strandline.producers.facts.capturing import CaptureAct
+from strandline.producers.owner_facts import CaptureFace
 from strandline.schemas.display.shown_text import time_text
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, Capture
@@ -102,7 +102,7 @@ def capture_command(
 @contextmanager
 def _open_face(
     settings: Settings, namespace: str, user: str | None, session: str | None
-) -> Iterator[CaptureSettings]:
+) -> Iterator[CaptureFace]:
     if user is not None or session is not None:
         with opened_facts(settings, namespace=namespace, user_id=user, session_id=session) as facts:
             yield facts

@@ -26,8 +26,8 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
-from strandline.producers.fact_parts import editing
 from strandline.producers.facts import listing
+from strandline.producers.operations import fact_edits
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
@@ -317,7 +317,7 @@ def test_an_edit_gives_back_its_fact_though_another_derivation_is_about_to_serve
         wait_until(lambda: lock_is_awaited(world.url), timeout=30, what="the rollback to wait for the edit")
         return listing.get_fact(*arguments)
 
-    monkeypatch.setattr(editing, "get_fact", get_fact)
+    monkeypatch.setattr(fact_edits, "get_fact", get_fact)
     fact = world.facts.replace(reworded.fact_id, "my boat is sold k99")
     assert fact is not None and fact.text == "my boat is sold k99"
     switching.join()

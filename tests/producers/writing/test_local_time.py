@@ -212,7 +212,7 @@ def test_a_session_begins_in_the_zone_of_its_user(make_memory: MakeMemory, datab
     assert zone_of("d", "ole") is zone_of("e", None) is None
     assert zone_of("f", "ida", time_zone="UTC") == zone_of("g", "ida") == "UTC"
     make_memory("g", user_id="ida").set_policy(time_zone="Europe/Oslo")
-    found = database.run(serving_vectors(make_memory("c", user_id="ida")._identity.shard_key))
+    found = database.run(serving_vectors(make_memory("c", user_id="ida")._subject.identity.shard_key))
     assert found is not None and found.time_zone == "Europe/Oslo", "searches ask in it"
 
 

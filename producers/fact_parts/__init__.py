@@ -1,1 +1,0 @@
-"""Parts of the faces of facts: what `owner_facts.py` and `namespace_facts.py` put together."""

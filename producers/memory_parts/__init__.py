@@ -1,1 +1,0 @@
-"""Parts of a session's face: what `memory.py` puts together."""
