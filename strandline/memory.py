@@ -9,13 +9,14 @@ from functools import partial
 from typing import Any
 from uuid import UUID
 
+from strandline.pipelines.custom.loading import load_blocks
 from strandline.pipelines.redaction.hook import Redactor
 from strandline.producers.arguments import check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock, InsertMethod
 from strandline.producers.blocks.render import Renderer, render_memory
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
 from strandline.producers.memory import SessionMemory, new_session_id
-from strandline.producers.operations.policy import check_no_shared_scope, custom_blocks
+from strandline.producers.operations.policy import check_no_shared_scope
 from strandline.producers.sessions import named_values
 from strandline.producers.tokens import DEFAULT_ENCODING, Tokenizer
 from strandline.schemas.display.shown_text import quote
@@ -120,7 +121,7 @@ class Memory(SessionMemory):
         """
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
-        blocks = declare_blocks(memory_blocks, partial(custom_blocks, settings.blocks))
+        blocks = declare_blocks(memory_blocks, partial(load_blocks, settings.blocks))
         pipelines = pipelines_of(blocks)
         policy = make_policy(
             tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import partial
 from typing import Any
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.custom.contract import BlockDefinition
+from strandline.pipelines.custom.loading import load_blocks
 from strandline.producers.arguments import check_flag
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.blocks.resolve import BlockSource, declare_blocks, max_facts_of, pipelines_of
@@ -107,7 +107,7 @@ def set_policy(
 
 
 def _declared(session: Session, memory_blocks: Sequence[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
-    blocks = declare_blocks(memory_blocks, partial(custom_blocks, session.resources.settings.blocks))
+    blocks = declare_blocks(memory_blocks, partial(load_blocks, session.resources.settings.blocks))
     if session.shared_key is None:
         check_no_shared_scope(blocks)
     return blocks
@@ -121,10 +121,3 @@ def check_no_shared_scope(blocks: Sequence[BaseMemoryBlock]) -> None:
                 f"The memory block {quote(block.name)} searches scope='shared', and this Memory names no"
                 " scope; give it shared_scope=."
             )
-
-
-def custom_blocks(named: str) -> Mapping[str, BlockDefinition]:
-    """The definitions of custom blocks by name: those that the settings name, and installed ones."""
-    from strandline.pipelines.custom.loading import load_blocks  # looks at every installed package
-
-    return load_blocks(named)
