@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Mapping, Sequence
 from difflib import get_close_matches
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict
 from uuid import UUID
 
 from strandline.pipelines.custom.loading import load_blocks
@@ -122,12 +122,7 @@ class Memory(SessionMemory):
         _refuse(elsewhere)
         settings = settings_with(database_url=database_url, broker_url=broker_url, database_schema=schema)
         blocks = declare_blocks(memory_blocks, partial(load_blocks, settings.blocks))
-        pipelines = pipelines_of(blocks)
         policy = make_policy(
-            tokenizer=DEFAULT_ENCODING if tokenizer_fn is None else _name_of(tokenizer_fn),
-            pipelines=with_overflow(pipelines, True) if check_flag("on_overflow", on_overflow) else pipelines,
-            max_facts=max_facts_of(blocks),
-            shared_scope=shared_scope,
             token_limit=token_limit,
             chat_history_token_ratio=chat_history_token_ratio,
             token_flush_size=token_flush_size,
@@ -137,6 +132,7 @@ class Memory(SessionMemory):
             deliver=deliver,
             time_zone=time_zone,
             idle_seconds=idle_seconds,
+            **_policy_of(blocks, tokenizer_fn, shared_scope, on_overflow=on_overflow),
         )
         return cls(
             runtime_for(settings, pool=pool, consume=consume),
@@ -151,6 +147,35 @@ class Memory(SessionMemory):
             redaction=None if redact is None else storing_redaction(settings, redact),
             token_limit=None if token_limit is None else policy.token_limit,
         )
+
+
+class _BlockPolicy(TypedDict):
+    """What of a policy follows from blocks, code and scope."""
+
+    tokenizer: str
+    pipelines: tuple[str, ...]
+    max_facts: int | None
+    shared_scope: str | None
+
+
+def _policy_of(
+    blocks: Sequence[BaseMemoryBlock],
+    tokenizer: Tokenizer | None,
+    shared_scope: str | None,
+    *,
+    on_overflow: bool,
+) -> _BlockPolicy:
+    return {
+        "tokenizer": DEFAULT_ENCODING if tokenizer is None else _name_of(tokenizer),
+        "pipelines": _fed_pipelines(blocks, on_overflow),
+        "max_facts": max_facts_of(blocks),
+        "shared_scope": shared_scope,
+    }
+
+
+def _fed_pipelines(blocks: Sequence[BaseMemoryBlock], on_overflow: bool) -> tuple[str, ...]:
+    pipelines = pipelines_of(blocks)
+    return with_overflow(pipelines, True) if check_flag("on_overflow", on_overflow) else pipelines
 
 
 def _shared_key(namespace: str, shared_scope: str | None, blocks: Sequence[BaseMemoryBlock]) -> UUID | None:

@@ -78,7 +78,7 @@ def set_policy(
         raise ConfigurationError(
             f"set_policy cannot change {name}: " + _FIXED.get(name, "it is not part of a session's policy")
         )
-    blocks = None if memory_blocks is None else _declared(session, memory_blocks)
+    blocks = None if memory_blocks is None else _declare(session, memory_blocks)
     change = PolicyChange(
         token_limit=token_limit,
         chat_history_token_ratio=chat_history_token_ratio,
@@ -106,7 +106,7 @@ def set_policy(
     return done.policy
 
 
-def _declared(session: Session, memory_blocks: Sequence[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
+def _declare(session: Session, memory_blocks: Sequence[BlockSource]) -> tuple[BaseMemoryBlock, ...]:
     blocks = declare_blocks(memory_blocks, partial(load_blocks, session.resources.settings.blocks))
     if session.shared_key is None:
         check_no_shared_scope(blocks)
