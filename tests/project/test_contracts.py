@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("without_collection")
 
 ROOT = Path(__file__).resolve().parent.parent.parent
 FOLDERS = ("deploy", "pipelines", "producers", "schemas", "workers")
-MODULE_LINES = 400
+MODULE_LINES = 600
 FUNCTION_LINES = 80
 
 # What only SQL says. Prose may say it as well ("select one from the list"), but neither first nor shouted.

@@ -41,7 +41,7 @@ ROOMS = {
     " cli/evaluation cli/facts cli/generations cli/imports cli/keys cli/mcp cli/reports cli/retention"
     " cli/serve cli/servers cli/sessions cli/terminal wiring",
 }
-SIDE_BY_SIDE = 13
+SIDE_BY_SIDE = 20
 # One module a command, or a folder if the command has parts; these are what the commands share.
 COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
