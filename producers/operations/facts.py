@@ -19,6 +19,7 @@ from strandline.producers.facts import figures as counting
 from strandline.producers.facts import optimizing
 from strandline.producers.facts.capturing import CaptureLevel
 from strandline.producers.facts.edit_operations import Wording, checked_feedback
+from strandline.producers.facts.edits import FactEdits
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, OwnerFigures, TopicCount
 from strandline.producers.facts.listing import (
     Fact,
@@ -32,7 +33,6 @@ from strandline.producers.facts.listing import (
 )
 from strandline.producers.facts.optimizing import Optimization
 from strandline.producers.model_calls import payer_of
-from strandline.producers.operations.fact_edits import FactEdits
 from strandline.producers.search.choice import (
     MAX_CONSIDERED_FACTS,
     ChoiceRequest,

@@ -13,12 +13,11 @@ from typing import Any, TypeVar, cast
 from uuid import UUID
 
 from strandline.pipelines.audit.appending import Act
-from strandline.pipelines.facts.editing.recording import delete_fact
-from strandline.pipelines.facts.fact_lanes import open_fact_lanes
 from strandline.pipelines.redaction.hook import Redaction
-from strandline.producers.audit.carrying_out import Recorder, is_done
-from strandline.producers.facts.edit_operations import Wording, add_fact, redact_wording, replace_fact
-from strandline.producers.facts.listing import Fact, as_fact_id, get_fact
+from strandline.producers.audit.carrying_out import Recorder
+from strandline.producers.facts.edit_operations import Wording
+from strandline.producers.facts.edits import FactEdits
+from strandline.producers.facts.listing import Fact, as_fact_id
 from strandline.producers.reading.given import Source, sources_of_places
 from strandline.producers.reading.read import read
 from strandline.producers.reading.request import ReadRequest
@@ -81,6 +80,10 @@ class ToolScope:
     read_request: Callable[[str, int], ReadRequest]
     recorder: Recorder
     redaction: Redaction | None = None
+
+    @property
+    def edits(self) -> FactEdits:
+        return FactEdits(self.identity.owner, self.recorder, self.redaction)
 
 
 def call_tool(scope: ToolScope, name: object, arguments: object, *, read_only: bool) -> Operation[ToolResult]:
@@ -192,44 +195,22 @@ def _embed_once(embed_query: EmbedQuery) -> EmbedQuery:
 
 def _add(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     wording = Wording.check(arguments["text"], topics=arguments["topics"])
-    wording = yield from redact_wording(wording, scope.redaction)
-    owner = scope.identity.owner
-    adding = partial(add_fact, owner, wording, AGENT)
-    fact_id = yield from _change(scope, "facts.add", adding, text=wording.text)
-    return (yield from _show_fact(scope, fact_id, str(fact_id)))
+    return (yield from _show_fact(scope, (yield from scope.edits.add(wording, AGENT))))
 
 
 def _update(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
-    fact_id = as_fact_id(arguments["id"])
-    if fact_id is None:
-        return _not_found(arguments["id"])
-    shard_key = scope.identity.shard_key
-    wording = yield from redact_wording(Wording.check(arguments["text"]), scope.redaction)
-    replacing = partial(replace_fact, shard_key, fact_id, wording, AGENT)
-    changed = yield from _change(scope, "facts.replace", replacing, text=wording.text)
-    if changed is None:
-        return _not_found(arguments["id"])
-    return (yield from _show_fact(scope, changed, arguments["id"]))
+    fact = yield from scope.edits.replace(arguments["id"], Wording.check(arguments["text"]), AGENT)
+    return _not_found(arguments["id"]) if fact is None else (yield from _show_fact(scope, fact))
 
 
 def _delete(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     fact_id = as_fact_id(arguments["id"])
     if fact_id is None:
         return _not_found(arguments["id"])
-    shard_key = scope.identity.shard_key
-    is_gone = yield from _change(scope, "facts.delete", partial(delete_fact, shard_key, fact_id, AGENT))
+    is_gone = yield from scope.edits.delete(fact_id, AGENT)
     if not is_gone:
-        is_gone = yield from _was_deleted(shard_key, fact_id)
+        is_gone = yield from _was_deleted(scope.identity.shard_key, fact_id)
     return DeletedMemory(id=str(fact_id), deleted=True) if is_gone else _not_found(arguments["id"])
-
-
-def _change(
-    scope: ToolScope, kind: str, make: Callable[[], Operation[T]], *, text: str | None = None
-) -> Operation[T]:
-    """Carry out a change of facts in one transaction, and record it as the agent's."""
-    yield from open_fact_lanes(scope.identity.shard_key)
-    act = Act.here(kind, actor=AGENT)
-    return (yield from scope.recorder.change(act, make, is_done, text=text))
 
 
 def _was_deleted(shard_key: UUID, fact_id: UUID) -> Operation[bool]:
@@ -246,13 +227,9 @@ def _context(scope: ToolScope, arguments: Arguments) -> Operation[ToolResult]:
     return result
 
 
-def _show_fact(scope: ToolScope, fact_id: UUID, asked: str) -> Operation[ToolResult]:
-    """The fact as it stands; another caller may have deleted it meanwhile."""
-    fact: Fact | None = yield from get_fact(scope.identity.owner, fact_id)
-    if fact is None:
-        return _not_found(asked)
-    sources = yield from _sources(scope, [fact_id])
-    return StoredMemory(memory=MemoryResult(**memory_fields(fact, sources.get(fact_id, ()))))
+def _show_fact(scope: ToolScope, fact: Fact) -> Operation[ToolResult]:
+    sources = yield from _sources(scope, [fact.fact_id])
+    return StoredMemory(memory=MemoryResult(**memory_fields(fact, sources.get(fact.fact_id, ()))))
 
 
 def _sources(scope: ToolScope, fact_ids: Sequence[UUID]) -> Operation[dict[UUID, tuple[Source, ...]]]:

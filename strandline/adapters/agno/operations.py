@@ -30,9 +30,9 @@ from strandline.producers.facts.edit_operations import (
     redact_feedback,
     redact_wording,
 )
+from strandline.producers.facts.edits import FactChanges, FactEdits
 from strandline.producers.facts.figures import MAX_TOPICS_LISTED, owner_topics
 from strandline.producers.facts.listing import Fact, FactFilter, FactPage, PageRequest, get_fact, list_facts
-from strandline.producers.operations.fact_edits import FactChanges, FactEdits
 from strandline.producers.search.facts import search_facts
 from strandline.schemas.errors import ConflictError, InvalidMessageError
 from strandline.schemas.postgres.operations import Operation, fetch

@@ -26,8 +26,8 @@ from strandline.pipelines.replay.switching import prune, roll_back, serve_everyb
 from strandline.pipelines.sealing.enabling import change_key, enable, prepare_owners
 from strandline.pipelines.sealing.resealing import Pace, reseal_namespace
 from strandline.pipelines.sealing.rotating import renew_data_keys, rewrap_keys
+from strandline.producers.facts import edits as fact_edits
 from strandline.producers.facts import listing
-from strandline.producers.operations import fact_edits
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
