@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import logging
 from base64 import b64encode
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields, is_dataclass, replace
 from enum import Enum
 from hashlib import blake2b
 from math import isfinite
-from typing import Any
+from typing import Any, TypeVar
 
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.values.content_parts import is_part, is_payload, kind_of, part_text
@@ -23,6 +23,8 @@ from strandline.schemas.values.foreign_values import plain_number, plain_text
 from strandline.schemas.values.identity import MAX_NAME_BYTES
 from strandline.schemas.values.message import Content, Message
 from strandline.schemas.values.nesting import MAX_NESTING_LEVELS
+
+T = TypeVar("T")
 
 logger = logging.getLogger("strandline.adapters")
 
@@ -35,6 +37,8 @@ MAX_CALL_ID_BYTES = 65_536
 # Readers of JSON refuse numbers of thousands of digits.
 _MAX_INTEGER_BITS = 1_024
 _MIN_CUT_CHARACTERS = 64
+# A put takes up to a thousand messages.
+MESSAGES_PER_PUT = 500
 _WHOLE = ("id", "name", "tool_call_id")
 
 _logged_kinds: set[str] = set()
@@ -140,6 +144,12 @@ class Encoder:
         digest = blake2b(whole, digest_size=16).hexdigest()
         self.changed.add("name")
         return f"{whole[: max_bytes // 2].decode(errors='ignore')}…{digest}"
+
+
+def parts_of(messages: Sequence[T]) -> Iterator[Sequence[T]]:
+    """The messages, as many at once as are put."""
+    for start in range(0, len(messages), MESSAGES_PER_PUT):
+        yield messages[start : start + MESSAGES_PER_PUT]
 
 
 def storable(messages: Iterable[Message], limits: PutLimits) -> list[Message]:

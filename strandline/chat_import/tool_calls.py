@@ -6,18 +6,13 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-# Identifies a call and its result if the other system gave no id.
-NO_ID = "no-id"
+from strandline.adapters import converter
 
 
 def tool_call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
     """A call; arguments that are not text are written as JSON."""
     text = arguments if isinstance(arguments, str) else _as_json({} if arguments is None else arguments)
-    return {
-        "id": name_or(NO_ID, call_id),
-        "type": "function",
-        "function": {"name": name if isinstance(name, str) else "", "arguments": text},
-    }
+    return converter.tool_call(call_id, name, text)
 
 
 def openai_call(call: object) -> dict[str, Any] | None:
@@ -28,11 +23,6 @@ def openai_call(call: object) -> dict[str, Any] | None:
     if isinstance(function, Mapping):
         return tool_call(call.get("id"), function.get("name"), function.get("arguments"))
     return tool_call(call.get("id"), call.get("name"), call.get("input", call.get("arguments")))
-
-
-def name_or(default: str, value: object) -> str:
-    """``value`` if it is a text that is not empty."""
-    return value if isinstance(value, str) and value else default
 
 
 def _as_json(value: object) -> str:

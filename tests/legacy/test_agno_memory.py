@@ -21,6 +21,7 @@ from agno.run.response import RunResponse
 from agno.run.team import TeamRunResponse
 
 from strandline import Capture, ConfigurationError, InvalidMessageError, OwnerError
+from strandline.adapters import storable
 from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb, runs
 from tests.conftest import rows_of
 from tests.support.processes import forking
@@ -447,7 +448,7 @@ def test_a_run_longer_than_a_put_is_kept_in_parts(
     memory: StrandlineMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "MAX_RUN_MESSAGES", 1)
-    monkeypatch.setattr(runs, "MESSAGES_PER_PUT", 1)
+    monkeypatch.setattr(storable, "MESSAGES_PER_PUT", 1)
     for _again in range(2):
         memory.add_run(SESSION, run_of("one", run_id="1"))
     assert said(memory.get_messages_from_last_n_runs(SESSION)) == [

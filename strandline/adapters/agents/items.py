@@ -11,16 +11,25 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
-from strandline.adapters.round_trip import LEVELS_ABOVE, as_said, with_leftovers, without_leftovers
+from strandline.adapters.converter import (
+    LEVELS_ABOVE,
+    SPEAKERS,
+    as_said,
+    is_name,
+    read_call,
+    with_leftovers,
+    without,
+    without_leftovers,
+)
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.content_parts import is_part
+from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "openai_agents"
 Item = dict[str, Any]
 
-_SPEAKERS: Mapping[str, Role] = {role: role for role in get_args(Role) if role != "tool"}
 _TEXT_PARTS = frozenset({"input_text", "output_text"})
 _REASONING_TEXTS = {"summary": "summary_text", "content": "reasoning_text"}
 
@@ -53,39 +62,38 @@ def items_of(message: Message) -> list[Item]:
 
 
 def _spoken_message(item: Mapping[str, Any]) -> Message | None:
-    role = _SPEAKERS.get(str(item.get("role")))
+    role = SPEAKERS.get(str(item.get("role")))
     content: Any = item.get("content")
     if item.get("type", "message") != "message" or role is None:
         return None
-    left: dict[str, Any] = _rest(item, "role", "content")
+    left = without(item, "role", "content")
     if isinstance(content, str):
         return _kept(Message(role, content), left)
     if not _are_parts(content):
         return None
     if len(content) == 1 and content[0]["type"] in _TEXT_PARTS and isinstance(content[0].get("text"), str):
-        part = {key: value for key, value in content[0].items() if key != "text"}
-        return _kept(Message(role, content[0]["text"]), left, part=part)
+        return _kept(Message(role, content[0]["text"]), left, part=without(content[0], "text"))
     return _kept(Message(role, list(content)), left, parts=True)
 
 
 def _call(item: Mapping[str, Any]) -> Message | None:
     kind: Any = item.get("type")
     call_id: Any = item.get("call_id")
-    if not isinstance(kind, str) or not kind.endswith("_call") or not _is_name(call_id):
+    if not isinstance(kind, str) or not kind.endswith("_call") or not is_name(call_id):
         return None
     if kind == "function_call":
         function = {"name": item.get("name"), "arguments": item.get("arguments")}
-        left = _rest(item, "type", "call_id", "name", "arguments")
+        left = without(item, "type", "call_id", "name", "arguments")
         return _kept(_call_message(call_id, function), left)
-    arguments = json.dumps(_rest(item, "type", "call_id"), ensure_ascii=False)
+    arguments = json.dumps(without(item, "type", "call_id"), ensure_ascii=False)
     return _kept(_call_message(call_id, {"name": kind, "arguments": arguments}), {}, kind=kind)
 
 
 def _result(item: Mapping[str, Any]) -> Message | None:
     kind, call_id, output = item.get("type"), item.get("call_id"), item.get("output")
-    if not isinstance(kind, str) or not kind.endswith("_call_output") or not _is_name(call_id):
+    if not isinstance(kind, str) or not kind.endswith("_call_output") or not is_name(call_id):
         return None
-    left = _rest(item, "type", "call_id", "output")
+    left = without(item, "type", "call_id", "output")
     beside = {} if kind == "function_call_output" else {"kind": kind}
     if isinstance(output, str) or _are_parts(output):
         return _kept(Message("tool", output, tool_call_id=call_id), left, **beside)
@@ -98,7 +106,7 @@ def _reasoning_message(item: Mapping[str, Any]) -> Message | None:
     if item.get("type") != "reasoning":
         return None
     parts: list[Mapping[str, Any]] = []
-    rest = _rest(item, "type")
+    rest = without(item, "type")
     for field, kind in _REASONING_TEXTS.items():
         texts = item.get(field)
         if isinstance(texts, list) and texts and all(_is_text(text, kind) for text in texts):
@@ -175,13 +183,12 @@ def _foreign(message: Message) -> list[Item]:
 
 
 def _called_by_others(call: Mapping[str, Any]) -> Item:
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else {}
-    arguments = named.get("arguments", "{}")
+    called = read_call(call, no_arguments="{}")
+    arguments = called.arguments
     return {
         "type": "function_call",
         "call_id": call["id"],
-        "name": str(named.get("name", "")),
+        "name": called.name,
         "arguments": arguments if isinstance(arguments, str) else json.dumps(arguments, ensure_ascii=False),
     }
 
@@ -200,20 +207,8 @@ def _input_part(part: Mapping[str, Any]) -> Mapping[str, Any]:
     return {"type": "input_text", "text": text if isinstance(text, str) else f"[{kind}]"}
 
 
-def _rest(item: Mapping[str, Any], *taken: str) -> Item:
-    return {key: value for key, value in item.items() if key not in taken}
-
-
 def _are_parts(value: object) -> bool:
-    return (
-        isinstance(value, Sequence) and not isinstance(value, str) and all(_is_part(part) for part in value)
-    )
-
-
-def _is_part(part: object) -> bool:
-    if not isinstance(part, Mapping) or not isinstance(part.get("type"), str):
-        return False
-    return part["type"] != "text" or isinstance(part.get("text"), str)
+    return isinstance(value, Sequence) and not isinstance(value, str) and all(map(is_part, value))
 
 
 def _is_text(part: object, kind: str) -> bool:
@@ -223,7 +218,3 @@ def _is_text(part: object, kind: str) -> bool:
         and part["type"] == kind
         and isinstance(part["text"], str)
     )
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""

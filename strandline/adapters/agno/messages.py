@@ -14,7 +14,7 @@ from agno.models.message import Message as AgnoMessage
 from agno.run.agent import RunInput, RunOutput
 from agno.run.team import TeamRunInput, TeamRunOutput
 
-from strandline.adapters.round_trip import with_leftovers
+from strandline.adapters.converter import read_call, tool_call, with_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
@@ -151,11 +151,9 @@ def _calls(message: AgnoMessage) -> Parts:
     """The calls of an answer as OpenAI spells them; an id that is missing follows from the call's place."""
     calls = []
     for number, call in enumerate(message.tool_calls or ()):
-        function = call.get("function")
-        named = function if isinstance(function, Mapping) else {}
-        shown = {"name": named.get("name") or "tool", "arguments": named.get("arguments", "{}")}
-        id_ = str(call.get("id") or f"{message.id}.{number}")
-        calls.append({"id": id_, "type": "function", "function": shown})
+        called = read_call(call, no_arguments="{}")
+        id_ = str(called.id or f"{message.id}.{number}")
+        calls.append(tool_call(id_, called.name or "tool", called.arguments))
     return calls
 
 

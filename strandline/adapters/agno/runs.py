@@ -24,7 +24,7 @@ from agno.team import Team
 
 from strandline.adapters.agno.messages import Run, messages_of
 from strandline.adapters.recently_used import RecentlyUsed
-from strandline.adapters.storable import storable
+from strandline.adapters.storable import parts_of, storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
 from strandline.schemas.values.message import Message
@@ -35,8 +35,6 @@ logger = logging.getLogger("strandline.adapters")
 MakeMemory = Callable[[str, str, bool], SessionMemory]
 AnySession = AgentSession | TeamSession
 
-# So many messages of a run are put at once; a put takes up to a thousand.
-MESSAGES_PER_PUT = 500
 # A run of more messages cannot be put at once, so none of them can be replaced.
 MAX_RUN_MESSAGES = 1_000
 # So many messages are held for runs whose put failed; more are left to Agno's own database.
@@ -71,11 +69,6 @@ class _EndedRun:
     def is_open(self) -> bool:
         """Whether it ended with a tool's result, so that no answer ends its turn."""
         return bool(self.messages) and self.messages[-1].role != "assistant"
-
-    def parts(self) -> Iterator[Sequence[Message]]:
-        """Its messages, as many at once as are put."""
-        starts = range(0, len(self.messages), MESSAGES_PER_PUT)
-        return (self.messages[start : start + MESSAGES_PER_PUT] for start in starts)
 
 
 @dataclass(frozen=True, slots=True)
@@ -228,7 +221,7 @@ class RunKeeper:
 
 def _store(memory: SessionMemory, run: _EndedRun) -> None:
     if run.is_long:
-        for part in run.parts():
+        for part in parts_of(run.messages):
             memory.put_messages(part)
     elif run.messages:
         memory.add_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)
@@ -236,7 +229,7 @@ def _store(memory: SessionMemory, run: _EndedRun) -> None:
 
 async def _astore(memory: SessionMemory, run: _EndedRun) -> None:
     if run.is_long:
-        for part in run.parts():
+        for part in parts_of(run.messages):
             await memory.aput_messages(part)
     elif run.messages:
         await memory.aadd_run(run.run_id, run.messages, agent_id=run.agent_id, team_id=run.team_id)

@@ -13,14 +13,13 @@ from typing import Any
 
 from agno.memory.v2.memory import Message as AgnoMessage
 
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.adapters.converter import NO_ID, as_said, try_restore, with_leftovers, without_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.message import Content, Message, Role
 
 LIBRARY = "agno_1"
-# Identifies a result if the model gave its call no id.
-NO_ID = "no-id"
 # A system prompt is made anew for each run, and has memory in it.
 PROMPT_ROLES = ("system", "developer")
 
@@ -79,16 +78,13 @@ def message_of(original: AgnoMessage, note: RunNote | None = None) -> Message:
 
 def agno_message_of(message: Message) -> AgnoMessage:
     """The message that this one was stored from; for one of another origin, an equivalent message."""
-    plain, left = without_leftovers(message, LIBRARY)
-    fields: object = left.get("fields", {})
-    if isinstance(fields, Mapping):
-        try:
-            restored = _restore_message(plain, fields)
-            if as_said(message_of(restored, note_of(message))) == replace(as_said(message), extra={}):
-                return restored
-        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
-    return _restore_message(plain, {})
+    theirs = try_restore(
+        message,
+        LIBRARY,
+        lambda plain, left: _restore_message(plain, left.get("fields", {})),
+        lambda theirs: as_said(message_of(theirs, note_of(message))) == replace(as_said(message), extra={}),
+    )
+    return _restore_message(without_leftovers(message, LIBRARY)[0], {}) if theirs is None else theirs
 
 
 def note_of(message: Message) -> RunNote | None:
@@ -120,13 +116,7 @@ def _named_calls(calls: Sequence[Mapping[str, Any]] | None) -> list[dict[str, An
 
 
 def _are_parts(content: Sequence[object]) -> bool:
-    return all(
-        isinstance(part, Mapping)
-        and isinstance(part.get("type"), str)
-        and part["type"] != LIBRARY
-        and (part["type"] != "text" or isinstance(part.get("text"), str))
-        for part in content
-    )
+    return all(is_part(part) and part["type"] != LIBRARY for part in content)  # type: ignore[index]
 
 
 def _beside(original: AgnoMessage, message: Message) -> dict[str, Any]:

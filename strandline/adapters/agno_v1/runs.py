@@ -11,19 +11,17 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
 from strandline.adapters.agno_v1.messages import (
-    NO_ID,
     PROMPT_ROLES,
     RunNote,
     agno_message_of,
     message_of,
     note_of,
 )
-from strandline.adapters.storable import storable
+from strandline.adapters.converter import NO_ID
+from strandline.adapters.storable import parts_of, storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
-# So many messages of a run are put at once; a put takes up to a thousand.
-MESSAGES_PER_PUT = 500
 # A run of more messages cannot be put at once, so none of them can be replaced.
 MAX_RUN_MESSAGES = 1_000
 # Read at first to find the newest runs; each further read takes four times as many.
@@ -105,9 +103,9 @@ def put_run(memory: SessionMemory, run: Run) -> PutRun:
     notes = [replace(note, status=None)] * (len(own) - 1) + [note]
     messages = storable(map(message_of, own, notes), memory.put_limits)
     if len(messages) > MAX_RUN_MESSAGES:
-        for start in range(0, len(messages), MESSAGES_PER_PUT):
-            part = enumerate(messages[start : start + MESSAGES_PER_PUT], start)
-            memory.put_messages([replace(one, id=f"{note.run_id}.{place}") for place, one in part])
+        named = [replace(one, id=f"{note.run_id}.{place}") for place, one in enumerate(messages)]
+        for part in parts_of(named):
+            memory.put_messages(part)
     elif messages:
         memory.add_run(
             str(note.run_id), messages, status=status, agent_id=note.agent_id, team_id=note.team_id

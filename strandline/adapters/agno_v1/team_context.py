@@ -9,7 +9,7 @@ from typing import Any
 from agno.memory.v2.memory import TeamContext, TeamMemberInteraction
 
 from strandline.adapters.agno_v1.messages import LIBRARY
-from strandline.adapters.round_trip import with_leftovers, without_leftovers
+from strandline.adapters.converter import with_leftovers, without_leftovers
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.message import Message

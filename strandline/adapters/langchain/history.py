@@ -15,14 +15,12 @@ from langchain_core.runnables import ensure_config
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline.adapters.langchain.messages import langchain_message_of, message_of
-from strandline.adapters.storable import storable
+from strandline.adapters.storable import parts_of, storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
 # Of so many turns at once on one object it is known what each was shown.
 MAX_OPEN_TURNS = 100
-# A put takes up to a thousand messages.
-MESSAGES_PER_PUT = 500
 # Among so many of the newest messages of the log, one of a graph's state is looked for.
 _NEWEST = 20
 
@@ -141,6 +139,5 @@ def _new_parts(state: Sequence[BaseMessage], newest: Sequence[Message]) -> Itera
     """The messages behind those that are stored, as many at once as are put; all, if none is found."""
     known = {message.id for message in newest}
     last = max((place for place, message in enumerate(state, 1) if message.id in known), default=0)
-    for start in range(last, len(state), MESSAGES_PER_PUT):
-        part = state[start : start + MESSAGES_PER_PUT]
+    for part in parts_of(state[last:]):
         yield [replace(message_of(message), id=message.id) for message in part]

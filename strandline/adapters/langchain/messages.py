@@ -7,7 +7,6 @@ never its text or its speaker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,14 +22,23 @@ from langchain_core.messages import (
 )
 from langchain_core.messages.utils import message_chunk_to_message
 
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
+from strandline.adapters.converter import (
+    NO_ID,
+    ROLES,
+    SPEAKERS,
+    as_said,
+    read_arguments,
+    read_call,
+    tool_call,
+    try_restore,
+    with_leftovers,
+    without_leftovers,
+)
 from strandline.schemas.errors import InvalidMessageError
+from strandline.schemas.values.content_parts import is_part
 from strandline.schemas.values.message import Content, Message, Role
 
 LIBRARY = "langchain"
-
-# Identifies a call and its result if the model gives no id.
-NO_ID = "no-id"
 
 _KINDS: Mapping[str, type[BaseMessage]] = {
     "human": HumanMessage,
@@ -40,25 +48,12 @@ _KINDS: Mapping[str, type[BaseMessage]] = {
     "function": FunctionMessage,
     "chat": ChatMessage,
 }
-_ROLES: Mapping[str, Role] = {
-    "human": "user",
-    "ai": "assistant",
-    "system": "system",
-    "tool": "tool",
-    "function": "tool",
-}
 _USUAL_KINDS: Mapping[Role, str] = {
     "user": "human",
     "assistant": "ai",
     "system": "system",
     "developer": "system",
     "tool": "tool",
-}
-_SPEAKERS: Mapping[str, Role] = {
-    "user": "user",
-    "assistant": "assistant",
-    "system": "system",
-    "developer": "developer",
 }
 # Where langchain-openai notes that a system message is a developer's.
 _OPENAI_ROLE = "__openai_role__"
@@ -80,13 +75,13 @@ def message_of(original: BaseMessage) -> Message:
             "message", f"{type(original).__name__} is not a conversation message; leave it out of the history"
         )
     role = _role_of(source)
-    calls = [_call(call) for call in source.tool_calls] if isinstance(source, AIMessage) else []
+    calls = source.tool_calls if isinstance(source, AIMessage) else ()
     call_id = getattr(source, "tool_call_id", None) or NO_ID
     message = Message(
         role,
         None if calls and source.content == "" else _content(source.content),
         name=source.name,
-        tool_calls=calls or None,
+        tool_calls=[tool_call(call.get("id"), call["name"], call["args"]) for call in calls] or None,
         tool_call_id=call_id if role == "tool" else None,
     )
     return with_leftovers(message, LIBRARY, _leftovers(source, message))
@@ -94,14 +89,15 @@ def message_of(original: BaseMessage) -> Message:
 
 def langchain_message_of(message: Message) -> BaseMessage:
     """The message that this one was stored from; for one of another origin, an equivalent message."""
-    plain, left = without_leftovers(message, LIBRARY)
-    if left:
-        try:
-            restored = _restore_message(plain, left)
-            if message_of(restored) == replace(as_said(message), extra={}):
-                return restored
-        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
+    theirs = try_restore(
+        message,
+        LIBRARY,
+        _restore_message,
+        lambda theirs: message_of(theirs) == replace(as_said(message), extra={}),
+    )
+    if theirs is not None:
+        return theirs
+    plain, _left = without_leftovers(message, LIBRARY)
     return _restore_message(
         plain, {"fields": {"additional_kwargs": dict(plain.extra)}} if plain.extra else {}
     )
@@ -151,10 +147,10 @@ def _fields(source: BaseMessage) -> dict[str, Any]:
 
 def _role_of(source: BaseMessage) -> Role:
     if isinstance(source, ChatMessage):
-        return _SPEAKERS.get(source.role, "assistant")
+        return SPEAKERS.get(source.role, "assistant")
     if source.type == "system" and source.additional_kwargs.get(_OPENAI_ROLE) == "developer":
         return "developer"
-    return _ROLES[source.type]
+    return ROLES[source.type]
 
 
 def _content(content: str | Sequence[str | Mapping[Any, Any]]) -> Content:
@@ -164,12 +160,7 @@ def _content(content: str | Sequence[str | Mapping[Any, Any]]) -> Content:
 def _part(part: str | Mapping[Any, Any]) -> Mapping[str, Any]:
     if isinstance(part, str):
         return {"type": "text", "text": part}
-    kind = part.get("type")
-    if (
-        not isinstance(kind, str)
-        or kind == _ODD_PART
-        or (kind == "text" and not isinstance(part.get("text"), str))
-    ):
+    if not is_part(part) or part["type"] == _ODD_PART:
         return {"type": _ODD_PART, "value": dict(part)}
     return dict(part)
 
@@ -190,27 +181,12 @@ def _places_of_texts(content: Sequence[object]) -> list[int]:
     return [place for place, part in enumerate(content) if isinstance(part, str)]
 
 
-def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = {"name": call["name"], "arguments": call["args"]}
-    return {"id": call.get("id") or NO_ID, "type": "function", "function": function}
-
-
 def _given_call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else {}
+    called = read_call(call)
+    arguments = read_arguments(called.arguments)
     return {
-        "name": str(named.get("name", "")),
-        "args": _arguments(named.get("arguments")),
-        "id": call.get("id"),
+        "name": called.name,
+        "args": {"arguments": called.arguments} if arguments is None else arguments,
+        "id": called.id,
         "type": "tool_call",
     }
-
-
-def _arguments(text: object) -> dict[str, Any]:
-    if isinstance(text, Mapping):
-        return dict(text)
-    try:
-        parsed = json.loads(str(text))
-    except (ValueError, RecursionError):
-        parsed = None
-    return parsed if isinstance(parsed, dict) else {"arguments": text}

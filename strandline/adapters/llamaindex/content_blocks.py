@@ -24,6 +24,7 @@ from llama_index.core.base.llms.types import (
     VideoBlock,
 )
 
+from strandline.adapters.converter import media_part, read_data_url, without
 from strandline.schemas.errors import InvalidMessageError
 
 Part = Mapping[str, Any]
@@ -74,7 +75,7 @@ def block_of(part: Part) -> BaseContentBlock:
         if kind in _READERS:
             return _READERS[kind](part)
         if kind in _OWN:
-            fields = {key: value for key, value in part.items() if key not in ("type", "path")}
+            fields = without(part, "type", "path")
             return _OWN[kind](**_with_bytes(_OWN[kind], fields))
     except (AttributeError, KeyError, TypeError, ValueError):
         pass  # not of the form that its type promises: shown by its name, so that the read goes on
@@ -92,7 +93,7 @@ def _quoting_part(block: CitableBlock | CitationBlock) -> dict[str, Any]:
 
 
 def _quoted_block(part: Part) -> tuple[list[Any], dict[str, Any]]:
-    fields = {key: value for key, value in part.items() if key not in ("type", "text", "content")}
+    fields = without(part, "type", "text", "content")
     nested = part.get("content")
     if nested is None:
         return [TextBlock(text=part["text"])], fields
@@ -110,15 +111,14 @@ def _citation(part: Part) -> BaseContentBlock:
 
 
 def _thinking_block(part: Part) -> BaseContentBlock:
-    fields = {key: value for key, value in part.items() if key not in ("type", "thinking")}
-    return ThinkingBlock(content=part.get("thinking"), **fields)
+    return ThinkingBlock(content=part.get("thinking"), **without(part, "type", "thinking"))
 
 
 def _image_url(part: Part) -> BaseContentBlock:
     image = part["image_url"]
     url, detail = (image, None) if isinstance(image, str) else (image["url"], image.get("detail"))
-    if inline := _inline(url):
-        return ImageBlock(image=inline[1], image_mimetype=inline[0], detail=detail)
+    if inline := read_data_url(url):
+        return ImageBlock(image=inline[1].encode(), image_mimetype=inline[0], detail=detail)
     return ImageBlock(url=url, detail=detail)
 
 
@@ -130,16 +130,18 @@ def _input_audio(part: Part) -> BaseContentBlock:
 def _video_url(part: Part) -> BaseContentBlock:
     video = part["video_url"]
     url = video if isinstance(video, str) else video["url"]
-    if inline := _inline(url):
-        return VideoBlock(video=inline[1], video_mimetype=inline[0])
+    if inline := read_data_url(url):
+        return VideoBlock(video=inline[1].encode(), video_mimetype=inline[0])
     return VideoBlock(url=url)
 
 
 def _file(part: Part) -> BaseContentBlock:
-    inline = _inline(part["file"]["file_data"])
+    inline = read_data_url(part["file"]["file_data"])
     if inline is None:
         raise ValueError("a file is stored as a data: URL")
-    return DocumentBlock(data=inline[1], document_mimetype=inline[0], title=part["file"].get("filename"))
+    return DocumentBlock(
+        data=inline[1].encode(), document_mimetype=inline[0], title=part["file"].get("filename")
+    )
 
 
 _READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
@@ -157,18 +159,15 @@ _READERS: Mapping[str, Callable[[Part], BaseContentBlock]] = {
 def _openai_part(block: MediaBlock) -> dict[str, Any] | None:
     """The part in the form of OpenAI's chat API; None if that form cannot hold everything in the block."""
     data_field, kind_field = _DATA[type(block)]
-    data, kind = getattr(block, data_field), getattr(block, kind_field)
-    url = f"data:{kind};base64,{data.decode('ascii')}" if data and kind else str(block.url or "")
-    if isinstance(block, ImageBlock) and url:
-        detail = {} if block.detail is None else {"detail": block.detail}
-        return {"type": "image_url", "image_url": {"url": url, **detail}}
-    if isinstance(block, VideoBlock) and url:
-        return {"type": "video_url", "video_url": {"url": url}}
-    if isinstance(block, AudioBlock) and data and kind:
-        return {"type": "input_audio", "input_audio": {"data": data.decode("ascii"), "format": kind}}
-    if isinstance(block, DocumentBlock) and data and kind:
-        return {"type": "file", "file": {"filename": block.title, "file_data": url}}
-    return None
+    data = getattr(block, data_field)
+    return media_part(
+        block.block_type,
+        data.decode("ascii") if data else None,
+        getattr(block, kind_field),
+        block.url,
+        detail=getattr(block, "detail", None),
+        title=getattr(block, "title", None),
+    )
 
 
 def _with_its_bytes(block: MediaBlock) -> MediaBlock:
@@ -208,13 +207,3 @@ def _with_bytes(kind: type[BaseContentBlock], fields: dict[str, Any]) -> dict[st
     if data_field is None or data_field not in fields:
         return fields
     return {**fields, data_field: fields[data_field].encode("ascii")}
-
-
-def _inline(url: object) -> tuple[str, bytes] | None:
-    """Media type and base64 of a ``data:`` URL; None for any other URL."""
-    if not isinstance(url, str) or not url.startswith("data:"):
-        return None
-    head, comma, data = url.partition(";base64,")
-    if not comma:
-        return None
-    return head.removeprefix("data:"), data.encode("ascii")

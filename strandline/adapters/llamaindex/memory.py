@@ -10,8 +10,8 @@ from llama_index.core.base.llms.types import ChatMessage
 from llama_index.core.bridge.pydantic import PrivateAttr
 from llama_index.core.memory import BaseMemory
 
+from strandline.adapters.converter import as_said
 from strandline.adapters.llamaindex.messages import chat_message_of, message_of
-from strandline.adapters.round_trip import as_said
 from strandline.adapters.storable import storable
 from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.context import MemoryContext

@@ -8,10 +8,9 @@ back, but never its text or its speaker.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import fields
-from typing import Any, get_args
+from typing import Any
 
 from llama_index.core.base.llms.types import (
     BaseContentBlock,
@@ -21,21 +20,23 @@ from llama_index.core.base.llms.types import (
     ToolCallBlock,
 )
 
+from strandline.adapters.converter import (
+    NO_ID,
+    ROLES,
+    as_said,
+    name_or,
+    provider_call,
+    read_arguments,
+    read_call,
+    tool_call,
+    try_restore,
+    with_leftovers,
+    without_leftovers,
+)
 from strandline.adapters.llamaindex.content_blocks import block_of, part_of
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
-from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "llama_index"
-
-# Identifies a call and its result if the model gives no id.
-NO_ID = "no-id"
-
-_ROLES: Mapping[MessageRole, Role] = {
-    MessageRole.FUNCTION: "tool",
-    MessageRole.CHATBOT: "assistant",
-    MessageRole.MODEL: "assistant",
-}
-_COMMON_ROLES = get_args(Role)
 
 # What `additional_kwargs` may call like a message's own fields is kept beside it.
 _TAKEN = frozenset(one.name for one in fields(Message))
@@ -50,7 +51,7 @@ def message_of(chat: ChatMessage) -> Message:
     Raises:
         InvalidMessageError: one of its files or streams cannot be read.
     """
-    role = _role_of(chat.role)
+    role = ROLES.get(chat.role.value, "assistant")
     kwargs = _plain_kwargs(chat)
     blocks = [block for block in chat.blocks if not isinstance(block, ToolCallBlock)]
     called = [block for block in chat.blocks if isinstance(block, ToolCallBlock)]
@@ -61,7 +62,7 @@ def message_of(chat: ChatMessage) -> Message:
         _content(blocks, has_calls=bool(calls)),
         name=name if isinstance(name, str) else None,
         tool_calls=calls or None,
-        tool_call_id=_name_or(NO_ID, kwargs.get("tool_call_id")) if role == "tool" else None,
+        tool_call_id=name_or(NO_ID, kwargs.get("tool_call_id")) if role == "tool" else None,
         extra={key: value for key, value in kwargs.items() if key not in _TAKEN},
     )
     return with_leftovers(message, LIBRARY, _leftovers(chat, kwargs, message))
@@ -69,15 +70,10 @@ def message_of(chat: ChatMessage) -> Message:
 
 def chat_message_of(message: Message) -> ChatMessage:
     """The ``ChatMessage`` that a message was stored from; for one of another origin, an equivalent one."""
-    plain, left = without_leftovers(message, LIBRARY)
-    if left:
-        try:
-            restored = _restore_message(plain, left)
-            if message_of(restored) == as_said(message):
-                return restored
-        except (AttributeError, KeyError, TypeError, ValueError):
-            pass  # not what ``message_of`` leaves: of no use
-    return _restore_message(plain, {})
+    theirs = try_restore(
+        message, LIBRARY, _restore_message, lambda theirs: message_of(theirs) == as_said(message)
+    )
+    return _restore_message(without_leftovers(message, LIBRARY)[0], {}) if theirs is None else theirs
 
 
 def _restore_message(message: Message, left: Mapping[str, Any]) -> ChatMessage:
@@ -117,10 +113,6 @@ def _leftovers(chat: ChatMessage, kwargs: Mapping[str, Any], message: Message) -
     return left
 
 
-def _role_of(role: MessageRole) -> Role:
-    return next((common for common in _COMMON_ROLES if common == role.value), _ROLES.get(role, "assistant"))
-
-
 def _plain_kwargs(chat: ChatMessage) -> dict[str, Any]:
     """``additional_kwargs`` as JSON values; ``images`` are among the blocks already."""
     dumped = chat.model_copy(update={"blocks": []}).model_dump()["additional_kwargs"]
@@ -157,44 +149,13 @@ def _placed(
 
 def _calls(blocks: Sequence[ToolCallBlock], in_kwargs: object) -> list[dict[str, Any]]:
     if blocks:
-        return [_call(block.tool_call_id, block.tool_name, block.tool_kwargs) for block in blocks]
-    if not isinstance(in_kwargs, list):
-        return []
-    return [_call_of_provider(call) for call in in_kwargs if isinstance(call, Mapping)]
-
-
-def _call_of_provider(call: Mapping[str, Any]) -> dict[str, Any]:
-    """A call in a provider's form: OpenAI's own form stays, others (name, input) are converted to it."""
-    function = call.get("function")
-    if isinstance(function, Mapping):
-        return {**call, "id": _name_or(NO_ID, call.get("id"))}
-    return _call(call.get("id"), str(call.get("name", "")), call.get("input", call.get("arguments", {})))
-
-
-def _call(call_id: object, name: str, arguments: object) -> dict[str, Any]:
-    function = {"name": name, "arguments": arguments}
-    return {"id": _name_or(NO_ID, call_id), "type": "function", "function": function}
+        return [tool_call(block.tool_call_id, block.tool_name, block.tool_kwargs) for block in blocks]
+    calls = in_kwargs if isinstance(in_kwargs, list) else []
+    return [provider_call(call) for call in calls if isinstance(call, Mapping)]
 
 
 def _call_block(call: Mapping[str, Any]) -> ToolCallBlock:
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else {}
-    return ToolCallBlock(
-        tool_call_id=call.get("id"),
-        tool_name=str(named.get("name", "")),
-        tool_kwargs=_arguments(named.get("arguments", "")),
-    )
-
-
-def _arguments(text: object) -> dict[str, Any] | str:
-    if isinstance(text, dict):
-        return text
-    try:
-        parsed = json.loads(str(text))
-    except (ValueError, RecursionError):
-        return str(text)
-    return parsed if isinstance(parsed, dict) else str(text)
-
-
-def _name_or(default: str, value: object) -> str:
-    return value if isinstance(value, str) and value else default
+    called = read_call(call)
+    arguments = read_arguments(called.arguments)
+    kwargs = str(called.arguments) if arguments is None else arguments
+    return ToolCallBlock(tool_call_id=called.id, tool_name=called.name, tool_kwargs=kwargs)

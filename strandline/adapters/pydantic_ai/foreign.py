@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from strandline.adapters.converter import read_call, read_data_url
 from strandline.schemas.values.message import HEAD_ROLES, Message
 
 Json = dict[str, Any]
@@ -42,12 +43,11 @@ def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]
 
 
 def _call(call: Mapping[str, Any]) -> Json:
-    function = call.get("function")
-    named = function if isinstance(function, Mapping) else {}
-    arguments = named.get("arguments", "{}")
+    called = read_call(call, no_arguments="{}")
+    arguments = called.arguments
     return {
         "part_kind": "tool-call",
-        "tool_name": str(named.get("name", "tool")),
+        "tool_name": called.name or "tool",
         "args": arguments if isinstance(arguments, (str, dict)) else str(arguments),
         "tool_call_id": call["id"],
     }
@@ -63,14 +63,10 @@ def _items(message: Message) -> str | list[Any]:
 def _item(part: Mapping[str, Any]) -> Any:
     image = part.get("image_url")
     if part["type"] == "image_url" and isinstance(image, Mapping) and isinstance(image.get("url"), str):
-        url = image["url"]
-        media_type, separator, data = url.removeprefix("data:").partition(";base64,")
-        if url.startswith("data:") and separator:
-            return {
-                "kind": "binary",
-                "data": data.replace("+", "-").replace("/", "_"),
-                "media_type": media_type,
-            }
-        return {"kind": "image-url", "url": url}
+        if inline := read_data_url(image["url"]):
+            media_type, data = inline
+            data = data.replace("+", "-").replace("/", "_")
+            return {"kind": "binary", "data": data, "media_type": media_type}
+        return {"kind": "image-url", "url": image["url"]}
     text = part.get("text")
     return text if isinstance(text, str) else f"[{part['type']}]"

@@ -19,14 +19,11 @@ from pydantic_ai.messages import (
 from pydantic_ai.models import ModelRequestContext
 
 from strandline.adapters.pydantic_ai.messages import messages_of, model_messages_of
-from strandline.adapters.storable import storable
+from strandline.adapters.storable import parts_of, storable
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.values.message import Message
 
 MemoryOf = Callable[[RunContext[Any]], SessionMemory]
-
-# So many messages of a run are put at once; a put takes up to a thousand.
-MESSAGES_PER_PUT = 500
 
 # Instructions and what Pydantic AI notes for itself belong to the agent, and are new in each run.
 _SPOKEN_PARTS = ("retry-feedback", "retry-prompt", "tool-return", "user-prompt")
@@ -88,9 +85,8 @@ class RunHistory(AbstractCapability[Any]):
     async def after_run(self, ctx: RunContext[Any], *, result: AgentRunResult[Any]) -> AgentRunResult[Any]:
         """Put the messages of the run; doing it again adds nothing."""
         messages = list(_number_messages(result.new_messages(), str(ctx.run_id)))
-        for start in range(0, len(messages), MESSAGES_PER_PUT):
-            part = storable(messages[start : start + MESSAGES_PER_PUT], self._memory.put_limits)
-            await self._memory.aput_messages(part)
+        for part in parts_of(messages):
+            await self._memory.aput_messages(storable(part, self._memory.put_limits))
         return result
 
 

@@ -15,10 +15,18 @@ from typing import Any, cast
 
 from pydantic_ai.messages import ModelMessage, ModelMessagesTypeAdapter
 
+from strandline.adapters.converter import (
+    LEVELS_ABOVE,
+    as_said,
+    is_name,
+    try_restore,
+    with_leftovers,
+    without,
+    without_leftovers,
+)
 from strandline.adapters.pydantic_ai.foreign import foreign_parts, is_of_request
 from strandline.adapters.pydantic_ai.prompt_content import content_items, content_parts
 from strandline.adapters.pydantic_ai.responses import response_json, response_message
-from strandline.adapters.round_trip import LEVELS_ABOVE, as_said, with_leftovers, without_leftovers
 from strandline.adapters.storable import Encoder
 from strandline.schemas.values.message import Message, Role
 
@@ -87,7 +95,7 @@ def model_messages_of(messages: Iterable[Message]) -> list[ModelMessage]:
 
 def _request_message(part: Json, left: Json) -> Message:
     kind = part["part_kind"]
-    own = {key: value for key, value in part.items() if key not in ("content", "tool_call_id")}
+    own = without(part, "content", "tool_call_id")
     content: Any = part.get("content")
     if kind == "user-prompt" and isinstance(content, list) and content:
         return with_leftovers(Message("user", content_parts(content)), LIBRARY, {**left, "part": own})
@@ -99,7 +107,7 @@ def _request_message(part: Json, left: Json) -> Message:
     form = {} if isinstance(content, str) else {"form": "json"}
     call_id = part.get("tool_call_id")
     if kind == "tool-return" or (kind == "retry-prompt" and part.get("tool_name")):
-        if _is_name(call_id):
+        if is_name(call_id):
             message = Message("tool", text, tool_call_id=call_id)
             return with_leftovers(message, LIBRARY, {**left, "part": own, **form})
         return with_leftovers(Message("system", [{"type": kind, LIBRARY: part}]), LIBRARY, left)
@@ -161,16 +169,17 @@ def _own_part_as_text(plain: Message, left: Mapping[str, Any]) -> Json:
 
 
 def _response(message: Message) -> ModelMessage:
-    plain, left = without_leftovers(message, LIBRARY)
-    if left:
-        try:
-            (restored,) = _load(response_json(plain, left))
-            if messages_of(restored) == [as_said(message)]:
-                return restored
-        except (AttributeError, IndexError, KeyError, StopIteration, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
-    (restored,) = _load({"kind": "response", "parts": foreign_parts(plain, {})})
-    return restored
+    theirs = try_restore(
+        message,
+        LIBRARY,
+        lambda plain, left: _load(response_json(plain, left))[0],
+        lambda theirs: messages_of(theirs) == [as_said(message)],
+    )
+    if theirs is not None:
+        return theirs
+    plain, _left = without_leftovers(message, LIBRARY)
+    (foreign,) = _load({"kind": "response", "parts": foreign_parts(plain, {})})
+    return foreign
 
 
 def _names_of_calls(message: Message) -> dict[str, str]:
@@ -222,7 +231,3 @@ def _without_nulls(value: Any) -> Any:
     """Of fields of messages and parts; what tools and users gave stays as it is."""
     parts = [{key: one for key, one in part.items() if one is not None} for part in value["parts"]]
     return {**{key: one for key, one in value.items() if one is not None}, "parts": parts}
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from strandline.adapters.converter import without
+
 LIBRARY = "pydantic_ai"
 Json = dict[str, Any]
 
@@ -29,12 +31,12 @@ def _part(item: Any) -> Json:
         return {"type": "text", "text": item}
     kind, media_type = item.get("kind"), str(item.get("media_type", ""))
     if kind == "text-content":
-        return {"type": "text", "text": item["content"], LIBRARY: _rest(item, "content")}
+        return {"type": "text", "text": item["content"], LIBRARY: without(item, "content")}
     if kind == "image-url":
-        return {"type": "image_url", "image_url": {"url": item["url"]}, LIBRARY: _rest(item, "url")}
+        return {"type": "image_url", "image_url": {"url": item["url"]}, LIBRARY: without(item, "url")}
     if kind == "binary" and media_type.startswith("image/"):
         url = f"data:{media_type};base64,{item['data'].translate(_TO_STANDARD)}"
-        return {"type": "image_url", "image_url": {"url": url}, LIBRARY: _rest(item, "data")}
+        return {"type": "image_url", "image_url": {"url": url}, LIBRARY: without(item, "data")}
     return {"type": _FILES.get(kind, _kind_of_media(media_type)), LIBRARY: dict(item)}
 
 
@@ -55,7 +57,3 @@ def _item(part: Mapping[str, Any]) -> Any:
 def _kind_of_media(media_type: str) -> str:
     kind = media_type.partition("/")[0]
     return kind if kind in ("image", "audio", "video") else "document"
-
-
-def _rest(item: Mapping[str, Any], taken: str) -> Json:
-    return {key: value for key, value in item.items() if key != taken}

@@ -6,6 +6,7 @@ import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+from strandline.adapters.converter import is_name, tool_call, without
 from strandline.schemas.values.message import Content, Message
 
 LIBRARY = "pydantic_ai"
@@ -24,12 +25,12 @@ def response_message(parts: Sequence[Json], rest: Json) -> tuple[Message, Json]:
     left: list[Json] = []
     for part in parts:
         kind = part["part_kind"]
-        if kind == _CALL and _is_name(part["tool_call_id"]):
+        if kind == _CALL and is_name(part["tool_call_id"]):
             calls.append(_call(part))
-            left.append({**_without(part, *_CALL_FIELDS), **_form(part.get("args"))})
+            left.append({**without(part, *_CALL_FIELDS), **_form(part.get("args"))})
         elif kind in _TEXTS:
             content.append({"type": kind, _TEXTS[kind]: part["content"]})
-            left.append(_without(part, "content"))
+            left.append(without(part, "content"))
         else:
             content.append({"type": kind, LIBRARY: part})
             left.append({"part_kind": kind, "whole": True})
@@ -53,14 +54,13 @@ def _restore_part(left: Mapping[str, Any], content: Any, calls: Any) -> Json:
         whole: Json = next(content)[LIBRARY]
         return whole
     if kind == _CALL:
-        return {**_without(left, "form"), **_call_fields(next(calls), left.get("form"))}
+        return {**without(left, "form"), **_call_fields(next(calls), left.get("form"))}
     return {**left, "content": next(content)[_TEXTS[kind]]}
 
 
 def _call(part: Mapping[str, Any]) -> Json:
     arguments = part.get("args")
-    function = {"name": part["tool_name"], "arguments": "" if arguments is None else arguments}
-    return {"id": part["tool_call_id"], "type": "function", "function": function}
+    return tool_call(part["tool_call_id"], part["tool_name"], "" if arguments is None else arguments)
 
 
 def _call_fields(call: Mapping[str, Any], form: object) -> Json:
@@ -89,11 +89,3 @@ def _long(content: Content) -> Sequence[Mapping[str, Any]]:
     if isinstance(content, str):
         return [{"type": "text", "text": content}] if content else []
     return content or []
-
-
-def _without(part: Mapping[str, Any], *taken: str) -> Json:
-    return {key: value for key, value in part.items() if key not in taken}
-
-
-def _is_name(value: object) -> bool:
-    return isinstance(value, str) and value != ""

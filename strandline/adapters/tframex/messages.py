@@ -8,14 +8,17 @@ from typing import Any
 
 from tframex.models.primitives import Message as FrameMessage
 
-from strandline.adapters.round_trip import as_said, with_leftovers, without_leftovers
-from strandline.schemas.errors import InvalidMessageError
+from strandline.adapters.converter import (
+    NO_ID,
+    as_said,
+    read_call,
+    try_restore,
+    with_leftovers,
+    without_leftovers,
+)
 from strandline.schemas.values.message import Message
 
 LIBRARY = "tframex"
-# Identifies a result that names no call.
-NO_ID = "no-id"
-
 _ROLES = {"developer": "system"}
 
 
@@ -43,15 +46,13 @@ def message_of(
 def frame_message_of(message: Message) -> FrameMessage:
     """The message that this one was stored from; for one of another origin, an equivalent message."""
     plain, left = without_leftovers(message, LIBRARY)
-    if left:
-        try:
-            restored = _restore_message(plain, left)
-            stored = replace(message_of(restored), metadata={**plain.metadata, LIBRARY: left})
-            if as_said(stored) == replace(as_said(message), extra={}):
-                return restored
-        except (AttributeError, InvalidMessageError, KeyError, TypeError, ValueError):
-            pass  # what is kept beside it is not ours
-    return _restore_message(plain, {})
+
+    def is_stored_so(theirs: FrameMessage) -> bool:
+        stored = replace(message_of(theirs), metadata={**plain.metadata, LIBRARY: left})
+        return as_said(stored) == replace(as_said(message), extra={})
+
+    theirs = try_restore(message, LIBRARY, _restore_message, is_stored_so)
+    return _restore_message(plain, {}) if theirs is None else theirs
 
 
 def _frame_message(original: FrameMessage) -> Message:
@@ -87,9 +88,6 @@ def _restore_message(message: Message, left: Mapping[str, Any]) -> FrameMessage:
 
 
 def _call(call: Mapping[str, Any]) -> dict[str, Any]:
-    function = call.get("function")
-    fields = function if isinstance(function, Mapping) else {}
-    return {
-        "id": str(call.get("id") or NO_ID),
-        "function": {"name": str(fields.get("name", "")), "arguments": str(fields.get("arguments", ""))},
-    }
+    called = read_call(call)
+    function = {"name": called.name, "arguments": str(called.arguments)}
+    return {"id": str(called.id or NO_ID), "function": function}

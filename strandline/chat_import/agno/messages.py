@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
+from strandline.adapters.converter import NO_ID, ROLES, name_or
 from strandline.chat_import.records import Omission, Place, Record, SourceMessage
 from strandline.chat_import.tables.values import read_moment
-from strandline.chat_import.tool_calls import NO_ID, name_or, openai_call
+from strandline.chat_import.tool_calls import openai_call
 
 # Runs that Agno itself leaves out of a session's history.
 _SKIPPED_STATUSES = frozenset({"PAUSED", "CANCELLED", "ERROR", "REGENERATED"})
-_ROLES = {"model": "assistant", "function": "tool"}
 _MEDIA = ("images", "audio", "videos", "files")
 
 
@@ -99,7 +99,7 @@ class SessionRuns:
 
 
 def _openai_message(message: Mapping[str, Any]) -> dict[str, Any]:
-    role = _ROLES.get(message["role"], message["role"])
+    role = ROLES.get(message["role"], message["role"])
     calls = [openai_call(call) for call in _list_of(message.get("tool_calls"))] if role == "assistant" else []
     calls = [call for call in calls if call is not None]
     content = message.get("content")

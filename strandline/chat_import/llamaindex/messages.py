@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from strandline.chat_import.tool_calls import NO_ID, name_or, openai_call, tool_call
+from strandline.adapters.converter import NO_ID, ROLES, media_part, name_or
+from strandline.chat_import.tool_calls import openai_call, tool_call
 
-_ROLES = {"function": "tool", "chatbot": "assistant", "model": "assistant"}
 # What `additional_kwargs` holds beside what a message has a place for; pictures are among the blocks.
 _PLACED = ("tool_calls", "tool_call_id", "name", "images")
 # The field with the bytes of a block, as base64, and the one that says of what kind they are.
@@ -28,7 +28,7 @@ def read_chat_message(data: Mapping[str, Any]) -> tuple[dict[str, Any], list[tup
     role = data.get("role")
     if not isinstance(role, str):
         raise ValueError("has no role")
-    role = _ROLES.get(role, role)
+    role = ROLES.get(role, role)
     kwargs = data.get("additional_kwargs")
     kwargs = kwargs if isinstance(kwargs, Mapping) else {}
     parts, calls, problems = _read_blocks(data)
@@ -98,20 +98,10 @@ def _part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
 def _media_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any] | None:
     """The part in OpenAI's form where that holds it, else with the block's own fields."""
     data_field, kind_field = _MEDIA[kind]
-    data, media = block.get(data_field), block.get(kind_field)
-    url = f"data:{media};base64,{data}" if data and media else block.get("url")
-    if kind == "image" and url:
-        detail = {"detail": block["detail"]} if block.get("detail") else {}
-        return {"type": "image_url", "image_url": {"url": url, **detail}}
-    if kind == "video" and url:
-        return {"type": "video_url", "video_url": {"url": url}}
-    if kind == "audio" and data and media:
-        return {"type": "input_audio", "input_audio": {"data": data, "format": media}}
-    if kind == "document" and data and media:
-        return {"type": "file", "file": {"filename": block.get("title"), "file_data": url}}
-    if data or block.get("url"):
-        return {"type": kind, **_fields(block, "block_type", "path")}
-    return None
+    data, url = block.get(data_field), block.get("url")
+    own = {"type": kind, **_fields(block, "block_type", "path")} if data or url else None
+    fields = {"detail": block.get("detail"), "title": block.get("title")}
+    return media_part(kind, data, block.get(kind_field), url, **fields) or own
 
 
 def _quoting_part(kind: str, block: Mapping[str, Any]) -> dict[str, Any]:

@@ -29,6 +29,7 @@ from agno.team import Team
 from agno.tools import Function
 
 from strandline import Memory
+from strandline.adapters import storable
 from strandline.adapters.agno import StrandlineMemoryManager, StrandlineSummaryManager, messages_of, runs
 from strandline.adapters.recently_used import RecentlyUsed
 from strandline.cli.entry import run
@@ -333,7 +334,7 @@ def test_a_run_longer_than_a_put_is_kept_in_parts(
     make_manager: MakeManager, make_memory: MakeMemory, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(runs, "MAX_RUN_MESSAGES", 3)
-    monkeypatch.setattr(runs, "MESSAGES_PER_PUT", 3)
+    monkeypatch.setattr(storable, "MESSAGES_PER_PUT", 3)
     answers = {1: call("count_boats", '{"pier": "3"}', "c1"), 2: text("Three.")}
     model, _seen = requests_to(lambda number: answers[number])
     agent = Agent(model=model, tools=[count_boats], **hooks_of(make_manager()))

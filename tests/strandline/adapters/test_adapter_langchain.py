@@ -31,9 +31,10 @@ from langchain_core.runnables import RunnableLambda
 from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline import InvalidMessageError, Message, StaticMemoryBlock
+from strandline.adapters.converter import NO_ID
 from strandline.adapters.langchain import StrandlineHistory
 from strandline.adapters.langchain.history import TURN_ENDS
-from strandline.adapters.langchain.messages import NO_ID, langchain_message_of, message_of
+from strandline.adapters.langchain.messages import langchain_message_of, message_of
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 PARTS = TEXTS | st.one_of(

@@ -30,8 +30,9 @@ from llama_index.core.base.llms.types import (
 )
 
 from strandline import InvalidMessageError, Message
+from strandline.adapters.converter import NO_ID
 from strandline.adapters.llamaindex.content_blocks import block_of, part_of
-from strandline.adapters.llamaindex.messages import NO_ID, chat_message_of, message_of
+from strandline.adapters.llamaindex.messages import chat_message_of, message_of
 from strandline.producers.tokens import count_default, count_message
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 

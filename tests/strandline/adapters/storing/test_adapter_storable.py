@@ -24,12 +24,12 @@ from pydantic_ai.messages import ModelRequest, ModelResponse, ToolCallPart, Tool
 from strandline.adapters import storable as module
 from strandline.adapters.agents.items import items_of
 from strandline.adapters.agents.items import message_of as agents_message
+from strandline.adapters.converter import as_said, with_leftovers
 from strandline.adapters.langchain.messages import langchain_message_of
 from strandline.adapters.langchain.messages import message_of as langchain_message
 from strandline.adapters.llamaindex.messages import chat_message_of
 from strandline.adapters.llamaindex.messages import message_of as llamaindex_message
 from strandline.adapters.pydantic_ai import messages_of, model_messages_of
-from strandline.adapters.round_trip import as_said, with_leftovers
 from strandline.adapters.storable import MARK, Encoder, storable
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.values.message import Message

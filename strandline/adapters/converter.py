@@ -1,0 +1,213 @@
+"""Converts messages of other libraries to ours and back: what all adapters and importers do alike.
+
+A ``Message`` has the roles, content parts, calls and results of OpenAI's chat API.  Fields of a library's
+message that it lacks are kept in its metadata, which no model receives, so that the message comes back as it
+was; fields too large for that go into a separate content part, which costs no tokens and holds no text.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar, get_args
+
+from strandline.adapters.storable import MARK, Encoder
+from strandline.schemas.values.message import Content, Message, Role
+
+Theirs = TypeVar("Theirs")
+
+MAX_METADATA_CHARACTERS = 4_000
+# Of a content part, in which leftover fields may be kept.
+LEVELS_ABOVE = 3
+# Identifies a call and its result if the model gives no id.
+NO_ID = "no-id"
+
+# Who speaks in a message of any role but a tool's, and whom the names of other libraries mean.
+SPEAKERS: Mapping[str, Role] = {role: role for role in get_args(Role) if role != "tool"}
+ROLES: Mapping[str, Role] = {
+    **SPEAKERS,
+    "tool": "tool",
+    "function": "tool",
+    "human": "user",
+    "ai": "assistant",
+    "chatbot": "assistant",
+    "model": "assistant",
+}
+
+# What code that reads kept fields may raise if they are not ours.
+_NOT_OURS = (AttributeError, LookupError, StopIteration, TypeError, ValueError)
+
+
+# Fields that a message lacks.
+
+
+def as_said(message: Message) -> Message:
+    """``message`` without the fields that the log adds (id, seq, tokens and time), and without its mark."""
+    return replace(
+        message, id=None, seq=None, tokens=None, created_at=None, metadata=without(message.metadata, MARK)
+    )
+
+
+def with_leftovers(
+    message: Message, library: str, leftovers: Mapping[str, Any], encoder: Encoder | None = None
+) -> Message:
+    """``message`` with the leftover fields of the library's message, each of them as it can be stored.
+
+    ``encoder``: what has encoded a part of it, if something has.
+    """
+    encoder = encoder or Encoder()
+    message, kept = encoder.message(message), encoder.value(leftovers, LEVELS_ABOVE)
+    if kept and len(json.dumps(kept)) <= MAX_METADATA_CHARACTERS:
+        message = replace(message, metadata={**message.metadata, library: kept})
+    elif kept:
+        parts, form = _parts(message.content)
+        message = replace(message, content=[*parts, {"type": library, library: kept, "content": form}])
+    return encoder.marked(message)
+
+
+def without_leftovers(message: Message, library: str) -> tuple[Message, Mapping[str, Any]]:
+    """The message without the fields that ``with_leftovers`` added, and these fields, or an empty mapping."""
+    if isinstance(leftovers := message.metadata.get(library), Mapping):
+        return replace(message, metadata=without(message.metadata, library)), leftovers
+    if message.content is None or isinstance(message.content, str):
+        return message, {}
+    added = [part for part in message.content if part.get("type") == library]
+    if not added or not isinstance(added[0].get(library), Mapping):
+        return message, {}
+    parts = [part for part in message.content if part is not added[0]]
+    return replace(message, content=_content(parts, added[0].get("content"))), added[0][library]
+
+
+def try_restore(
+    message: Message,
+    library: str,
+    restore: Callable[[Message, Mapping[str, Any]], Theirs],
+    is_stored_so: Callable[[Theirs], bool],
+) -> Theirs | None:
+    """The library's message that ``message`` was stored from; None for one of another origin.
+
+    ``restore`` makes it of the message and the kept fields.  These may have been changed, or never been ours:
+    ``is_stored_so`` says whether what was made is stored as this message again.
+    """
+    plain, left = without_leftovers(message, library)
+    if not left:
+        return None
+    try:
+        theirs = restore(plain, left)
+        return theirs if is_stored_so(theirs) else None
+    except _NOT_OURS:
+        return None
+
+
+def _parts(content: Content) -> tuple[Sequence[Mapping[str, Any]], str]:
+    if content is None:
+        return (), "none"
+    if isinstance(content, str):
+        return ({"type": "text", "text": content},), "text"
+    return content, "parts"
+
+
+def _content(parts: list[Mapping[str, Any]], form: object) -> Content:
+    """The content in its original form; with memory inserted since, there are more parts, and it stays so."""
+    if form == "none" and not parts:
+        return None
+    if form == "text" and len(parts) == 1:
+        return str(parts[0].get("text", ""))
+    return parts
+
+
+# Calls of tools.
+
+
+class Called(NamedTuple):
+    """A call, read from OpenAI's form; ``arguments`` are as they stand there, most often JSON text."""
+
+    id: Any
+    name: str
+    arguments: Any
+
+
+def tool_call(call_id: object, name: object, arguments: object) -> dict[str, Any]:
+    """A call in OpenAI's form."""
+    function = {"name": name_or("", name), "arguments": arguments}
+    return {"id": name_or(NO_ID, call_id), "type": "function", "function": function}
+
+
+def provider_call(call: Mapping[str, Any]) -> dict[str, Any]:
+    """A call that a library stored as its model's provider gave it: in OpenAI's form, or name and input."""
+    if isinstance(call.get("function"), Mapping):
+        return {**call, "id": name_or(NO_ID, call.get("id"))}
+    return tool_call(call.get("id"), call.get("name"), call.get("input", call.get("arguments")))
+
+
+def read_call(call: Mapping[str, Any], no_arguments: str = "") -> Called:
+    """A call of a stored message, of whatever origin."""
+    function = call.get("function")
+    named = function if isinstance(function, Mapping) else {}
+    return Called(call.get("id"), str(named.get("name", "")), named.get("arguments", no_arguments))
+
+
+def read_arguments(arguments: object) -> dict[str, Any] | None:
+    """The object that arguments are, or that their text holds; None if it holds none."""
+    if isinstance(arguments, Mapping):
+        return dict(arguments)
+    try:
+        parsed = json.loads(str(arguments))
+    except (ValueError, RecursionError):
+        return None
+    return parsed if isinstance(parsed, dict) else None
+
+
+# Content parts.
+
+
+def read_data_url(url: object) -> tuple[str, str] | None:
+    """Media type and base64 of a ``data:`` URL; None for any other URL."""
+    if not isinstance(url, str) or not url.startswith("data:"):
+        return None
+    head, comma, data = url.partition(";base64,")
+    return (head.removeprefix("data:"), data) if comma else None
+
+
+def media_part(
+    kind: str, data: str | None, media_type: str | None, url: object, **fields: Any
+) -> dict[str, Any] | None:
+    """A picture, sound, video or document in OpenAI's form; None if that form cannot hold it.
+
+    Args:
+        kind: ``image``, ``audio``, ``video`` or ``document``.
+        data: its bytes as base64.
+        media_type: of the bytes; of sound its format.
+        url: where it is, if its bytes are not given.
+        fields: ``detail`` of an image, ``title`` of a document.
+    """
+    inline = f"data:{media_type};base64,{data}" if data and media_type else None
+    place = inline or (str(url) if url else "")
+    if kind == "image" and place:
+        detail = {"detail": fields["detail"]} if fields.get("detail") is not None else {}
+        return {"type": "image_url", "image_url": {"url": place, **detail}}
+    if kind == "video" and place:
+        return {"type": "video_url", "video_url": {"url": place}}
+    if kind == "audio" and inline:
+        return {"type": "input_audio", "input_audio": {"data": data, "format": media_type}}
+    if kind == "document" and inline:
+        return {"type": "file", "file": {"filename": fields.get("title"), "file_data": inline}}
+    return None
+
+
+# Values.
+
+
+def name_or(default: str, value: object) -> str:
+    """``value`` if it is a text that is not empty."""
+    return value if isinstance(value, str) and value else default
+
+
+def is_name(value: object) -> bool:
+    return isinstance(value, str) and value != ""
+
+
+def without(fields: Mapping[str, Any], *taken: str) -> dict[str, Any]:
+    """A copy of the fields without those that are taken."""
+    return {key: value for key, value in fields.items() if key not in taken}
