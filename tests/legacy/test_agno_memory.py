@@ -22,7 +22,8 @@ from agno.run.team import TeamRunResponse
 
 from strandline import Capture, ConfigurationError, InvalidMessageError, OwnerError
 from strandline.adapters import storable
-from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb, runs
+from strandline.adapters.agno_v1 import StrandlineMemory, StrandlineMemoryDb
+from strandline.adapters.legacy.agno_v1 import runs
 from tests.conftest import rows_of
 from tests.support.processes import forking
 from tests.support.servers.model_server import ModelServer

@@ -12,7 +12,8 @@ from agno.memory.v2.memory import Memory
 from agno.memory.v2.schema import UserMemory
 
 from strandline import ConfigurationError, InvalidMessageError, NotFoundError, OwnerError, SchemaError
-from strandline.adapters.agno_v1 import StrandlineMemoryDb, memory_ids
+from strandline.adapters.agno_v1 import StrandlineMemoryDb
+from strandline.adapters.legacy.agno_v1 import memory_ids
 from tests.conftest import rows_of, wait_until
 
 WAITING = """

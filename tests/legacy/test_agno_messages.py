@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from strandline import InvalidMessageError
 from strandline import Message as StoredMessage
-from strandline.adapters.agno_v1.messages import RunNote, agno_message_of, message_of, note_of
+from strandline.adapters.legacy.agno_v1.messages import RunNote, agno_message_of, message_of, note_of
 from tests.support.stored_form import JSON_VALUES, NAMES, TEXTS, stored_form
 
 # When tests/support/stored_form.py stores.

@@ -23,7 +23,11 @@ from strandline.schemas.errors import StrandlineError
 from tests.support.processes.pool_work import put_nowhere
 
 # Of libraries that are not installed beside the others; tests/legacy imports them.
-OF_THE_SECOND_ENVIRONMENT = ("strandline.adapters.agno_v1", "strandline.adapters.tframex")
+OF_THE_SECOND_ENVIRONMENT = (
+    "strandline.adapters.agno_v1",
+    "strandline.adapters.legacy",
+    "strandline.adapters.tframex",
+)
 VALUES: dict[str, st.SearchStrategy[Any]] = {
     "str": st.text(),
     "str | None": st.none() | st.text(),

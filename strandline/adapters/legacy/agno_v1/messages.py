@@ -13,11 +13,11 @@ from typing import Any
 
 from agno.memory.v2.memory import Message as AgnoMessage
 
+from strandline import InvalidMessageError, Message
 from strandline.adapters.converter import NO_ID, as_said, try_restore, with_leftovers, without_leftovers
 from strandline.adapters.storable import Encoder
-from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.content_parts import is_part
-from strandline.schemas.values.message import Content, Message, Role
+from strandline.schemas.values.message import Content, Role
 
 LIBRARY = "agno_1"
 # A system prompt is made anew for each run, and has memory in it.

@@ -8,12 +8,12 @@ from uuid import UUID
 
 from agno.memory.v2.schema import UserMemory
 
-from strandline.adapters.agno_v1.memory_ids import MemoryIds, Place
+from strandline import Fact, InvalidMessageError, NotFoundError, OwnerError
+from strandline.adapters.legacy.agno_v1.memory_ids import MemoryIds, Place
 from strandline.adapters.recently_used import RecentlyUsed
-from strandline.producers.facts.listing import Fact, as_fact_id
+from strandline.producers.facts.listing import as_fact_id
 from strandline.producers.owner_facts import OwnerFacts
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import InvalidMessageError, NotFoundError, OwnerError
 
 ACTOR = "agno"
 MAX_PAGE = 1_000

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from strandline.adapters.agno_v1.memory_db import NO_USER
+from strandline import ConfigurationError
+from strandline.adapters.legacy.agno_v1.memory_db import NO_USER
 from strandline.adapters.recently_used import RecentlyUsed
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.values.identity import check_user_id
 
 UserOf = Callable[[str], str]

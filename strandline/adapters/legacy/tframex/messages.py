@@ -8,6 +8,7 @@ from typing import Any
 
 from tframex.models.primitives import Message as FrameMessage
 
+from strandline import Message
 from strandline.adapters.converter import (
     NO_ID,
     as_said,
@@ -16,7 +17,6 @@ from strandline.adapters.converter import (
     with_leftovers,
     without_leftovers,
 )
-from strandline.schemas.values.message import Message
 
 LIBRARY = "tframex"
 _ROLES = {"developer": "system"}

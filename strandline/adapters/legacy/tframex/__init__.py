@@ -7,12 +7,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from strandline.adapters.tframex.store import Bounds, MessageStore
-from strandline.memory import Memory
+from strandline import ConfigurationError, Memory, sliding_window
+from strandline.adapters.legacy.tframex.store import Bounds, MessageStore
 from strandline.producers.arguments import check_count
 from strandline.schemas.display.shown_text import quote
-from strandline.schemas.errors import ConfigurationError
-from strandline.schemas.values.policy import sliding_window
 
 __all__ = ["StrandlineMemoryStore"]
 

@@ -13,28 +13,33 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import TeamContext
 from agno.memory.v2.schema import SessionSummary, UserMemory
 
-from strandline.adapters.agno_v1.fact_making import RunTexts
-from strandline.adapters.agno_v1.fact_searching import Questions
-from strandline.adapters.agno_v1.memory_db import FactDb
-from strandline.adapters.agno_v1.runs import Run, StoredRun, put_run, read_runs, within_tokens
-from strandline.adapters.agno_v1.session_users import SessionUsers, UserOf
-from strandline.adapters.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
-from strandline.adapters.agno_v1.user_memories import UserMemories
-from strandline.adapters.agno_v1.user_memory_methods import UserMemoryMethods
-from strandline.adapters.agno_v1.views import LiveView
+from strandline import ConfigurationError, Memory, NotFoundError
+from strandline.adapters.legacy.agno_v1.fact_calls import (
+    Questions,
+    RunTexts,
+    change_sentence,
+    conversation_of,
+    relevant_facts,
+    search_memories,
+)
+from strandline.adapters.legacy.agno_v1.memory_db import FactDb
+from strandline.adapters.legacy.agno_v1.messages import message_of
+from strandline.adapters.legacy.agno_v1.runs import Run, StoredRun, put_run, read_runs, within_tokens
+from strandline.adapters.legacy.agno_v1.session_users import SessionUsers, UserOf
+from strandline.adapters.legacy.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
+from strandline.adapters.legacy.agno_v1.user_memories import UserMemories, check_memory
+from strandline.adapters.legacy.agno_v1.views import LiveView
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.facts.listing import MAX_LIMIT
-from strandline.producers.memory import SessionMemory
-from strandline.schemas.errors import ConfigurationError, NotFoundError
 
 DEFAULT_RUNS = 5
 DEFAULT_MEMORIES = 50
 
 # The memory of a session of a user; of a scope of it, if one is named, which feeds no pipeline.
-OpenSession = Callable[[str, str, str | None], SessionMemory]
+OpenSession = Callable[[str, str, str | None], Memory]
 
 
-class RunMemory(UserMemoryMethods, AgnoMemory):
+class RunMemory(AgnoMemory):
     """A memory of Agno 1 whose runs, facts, summaries and team contexts are Strandline's.
 
     Runs are also kept in ``runs``, in this process, where agents and teams look for those of their own.
@@ -70,7 +75,7 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
         self._lock = Lock()
         super().__init__(db=db, debug_mode=debug_mode)
 
-    def session_memory(self, session_id: str) -> SessionMemory:
+    def session_memory(self, session_id: str) -> Memory:
         """The memory of a session itself, for operations that Agno lacks: ``facts``, ``search``, …"""
         return self._open(session_id, self._users.of_session(session_id), None)
 
@@ -123,6 +128,121 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
         """
         runs = {session: [run.to_dict() for run in runs] for session, runs in (self.runs or {}).items()}
         return {"runs": runs}
+
+    # User memories.
+
+    def expect(self, question: str, user_id: str | None = None) -> None:
+        """Say what the next run of this thread or task is about; it does no I/O.
+
+        The memories in the prompt of that run are then those that fit it, if not all can be shown.  Agno asks
+        for them without saying what they are for.
+
+        Raises:
+            ConfigurationError: the memory serves another user.
+        """
+        self._questions.expect(self._users.of_call(user_id), question)
+
+    def get_user_memories(self, user_id: str | None = None) -> list[UserMemory]:
+        """The facts of a user, oldest first: all, or ``max_memories`` of them.
+
+        These are some of the newest, and those that fit what ``expect`` was given, or else what the user said
+        in the last run that was added here.
+        """
+        user = self._users.of_call(user_id)
+        facts = self.user_memories.facts_of(user)
+        chosen = relevant_facts(facts, self._questions.take(user), self._max_memories)
+        return self.user_memories.of_facts(user, chosen)
+
+    def get_user_memory(self, memory_id: str, user_id: str | None = None) -> UserMemory | None:
+        """A fact of a user; None if this user has none with this id."""
+        return self.user_memories.get(self._users.of_call(user_id), memory_id)
+
+    def add_user_memory(
+        self, memory: UserMemory, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> str:
+        """Add a fact by hand and return its id: the memory's own, if it has one.
+
+        Raises:
+            OwnerError: another user has a memory with this id.
+            InvalidMessageError: it cannot be stored.
+        """
+        stored_id = self.user_memories.put(self._users.of_call(user_id), check_memory(memory))
+        memory.memory_id = stored_id
+        return stored_id
+
+    def replace_user_memory(
+        self, memory_id: str, memory: UserMemory, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> str | None:
+        """Give a fact other words; None if this user has none with this id."""
+        user = self._users.of_call(user_id)
+        if self.user_memories.get(user, memory_id) is None:
+            return None
+        check_memory(memory).memory_id = memory_id
+        return self.user_memories.put(user, memory)
+
+    def delete_user_memory(
+        self, memory_id: str, user_id: str | None = None, refresh_from_db: bool = True
+    ) -> None:
+        """Delete a fact of a user for good; nothing happens if this user has none with this id."""
+        self.user_memories.delete(memory_id, self._users.of_call(user_id))
+
+    def search_user_memories(
+        self,
+        query: str | None = None,
+        limit: int | None = None,
+        retrieval_method: str | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> list[UserMemory]:
+        """Facts of a user: ``last_n``, ``first_n``, ``agentic`` (a model chooses), ``semantic`` (a search).
+
+        Raises:
+            ConfigurationError: the method is another one, or needs a query, or no model is configured.
+            ModelError: the model did not answer.
+        """
+        user = self._users.of_call(user_id)
+        facts = search_memories(self.user_memories.facts_of(user), query, limit, retrieval_method)
+        return self.user_memories.of_facts(user, facts)
+
+    def create_user_memories(
+        self,
+        message: str | None = None,
+        messages: list[AgnoMessage] | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> str:
+        """Have facts made of messages; those of a run that was added are made from the run, and only once.
+
+        Raises:
+            InvalidMessageError: there is no message, or one cannot be stored.
+        """
+        user = self._users.of_call(user_id)
+        conversation = conversation_of(message, messages)
+        if self._texts.take(user, conversation):
+            return "Memories are made from the run itself."
+        sources = [message_of(one) for one in conversation]
+        return change_sentence(
+            self.user_memories.facts_of(user).create_from(sources, wait=self._wait_seconds)
+        )
+
+    async def acreate_user_memories(
+        self,
+        message: str | None = None,
+        messages: list[AgnoMessage] | None = None,
+        user_id: str | None = None,
+        refresh_from_db: bool = True,
+    ) -> str:
+        """Async twin of ``create_user_memories``."""
+        return await asyncio.to_thread(self.create_user_memories, message, messages, user_id)
+
+    def update_memory_task(self, task: str, user_id: str | None = None) -> str:
+        """Have the facts of this user changed as ``task`` asks for, such as "forget my address"."""
+        facts = self.user_memories.facts_of(self._users.of_call(user_id))
+        return change_sentence(facts.instruct(task, wait=self._wait_seconds))
+
+    async def aupdate_memory_task(self, task: str, user_id: str | None = None) -> str:
+        """Async twin of ``update_memory_task``."""
+        return await asyncio.to_thread(self.update_memory_task, task, user_id)
 
     # Summaries.
 
@@ -282,7 +402,7 @@ class RunMemory(UserMemoryMethods, AgnoMemory):
                 break
         return runs
 
-    def _context_log(self, session_id: str) -> SessionMemory:
+    def _context_log(self, session_id: str) -> Memory:
         return self._open(session_id, self._users.of_session(session_id), SCOPE)
 
     def _team_context(self, session_id: str) -> TeamContext | None:

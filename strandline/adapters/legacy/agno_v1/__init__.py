@@ -8,16 +8,12 @@ from __future__ import annotations
 from functools import lru_cache, partial
 from typing import Any
 
-from strandline.adapters.agno_v1.memory import DEFAULT_MEMORIES, RunMemory
-from strandline.adapters.agno_v1.memory_db import FactDb
-from strandline.adapters.agno_v1.memory_ids import MemoryIds
-from strandline.adapters.agno_v1.session_users import UserOf
-from strandline.adapters.agno_v1.user_memories import UserMemories
-from strandline.facts import Facts
-from strandline.memory import Memory
-from strandline.producers.blocks.base import SummaryMemoryBlock
-from strandline.producers.blocks.vector import VectorMemoryBlock
-from strandline.schemas.errors import ConfigurationError
+from strandline import ConfigurationError, Facts, Memory, SummaryMemoryBlock, VectorMemoryBlock
+from strandline.adapters.legacy.agno_v1.memory import DEFAULT_MEMORIES, RunMemory
+from strandline.adapters.legacy.agno_v1.memory_db import FactDb
+from strandline.adapters.legacy.agno_v1.memory_ids import MemoryIds
+from strandline.adapters.legacy.agno_v1.session_users import UserOf
+from strandline.adapters.legacy.agno_v1.user_memories import UserMemories
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE, scope_session_id
 from strandline.wiring.environment import settings_with
 from strandline.wiring.runtime import Pool, runtime_for

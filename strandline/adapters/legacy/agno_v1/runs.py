@@ -10,17 +10,16 @@ from uuid import uuid4
 from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import RunResponse, RunStatus, TeamRunResponse
 
-from strandline.adapters.agno_v1.messages import (
+from strandline import Memory, Message
+from strandline.adapters.converter import NO_ID
+from strandline.adapters.legacy.agno_v1.messages import (
     PROMPT_ROLES,
     RunNote,
     agno_message_of,
     message_of,
     note_of,
 )
-from strandline.adapters.converter import NO_ID
 from strandline.adapters.storable import parts_of, storable
-from strandline.producers.memory import SessionMemory
-from strandline.schemas.values.message import Message
 
 # A run of more messages cannot be put at once, so none of them can be replaced.
 MAX_RUN_MESSAGES = 1_000
@@ -90,7 +89,7 @@ class StoredRun:
         return RunResponse(**fields, agent_id=self.note.agent_id)
 
 
-def put_run(memory: SessionMemory, run: Run) -> PutRun:
+def put_run(memory: Memory, run: Run) -> PutRun:
     """Put a run's own messages, in place of those that it had if it comes again.
 
     Raises:
@@ -115,7 +114,7 @@ def put_run(memory: SessionMemory, run: Run) -> PutRun:
 
 
 def read_runs(
-    memory: SessionMemory, newest: int | None = None, *, accept: Callable[[StoredRun], bool] = bool
+    memory: Memory, newest: int | None = None, *, accept: Callable[[StoredRun], bool] = bool
 ) -> list[StoredRun]:
     """The newest runs that are accepted, so many or all, in order."""
     if newest is None:

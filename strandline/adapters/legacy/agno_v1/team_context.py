@@ -8,11 +8,9 @@ from typing import Any
 
 from agno.memory.v2.memory import TeamContext, TeamMemberInteraction
 
-from strandline.adapters.agno_v1.messages import LIBRARY
+from strandline import InvalidMessageError, Memory, Message
 from strandline.adapters.converter import with_leftovers, without_leftovers
-from strandline.producers.memory import SessionMemory
-from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.message import Message
+from strandline.adapters.legacy.agno_v1.messages import LIBRARY
 
 SCOPE = "team context"
 # The newest entries of a context are read; older ones stay in the log.
@@ -23,7 +21,7 @@ NO_TEXT = "-"
 _LEFT_OUT = ("messages", "events", "metrics")
 
 
-def keep_interaction(memory: SessionMemory, member_name: str, task: str, run: Any) -> None:
+def keep_interaction(memory: Memory, member_name: str, task: str, run: Any) -> None:
     """Add what a member was asked and answered."""
     response = {key: value for key, value in run.to_dict().items() if key not in _LEFT_OUT}
     fields = {"member_name": member_name, "task": task, "response": _as_json(response)}
@@ -31,7 +29,7 @@ def keep_interaction(memory: SessionMemory, member_name: str, task: str, run: An
     _keep(memory, content, {"interaction": fields})
 
 
-def keep_text(memory: SessionMemory, text: str | Mapping[str, Any]) -> None:
+def keep_text(memory: Memory, text: str | Mapping[str, Any]) -> None:
     """Set the text of the context; a mapping changes these fields of a text that is JSON.
 
     Raises:
@@ -46,7 +44,7 @@ def keep_text(memory: SessionMemory, text: str | Mapping[str, Any]) -> None:
         raise InvalidMessageError("text", f"must be text or a dict, not {type(text).__name__}")
 
 
-def read_context(memory: SessionMemory) -> TeamContext | None:
+def read_context(memory: Memory) -> TeamContext | None:
     """The context of a session; None if it has none."""
     entries = [without_leftovers(message, LIBRARY)[1] for message in memory.history(limit=MAX_ENTRIES)]
     if not any(entries):
@@ -54,7 +52,7 @@ def read_context(memory: SessionMemory) -> TeamContext | None:
     return TeamContext(member_interactions=list(_interactions(entries)), text=_text(entries))
 
 
-def _keep(memory: SessionMemory, content: str, entry: Mapping[str, Any]) -> None:
+def _keep(memory: Memory, content: str, entry: Mapping[str, Any]) -> None:
     memory.put(with_leftovers(Message("assistant", content), LIBRARY, entry))
 
 

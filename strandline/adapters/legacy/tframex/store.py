@@ -5,9 +5,11 @@ It has no ``__len__``: TFrameX takes a store that is false for none, and keeps m
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from copy import copy
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from functools import partial
 from typing import Any, Self
@@ -15,20 +17,71 @@ from typing import Any, Self
 from tframex.models.primitives import Message as FrameMessage
 from tframex.util.memory import BaseMemoryStore
 
+from strandline import Memory, MemoryContext, Message
+from strandline.adapters.legacy.tframex.messages import frame_message_of, message_of
 from strandline.adapters.storable import storable
-from strandline.adapters.tframex.handed_on import HandedOn
-from strandline.adapters.tframex.messages import frame_message_of, message_of
 from strandline.producers.arguments import check_count
 from strandline.producers.blocks.render import Section, render_memory
-from strandline.producers.memory import SessionMemory
-from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.values.labels import Scalar
-from strandline.schemas.values.message import Message
 
 DEFAULT_SCOPE = "default"
 DEFAULT_CONTEXT_TOKENS = 4_000
 # Of a long log so many messages are read first, and four times as many where these are too few.
 FIRST_PAGE = 200
+
+
+# So many of the messages stored last are recognised.
+MAX_LATEST = 16
+
+
+@dataclass(slots=True, eq=False)
+class Entry:
+    """A message that was stored; kept, so that no other one has the same place in RAM."""
+
+    message: object
+    agents: set[str | None]
+    is_stored: bool = False
+    end: asyncio.Future[None] = field(default_factory=lambda: asyncio.get_running_loop().create_future())
+
+
+class HandedOn:
+    """Stores a message once, though several agents of a flow add it."""
+
+    def __init__(self) -> None:
+        self._latest: deque[Entry] = deque(maxlen=MAX_LATEST)
+
+    async def store_once(
+        self, message: object, agent: str | None, store: Callable[[], Awaitable[object]]
+    ) -> None:
+        """Store a message, or wait until another agent that was given the same object has stored it."""
+        while (entry := self._find(message, agent)) is not None:
+            if not entry.end.done():
+                await asyncio.shield(entry.end)
+            if entry.is_stored:
+                entry.agents.add(agent)
+                return
+        entry = Entry(message, {agent})
+        self._latest.append(entry)
+        try:
+            await store()
+            entry.is_stored = True
+        finally:
+            if not entry.is_stored and entry in self._latest:
+                self._latest.remove(entry)
+            entry.end.set_result(None)
+
+    def forget(self) -> None:
+        """Take every message for a new one, after the store was cleared."""
+        self._latest.clear()
+
+    def _find(self, message: object, agent: str | None) -> Entry | None:
+        """The entry of an object that another agent stored, or of the answer that was stored last."""
+        for entry in self._latest:
+            if entry.message is message and agent not in entry.agents:
+                return entry
+        last = self._latest[-1] if self._latest else None
+        is_answer = isinstance(message, FrameMessage) and message.role == "assistant"
+        return last if last is not None and last.message is message and is_answer else None
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +102,7 @@ class MessageStore(BaseMemoryStore):
         bounds: what ``get_history`` gives at most.
     """
 
-    def __init__(self, memory: SessionMemory, bounds: Bounds) -> None:
+    def __init__(self, memory: Memory, bounds: Bounds) -> None:
         self.memory = memory
         self._bounds = bounds
         self._agent: str | None = None

@@ -8,10 +8,10 @@ from agno.memory.v2.db.base import MemoryDb
 from agno.memory.v2.db.schema import MemoryRow
 from agno.memory.v2.schema import UserMemory
 
-from strandline.adapters.agno_v1.user_memories import UserMemories
+from strandline import ConfigurationError, InvalidMessageError
+from strandline.adapters.legacy.agno_v1.user_memories import UserMemories
 from strandline.producers.arguments import check_count
 from strandline.producers.namespace_facts import OWNERS_PER_PAGE, NamespaceFacts
-from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 
 DEFAULT_LIMIT = 10
 # Agno's name for the user of a call that names none.

@@ -1,0 +1,1 @@
+"""Adapters to libraries that are superseded: Agno 1 and TFrameX."""
