@@ -1,0 +1,55 @@
+"""Documents and docstrings keep to plain English: awkward phrases are counted, and never become more."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tools.words import IDIOMS, RELATIVES, ROOT, Count, count, documents, modules, strings, total
+
+# Lower a number when the count falls.
+MOST_IN_DOCUMENTS = Count(relatives=1243, idioms=999)
+MOST_IN_CODE = Count(relatives=1301, idioms=999)
+
+
+def _at_most(found: Count, most: Count) -> bool:
+    return found.relatives <= most.relatives and found.idioms <= most.idioms
+
+
+def test_documents_keep_to_their_count() -> None:
+    found = total({path: count(path) for path in documents()})
+    assert _at_most(found, MOST_IN_DOCUMENTS), f"{found}: see python -m tools.words --show"
+
+
+def test_the_readme_has_none_of_the_phrases() -> None:
+    assert count(ROOT / "README.md") == Count(0, 0)
+
+
+def test_code_keeps_to_its_count() -> None:
+    found = total({path: count(path) for path in modules()})
+    assert _at_most(found, MOST_IN_CODE), f"{found}: see python -m tools.words --show"
+
+
+@pytest.mark.parametrize(
+    "text", ["what is not derived from yet", "those that wait", "made anew", "a seat beside the worker"]
+)
+def test_a_relative_is_found(text: str) -> None:
+    assert RELATIVES.search(text)
+
+
+@pytest.mark.parametrize("text", ["it carries on", "work goes on", "nobody reads it", "which is no address"])
+def test_an_idiom_is_found(text: str) -> None:
+    assert IDIOMS.search(text)
+
+
+@pytest.mark.parametrize("text", ["The backlog grows.", "which is no longer served", "There is no session"])
+def test_plain_english_is_not_found(text: str) -> None:
+    assert not RELATIVES.search(text)
+    assert not IDIOMS.search(text)
+
+
+def test_only_longer_strings_of_a_module_are_read(tmp_path: Path) -> None:
+    module = tmp_path / "one.py"
+    module.write_text('SHORT = "what is"\n\nLONG = """What is this?\n' + "x" * 50 + '"""\n', encoding="utf-8")
+    assert [line for line, _ in strings(module)] == [3]
