@@ -37,28 +37,28 @@ _HEADER = """\
 # The routes of the service
 
 This page is written by `python -m tools.api_reference` from the OpenAPI document; do not edit it.
-The service gives the document itself: `GET /openapi.json`.
-[service.md](service.md) says how to begin, and the [rules](service.md#rules) that hold for all routes.
+The service serves the document: `GET /openapi.json`.
+[service.md](service.md) has a quick start, and the [rules](service.md#rules) of all routes.
 
 Within `/v1` answers may get fields, and values where *now* stands;
 a change that breaks a client gets a new prefix.
 
-- **scope**: what the key must allow; *any*: each key does.
-  *namespace*: and it must not be one user's; *installation*: it must be an operator's of all namespaces.
-- **user**: whose memory, for a key that is not one user's: *path*, or *header*: `Strandline-User` must say it
-  (`-`: a session without a user); *header?*: it may (`-`: only what has no user).
+- **scope**: the scope that the key needs; *any*: each key does.
+  *namespace*: the key must not be one user's; *installation*: it must be an operator's of all namespaces.
+- **user**: how a request names the user, with a key that is not one user's: *path*, or *header*
+  (`Strandline-User`; `-`: a session without a user); *header?*: optional (`-`: only sessions without a user).
 - **repeating**: *key*: with an `Idempotency-Key` it is done once;
   *once*: likewise, but a repetition is a `409`, since its answer is not stored;
   *same*: done again, it changes nothing more;
   *If-Match*: done once if the ETag is sent; *reads*: it changes no memory;
-  *look*: nothing names the request (an `Idempotency-Key` is a `422`), so look whether it was done.
-- **tells**: what its answer can hold beside what the request says:
+  *look*: nothing names the request (an `Idempotency-Key` is a `422`), so check whether it was done.
+- **tells**: content of its answer, besides the request's own:
   people's *messages*, *facts*, *summaries* and *items*,
   *names* (ids of users and sessions), *operators*' words (labels, actors, reasons, instructions).
-  A key of one user is told of that user alone, one of a namespace of that namespace;
-  that of the installation is told no words of people, and the trail of a namespace has a `reveal`
-  where it was told *names*.
-- **errors**: the last parts of `type` that the route has beside those of every route.
+  A key of one user reads that user alone, a key of a namespace that namespace;
+  the key of the installation reads no words of people, and the trail of a namespace has a `reveal`
+  where it read *names*.
+- **errors**: the last parts of `type`, in addition to those of every route.
 """
 
 
