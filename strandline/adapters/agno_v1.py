@@ -1,5 +1,9 @@
-"""Agno 1: ``StrandlineMemory``, for ``memory=`` of agents and teams, and ``StrandlineMemoryDb``."""
+"""Agno 1: ``StrandlineMemory``, for ``memory=`` of agents and teams, and ``StrandlineMemoryDb``.
 
-from strandline.adapters.legacy.agno_v1 import StrandlineMemory, StrandlineMemoryDb
+pip install 'strandline[agno1]'
+"""
+
+from strandline.adapters.legacy.agno_v1.memory import StrandlineMemory
+from strandline.adapters.legacy.agno_v1.memory_db import StrandlineMemoryDb
 
 __all__ = ["StrandlineMemory", "StrandlineMemoryDb"]

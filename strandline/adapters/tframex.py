@@ -1,5 +1,8 @@
-"""TFrameX: ``StrandlineMemoryStore``, for ``memory_store=`` of agents."""
+"""TFrameX: ``StrandlineMemoryStore``, for ``memory_store=`` of agents.
 
-from strandline.adapters.legacy.tframex import StrandlineMemoryStore
+pip install 'strandline[tframex]'
+"""
+
+from strandline.adapters.legacy.tframex.store import StrandlineMemoryStore
 
 __all__ = ["StrandlineMemoryStore"]

@@ -15,8 +15,7 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import Any
 
-from strandline.chat_import.chat_line import object_in
-from strandline.chat_import.file_lines import read_lines
+from strandline.chat_import.file_lines import object_in, read_lines
 from strandline.memory import Memory
 from strandline.producers.writing.bulk_import import Imported
 from strandline.producers.writing.validate import PutLimits, prepare

@@ -9,8 +9,8 @@ from typing import Any
 
 import pytest
 
-from strandline.chat_import.chat_line import object_in as chat_line
 from strandline.chat_import.exports.source import ExportSource
+from strandline.chat_import.file_lines import object_in as chat_line
 from strandline.chat_import.records import Omission
 from strandline.chat_import.tables.values import read_json as column
 from strandline.pipelines.audit.anchors import read_anchors

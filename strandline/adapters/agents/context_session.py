@@ -9,7 +9,8 @@ from typing import Any
 from agents import RunContextWrapper, SessionSettings, TResponseInputItem
 from agents.memory import OpenAIResponsesCompactionArgs
 
-from strandline.adapters.agents.session import ItemSession
+from strandline.adapters.agents.session import StrandlineSession
+from strandline.memory import Memory
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 
@@ -19,33 +20,54 @@ FromContext = Callable[[Any], str]
 MAX_READY_SESSIONS = 1_024
 
 
-class ContextSession:
-    """One object for all conversations of a process; each call is about those that its run's context names.
+def _read_field(name: str) -> FromContext:
+    """Reads an attribute of a context, or an item if it is a mapping; None where there is none."""
 
-    Args:
-        make: makes the session of a conversation and its user.
-        session_of, user_of: read the names from a run's context.
-        session_settings: the SDK's own settings.
+    def read(context: Any) -> Any:
+        return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
+
+    return read
+
+
+_SESSION_ID = _read_field("session_id")
+_USER_ID = _read_field("user_id")
+
+
+class StrandlineContextSession:
+    """One session for all conversations of a server: which one, and whose, the context of each run says.
 
     Without a run, give the methods ``wrapper=RunContextWrapper(context)``, or use ``of(context)``.
+
+    Args:
+        session_id: reads the conversation from a run's context; default: its ``session_id``, an attribute or
+            an item.
+        user_id: reads the owner of facts from it; default: its ``user_id``.
+        session_settings: the SDK's own settings.
+        options: as ``strandline.Memory.from_defaults`` takes them.
+
+    Raises: as ``strandline.Memory.from_defaults``.
     """
 
     def __init__(
         self,
-        make: Callable[[str, str], ItemSession],
         *,
-        session_of: FromContext,
-        user_of: FromContext,
+        session_id: FromContext = _SESSION_ID,
+        user_id: FromContext = _USER_ID,
         session_settings: SessionSettings | None = None,
+        **options: Any,
     ) -> None:
+        def make(session: str, user: str) -> StrandlineSession:
+            return StrandlineSession(session, user_id=user, session_settings=session_settings, **options)
+
         # Empty, since one name for all would put their runs into one group of the SDK.
         self.session_id = ""
         self.session_settings = session_settings
         self._make = lru_cache(maxsize=MAX_READY_SESSIONS)(make)
-        self._session_of = session_of
-        self._user_of = user_of
+        self._session_of = session_id
+        self._user_of = user_id
+        Memory.from_defaults(**options)  # options that cannot be used are refused now, not in the first run
 
-    def of(self, context: object) -> ItemSession:
+    def of(self, context: object) -> StrandlineSession:
         """The session that a run with this context uses.
 
         Raises:
@@ -58,21 +80,21 @@ class ContextSession:
     async def get_items(
         self, limit: int | None = None, *, wrapper: RunContextWrapper[Any] | None = None
     ) -> list[TResponseInputItem]:
-        """As ``ItemSession.get_items``, of the run's conversation."""
+        """As ``StrandlineSession.get_items``, of the run's conversation."""
         return await self._of_run(wrapper).get_items(limit)
 
     async def add_items(
         self, items: list[TResponseInputItem], *, wrapper: RunContextWrapper[Any] | None = None
     ) -> None:
-        """As ``ItemSession.add_items``, to the run's conversation."""
+        """As ``StrandlineSession.add_items``, to the run's conversation."""
         await self._of_run(wrapper).add_items(items)
 
     async def pop_item(self, *, wrapper: RunContextWrapper[Any] | None = None) -> TResponseInputItem | None:
-        """As ``ItemSession.pop_item``, from the run's conversation."""
+        """As ``StrandlineSession.pop_item``, from the run's conversation."""
         return await self._of_run(wrapper).pop_item()
 
     async def clear_session(self, *, wrapper: RunContextWrapper[Any] | None = None) -> None:
-        """As ``ItemSession.clear_session``: the run's conversation alone."""
+        """As ``StrandlineSession.clear_session``: the run's conversation alone."""
         await self._of_run(wrapper).clear_session()
 
     async def run_compaction(
@@ -81,25 +103,16 @@ class ContextSession:
         *,
         wrapper: RunContextWrapper[Any] | None = None,
     ) -> None:
-        """As ``ItemSession.run_compaction``, of the run's conversation."""
+        """As ``StrandlineSession.run_compaction``, of the run's conversation."""
         await self._of_run(wrapper).run_compaction(args)
 
-    def _of_run(self, wrapper: RunContextWrapper[Any] | None) -> ItemSession:
+    def _of_run(self, wrapper: RunContextWrapper[Any] | None) -> StrandlineSession:
         if wrapper is None:
             raise ConfigurationError(
                 "A StrandlineContextSession was called without a run: use session.of(context), or give"
                 " wrapper=RunContextWrapper(context)."
             )
         return self.of(wrapper.context)
-
-
-def read_field(name: str) -> FromContext:
-    """Reads an attribute of a context, or an item if it is a mapping; None where there is none."""
-
-    def read(context: Any) -> Any:
-        return context.get(name) if isinstance(context, Mapping) else getattr(context, name, None)
-
-    return read
 
 
 def _read(name: str, read: FromContext, context: object) -> str:

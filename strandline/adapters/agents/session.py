@@ -2,38 +2,48 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from typing import cast
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, cast
 
 from agents import SessionSettings, TResponseInputItem
 from agents.memory import OpenAIResponsesCompactionArgs
 
-from strandline.adapters.agents.compaction import COMPACTION, without_compacted
 from strandline.adapters.agents.items import Item, items_of, message_of
 from strandline.adapters.storable import storable
-from strandline.producers.memory import SessionMemory
+from strandline.memory import Memory
 from strandline.schemas.values.message import HEAD_ROLES, Message
 
 
-class ItemSession:
-    """A session's memory as a ``Session`` of the Agents SDK.
+class StrandlineSession:
+    """A session of the Agents SDK whose history is a window with long-term memory before it.
 
     Args:
-        memory: the memory to read and write.
-        bare: the same session without memory blocks, for reading its items alone.
+        session_id: the conversation; default: a new random one.
+        user_id: the owner of facts, across sessions.
         session_settings: the SDK's own settings; a ``limit`` there is passed to ``get_items``.
+        options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
+            ``database_url``, …).
+
+    Attributes:
+        memory: the session's memory itself, for operations that the SDK lacks (``flush``, ``facts``, …).
+
+    Raises: as ``strandline.Memory.from_defaults``.
     """
 
     def __init__(
         self,
-        memory: SessionMemory,
-        bare: SessionMemory,
+        session_id: str | None = None,
+        *,
+        user_id: str | None = None,
         session_settings: SessionSettings | None = None,
+        **options: Any,
     ) -> None:
-        self.session_id = memory.session_id
+        self.memory = Memory.from_defaults(session_id, user_id=user_id, **options)
+        self.session_id = self.memory.session_id
         self.session_settings = session_settings
-        self.memory = memory
-        self._bare = bare
+        # The same session without memory blocks, for reading its items alone.
+        without_blocks = {**options, "memory_blocks": []}
+        self._bare = Memory.from_defaults(self.session_id, user_id=user_id, **without_blocks)
 
     async def get_items(self, limit: int | None = None) -> list[TResponseInputItem]:
         """The items for the next model call: memory as a system item, messages it does not cover, the window.
@@ -105,3 +115,31 @@ def _with_known_reasoning(messages: Iterable[Message]) -> Iterator[Item]:
             is_cut = is_cut and item.get("role") != "user" and item.get("type") != "reasoning"
             is_lost = is_cut and item.get("role") not in HEAD_ROLES and item.get("type") != COMPACTION
             yield {key: value for key, value in item.items() if key != "id"} if is_lost else item
+
+
+COMPACTION = "compaction"
+
+
+def without_compacted(items: Sequence[Item]) -> list[Item]:
+    """The items without those that the newest compaction item stands for; instructions before them stay.
+
+    If only the user's messages are before it, it belongs to a window that was compacted as a whole, by
+    ``responses.compact``: such a window has these messages beside the item, and has to be sent as it is.
+    """
+    places = [place for place, item in enumerate(items) if item.get("type") == COMPACTION]
+    if not places:
+        return list(items)
+    head = _head_length(items)
+    before = items[head : places[-1]]
+    if all(_is_users(item) for item in before):
+        return list(items)
+    return [*items[:head], *items[places[-1] :]]
+
+
+def _head_length(items: Sequence[Item]) -> int:
+    """How many instructions stand first: memory, and the pinned head."""
+    return next((place for place, item in enumerate(items) if item.get("role") not in HEAD_ROLES), len(items))
+
+
+def _is_users(item: Mapping[str, Any]) -> bool:
+    return item.get("role") == "user" or item.get("type") == COMPACTION

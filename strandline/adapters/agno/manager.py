@@ -4,27 +4,44 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from hashlib import blake2b
-from typing import Any, Literal, Self, cast, get_args
+from typing import Any, Literal, Self, TypeVar, cast, get_args
 
+from agno.agent import Agent
+from agno.db.base import AsyncBaseDb, BaseDb
 from agno.db.schemas import UserMemory
 from agno.memory.manager import MemoryManager
 from agno.memory.strategies import MemoryOptimizationStrategy, MemoryOptimizationStrategyType
 from agno.models.base import Model
 from agno.models.message import Message as AgnoMessage
+from agno.run import RunContext
+from agno.run.agent import RunInput, RunOutput
+from agno.run.team import TeamRunInput, TeamRunOutput
+from agno.team import Team
 
-from strandline.adapters.agno.changes import changes_text, optimized_memories
-from strandline.adapters.agno.hooks import RunHooks
-from strandline.adapters.agno.memories import MemoryQuery, memories_of, user_or_default
-from strandline.adapters.agno.messages import plain_messages
+from strandline.adapters.agno.memories import (
+    MemoryQuery,
+    changes_text,
+    memories_of,
+    optimized_memories,
+    user_or_default,
+)
+from strandline.adapters.agno.messages import plain_messages, query_of
 from strandline.adapters.agno.operations import MemoryOperations
-from strandline.adapters.agno.runs import MakeMemory
-from strandline.producers.execution import Resources
+from strandline.adapters.agno.overlay import overlay_memories
+from strandline.adapters.agno.runs import AnySession, RunKeeper, memory_maker
+from strandline.producers.arguments import check_timeout
+from strandline.producers.execution import OperationRunner
+from strandline.producers.facts.listing import checked_limit
 from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.producers.owner_facts import OwnerFacts
-from strandline.schemas.errors import InvalidMessageError
-from strandline.schemas.values.identity import identify_user
+from strandline.schemas.errors import ConfigurationError, InvalidMessageError
+from strandline.schemas.postgres.operations import Operation
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, identify_user
 from strandline.schemas.values.message import Message
+from strandline.wiring.environment import settings_with
+from strandline.wiring.runtime import runtime_for
 
+Db = TypeVar("Db", bound=BaseDb | AsyncBaseDb)
 Retrieval = Literal["last_n", "first_n", "agentic"]
 Strategy = MemoryOptimizationStrategyType | MemoryOptimizationStrategy
 
@@ -32,22 +49,41 @@ _KEPT_WITH_RUN = "The run is kept whole when it has ended; memories follow from 
 _READ_ONLY = "Agents may not change memories in this namespace; nothing was changed."
 
 
-class FactManager(RunHooks, MemoryManager):
-    """The memories of users as Agno's agents and teams manage them; one object serves all of them.
+# Arguments of Agno's manager, and what takes their place here.
+_SET_CAPTURE = "set it once for a namespace or a user, with set_capture of strandline.Facts"
+_ELSEWHERE = {
+    "db": "memories are in Postgres; pass database_url=",
+    "system_message": _SET_CAPTURE,
+    "memory_capture_instructions": _SET_CAPTURE,
+    "additional_instructions": _SET_CAPTURE,
+    "add_memories": _SET_CAPTURE,
+    "update_memories": _SET_CAPTURE,
+    "delete_memories": _SET_CAPTURE,
+    "clear_memories": "clearing is not offered to models; call manager.clear_user_memories(user)",
+}
 
-    Give an agent or a team ``memory_manager=``, and the hooks ``recall`` and ``keep``; if it is run with
-    ``arun`` alone, ``arecall`` and ``akeep``.  No agent's model is asked: workers derive memories.
+
+class StrandlineMemoryManager(MemoryManager):
+    """Agno's ``MemoryManager`` on Strandline; one for all agents, teams and users of an application.
+
+    Its methods ``recall`` and ``keep`` (``arecall`` and ``akeep`` for ``arun``) are an agent's hooks.  No
+    agent's model is asked: workers derive memories.
 
     Where no ``user_id`` is given, the user is ``"default"``, as in Agno.
 
     Args:
-        resources: of this process.
-        namespace: the tenant.
-        make_memory: makes the memory of a conversation.
-        max_memories: how many memories a run is shown at most.
-        wait: the longest wait for workers in ``create_user_memories`` and ``update_memory_task``, in seconds.
-        actor: the name that edits are recorded with.
-        fields: as ``agno.memory.MemoryManager`` takes them.
+        namespace: the tenant; managers of other namespaces neither see nor change its memories.
+        max_memories: how many memories a run is shown at most: those that fit its input, and some of the
+            newest; 0: none.
+        wait: the longest wait for workers in ``create_user_memories`` and ``update_memory_task``, in seconds;
+            None: do not wait.
+        actor: the name that changes by hand are recorded with.
+        model: a model of Agno, for an optimization strategy of your own; nothing else calls it.
+        id, name, debug_mode: as Agno's manager takes them.
+        options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
+            ``database_url``, …); ``deliver`` is ``"turn"`` unless it is given.
+
+    Raises: as ``strandline.Memory.from_defaults``.
 
     All methods that read or write raise DatabaseUnavailableError if Postgres cannot be reached, and those
     that write UnknownPipelineError before any worker has ever run.
@@ -55,21 +91,36 @@ class FactManager(RunHooks, MemoryManager):
 
     def __init__(
         self,
-        resources: Resources,
-        namespace: str,
-        make_memory: MakeMemory,
         *,
-        max_memories: int,
-        wait: float | None,
-        actor: str | None,
+        namespace: str = DEFAULT_NAMESPACE,
+        max_memories: int = 30,
+        wait: float | None = 10.0,
+        actor: str | None = None,
         model: Model | str | None = None,
-        **fields: Any,
+        id: str | None = None,
+        name: str | None = None,
+        debug_mode: bool = False,
+        **options: Any,
     ) -> None:
-        MemoryManager.__init__(self, model=model, **fields)
-        RunHooks.__init__(
-            self, MemoryOperations(resources, namespace, actor), resources, make_memory, max_memories
+        for argument in options:
+            if argument in _ELSEWHERE:
+                raise ConfigurationError(
+                    f"StrandlineMemoryManager has no argument {argument!r}: {_ELSEWHERE[argument]}."
+                )
+        super().__init__(model=model, id=id, name=name, debug_mode=debug_mode)
+        settings = settings_with(
+            database_url=options.get("database_url"),
+            broker_url=options.get("broker_url"),
+            database_schema=options.get("schema"),
         )
-        self._wait = wait
+        self._resources = runtime_for(settings, pool=options.get("pool"), consume=options.get("consume"))
+        self._runner = OperationRunner(self._resources)
+        self._operations = MemoryOperations(self._resources, namespace, actor)
+        self.namespace = namespace
+        make_memory = memory_maker(namespace, options)
+        self._keeper = RunKeeper(make_memory, lambda hook: getattr(hook, "__self__", None) is self)
+        self._max_memories = checked_limit(max_memories)
+        self._wait = None if wait is None else check_timeout(wait)
 
     def __deepcopy__(self, _memo: object) -> Self:
         """The same object: copies of an agent, and their hooks, share it."""
@@ -78,6 +129,89 @@ class FactManager(RunHooks, MemoryManager):
     def facts(self, user_id: str | None = None) -> OwnerFacts:
         """The facts behind a user's memories, for what Agno has no name for: history, topics, capture."""
         return OwnerFacts(self._resources, identify_user(self.namespace, user_or_default(user_id)))
+
+    # Hooks.  Agno calls a pre-hook with the input and the session of a run, and a post-hook with its output.
+    # What a hook raises is logged by Agno, and the run goes on.
+
+    def recall(
+        self,
+        run_input: RunInput | TeamRunInput,
+        run_context: RunContext,
+        user_id: str | None = None,
+        agent: Agent | None = None,
+        team: Team | None = None,
+    ) -> None:
+        """A pre-hook: look up the memories that fit the run's input, for its system message."""
+        user = user_or_default(user_id)
+        self._keeper.begin(run_context.run_id, _runner_of(agent, team))
+        self._keeper.remember(user, [])  # what a run is shown if the look-up fails
+        self._keeper.remember(user, self._runner.run(self._relevant(user, run_input)))
+
+    async def arecall(
+        self,
+        run_input: RunInput | TeamRunInput,
+        run_context: RunContext,
+        user_id: str | None = None,
+        agent: Agent | None = None,
+        team: Team | None = None,
+    ) -> None:
+        """Async twin of ``recall``, for ``arun``."""
+        user = user_or_default(user_id)
+        self._keeper.begin(run_context.run_id, _runner_of(agent, team))
+        self._keeper.remember(user, [])
+        self._keeper.remember(user, await self._runner.arun(self._relevant(user, run_input)))
+
+    def keep(
+        self,
+        run_output: RunOutput | TeamRunOutput,
+        session: AnySession,
+        user_id: str | None = None,
+        agent: Agent | None = None,
+        team: Team | None = None,
+    ) -> None:
+        """A post-hook: store the messages of the run, and deliver them to the workers.
+
+        A run that comes again, retried, continued or regenerated, takes the place of what it was.  A team
+        keeps the runs of its members with its own.
+        """
+        runner = _runner_of(agent, team)
+        self._keeper.keep(run_output, session, user_or_default(user_id), runner)
+
+    async def akeep(
+        self,
+        run_output: RunOutput | TeamRunOutput,
+        session: AnySession,
+        user_id: str | None = None,
+        agent: Agent | None = None,
+        team: Team | None = None,
+    ) -> None:
+        """Async twin of ``keep``, for ``arun``."""
+        await self._keeper.akeep(run_output, session, user_or_default(user_id), _runner_of(agent, team))
+
+    def _relevant(
+        self, user_id: str, run_input: RunInput | TeamRunInput | None
+    ) -> Operation[list[UserMemory]]:
+        return self._operations.relevant(user_id, query_of(run_input), self._max_memories)
+
+    def overlay(self, db: Db) -> Db:
+        """Your own Agno database, with these memories in the place of its own, as for AgentOS.
+
+        It is of the class of ``db``, and shares everything else with it.
+
+        Raises:
+            ConfigurationError: ``db`` is not a database of Agno.
+        """
+        return overlay_memories(db, self._resources, self.namespace, self._operations.actor)
+
+    def close(self) -> None:
+        """Close the resources that this process shares: pools, threads, the embedded servers; its memories
+        cannot be used after that.
+        """
+        self._resources.close()
+
+    async def aclose(self) -> None:
+        """Async twin of ``close``; to be called on the event loop that used the manager."""
+        await self._resources.aclose()
 
     # Reads.
 
@@ -281,6 +415,13 @@ class FactManager(RunHooks, MemoryManager):
         stored = self._runner.run(self._operations.upsert(memory))
         memory.memory_id, memory.updated_at = stored.memory_id, stored.updated_at
         return stored.memory_id
+
+
+def _runner_of(agent: Agent | None, team: Team | None) -> Agent | Team:
+    runner = agent if team is None else team
+    if runner is None:
+        raise ConfigurationError("recall and keep are hooks of an agent or a team, which Agno calls.")
+    return runner
 
 
 def _method(method: object, query: str | None) -> Retrieval:

@@ -1,4 +1,4 @@
-"""Facts as Agno's user memories, and the other way round: fields, ids, filters and order."""
+"""Facts as Agno's user memories, and the other way round: fields, ids, filters, order, and what changed."""
 
 from __future__ import annotations
 
@@ -12,6 +12,9 @@ from agno.db.schemas import UserMemory
 
 from strandline.producers.arguments import check_count
 from strandline.producers.facts.listing import Fact, as_fact_id
+from strandline.producers.facts.optimizing import Optimization
+from strandline.producers.writing.sources import FactChanges
+from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.values.identity import Owner
 
@@ -19,6 +22,7 @@ from strandline.schemas.values.identity import Owner
 DEFAULT_USER = "default"
 
 MAX_MEMORIES_PER_READ = 1_000
+_MAX_NAMED = 10
 
 _SORT_FIELDS = frozenset(
     {"memory", "memory_id", "user_id", "agent_id", "team_id", "created_at", "updated_at", "input", "feedback"}
@@ -118,3 +122,32 @@ class MemoryQuery:
         known = sorted((one for one in memories if value(one) is not None), key=value)
         unknown = [one for one in memories if value(one) is None]
         return [*unknown, *known[::-1]] if self.is_descending else [*known, *unknown]
+
+
+def changes_text(changes: FactChanges) -> str:
+    """The changes as an agent's tool returns them: additions and updates in words, deletions by number."""
+    if changes.failure is not None:
+        return "The request could not be carried out, and no memories were changed; an operator is needed."
+    if not changes.is_complete:
+        return "The request was accepted; memories follow from it in the background."
+    sentences = [
+        f"{verb}: {'; '.join(fact.text.rstrip('.') for fact in facts[:_MAX_NAMED])}"
+        for verb, facts in (("Added", changes.added), ("Updated", changes.updated))
+        if facts
+    ]
+    if changes.deleted:
+        sentences.append(f"Deleted: {quantity(len(changes.deleted), 'memory', 'memories')}")
+    return ". ".join(sentences) + "." if sentences else "No memories were changed."
+
+
+def optimized_memories(
+    before: Sequence[UserMemory], proposal: Optimization, user_id: str
+) -> list[UserMemory]:
+    """The memories as they would be: those that stay, and the sentences in the place of several."""
+    replaced = {str(fact_id) for merged in proposal.merged for fact_id in merged.fact_ids}
+    stays = [memory for memory in before if memory.memory_id not in replaced]
+    sentences = [
+        UserMemory(memory=merged.text, topics=list(merged.topics) or None, user_id=user_id)
+        for merged in proposal.merged
+    ]
+    return [*stays, *sentences]

@@ -11,8 +11,10 @@ from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass
+from functools import lru_cache
 from itertools import count
 from threading import Lock
+from typing import Any
 from uuid import uuid4
 
 from agno.agent import Agent
@@ -25,8 +27,10 @@ from agno.team import Team
 from strandline.adapters.agno.messages import Run, messages_of
 from strandline.adapters.recently_used import RecentlyUsed
 from strandline.adapters.storable import parts_of, storable
+from strandline.memory import Memory
 from strandline.producers.memory import SessionMemory
 from strandline.schemas.errors import DatabaseUnavailableError, StrandlineError
+from strandline.schemas.values.lanes import FACTS
 from strandline.schemas.values.message import Message
 
 logger = logging.getLogger("strandline.adapters")
@@ -35,6 +39,8 @@ logger = logging.getLogger("strandline.adapters")
 MakeMemory = Callable[[str, str, bool], SessionMemory]
 AnySession = AgentSession | TeamSession
 
+# Memories of so many conversations are kept ready; each is made again when it is needed.
+_MAX_READY_MEMORIES = 1_024
 # A run of more messages cannot be put at once, so none of them can be replaced.
 MAX_RUN_MESSAGES = 1_000
 # So many messages are held for runs whose put failed; more are left to Agno's own database.
@@ -245,3 +251,17 @@ def _stored_run_id(run: Run, session: AnySession) -> str:
     while source in known and known[source].status == RunStatus.regenerated:
         run_id, source = source, getattr(known.pop(source), "regenerated_from", None)
     return run_id or uuid4().hex
+
+
+def memory_maker(namespace: str, options: dict[str, Any]) -> MakeMemory:
+    """Makes memories with these options; of an agent that edits facts itself, without deriving them."""
+    common = {"deliver": "turn", **options, "namespace": namespace}
+    blocks = Memory.from_defaults(**common).memory_blocks  # options that cannot be used are refused now
+    without_facts = [block for block in blocks if block.pipeline != FACTS]
+
+    @lru_cache(maxsize=_MAX_READY_MEMORIES)
+    def make(session_id: str, user_id: str, is_agentic: bool) -> Memory:
+        chosen = {**common, "memory_blocks": without_facts} if is_agentic else common
+        return Memory.from_defaults(session_id, user_id=user_id, **chosen)
+
+    return make

@@ -8,28 +8,41 @@ from agno.session import AgentSession, TeamSession
 from agno.session.summary import SessionSummary, SessionSummaryManager
 
 from strandline.adapters.agno.memories import user_or_default
-from strandline.adapters.agno.runs import MakeMemory
+from strandline.adapters.agno.runs import memory_maker
+from strandline.producers.arguments import check_timeout
 from strandline.producers.memory import SessionMemory
 from strandline.producers.reading.summary import Summary
 from strandline.schemas.errors import NotFoundError
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 
-class RollingSummaryManager(SessionSummaryManager):
-    """Gives Agno's sessions the rolling summary of their conversation; no agent's model is asked.
+class StrandlineSummaryManager(SessionSummaryManager):
+    """Agno's ``SessionSummaryManager`` on Strandline, beside a ``StrandlineMemoryManager``.
 
-    With ``enable_session_summaries`` Agno calls it after each run.  The summary then is as workers have it:
-    it tells of all runs but the last ones, which the history shows.  ``wait`` makes it wait for them.
+    It gives sessions the rolling summary of their conversation; no agent's model is asked.  With
+    ``enable_session_summaries`` Agno calls it after each run.  The summary then is as workers have it: it
+    tells of all runs but the last ones, which the history shows.  ``wait`` makes it wait for them.
 
     Args:
-        make_memory: makes the memory of a conversation.
-        wait: the longest wait for the workers, in seconds; None: do not wait.
-        fields: ``id``, ``name``, ``owner_id`` and ``owner_type``, as Agno's manager takes them.
+        namespace, options: those of the manager.
+        wait: the longest wait for the workers after a run, in seconds; None: take the summary as it is.
+        id, name: as Agno's manager takes them.
+
+    Raises: as ``strandline.Memory.from_defaults``.
     """
 
-    def __init__(self, make_memory: MakeMemory, *, wait: float | None, **fields: Any) -> None:
-        super().__init__(**fields)
-        self._make_memory = make_memory
-        self._wait = wait
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        wait: float | None = None,
+        id: str | None = None,
+        name: str | None = None,
+        **options: Any,
+    ) -> None:
+        super().__init__(id=id, name=name)
+        self._make_memory = memory_maker(namespace, options)
+        self._wait = None if wait is None else check_timeout(wait)
 
     def __deepcopy__(self, _memo: object) -> Self:
         """The same object: copies of an agent share it."""

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from dataclasses import replace
 from types import CodeType
+from typing import Any
 
 from langchain_core.chat_history import BaseChatMessageHistory
 from langchain_core.messages import AIMessage, BaseMessage, ToolMessage
@@ -16,7 +17,7 @@ from langchain_core.runnables.history import RunnableWithMessageHistory
 
 from strandline.adapters.langchain.messages import langchain_message_of, message_of
 from strandline.adapters.storable import parts_of, storable
-from strandline.producers.memory import SessionMemory
+from strandline.memory import Memory
 from strandline.schemas.values.message import Message
 
 # Of so many turns at once on one object it is known what each was shown.
@@ -33,20 +34,28 @@ TURN_ENDS: frozenset[CodeType] = frozenset(
 _is_whole_input: ContextVar[bool] = ContextVar("strandline_langchain_whole_input", default=False)
 
 
-class MemoryHistory(BaseChatMessageHistory):
-    """A session's memory as a chat message history.
+class StrandlineHistory(BaseChatMessageHistory):
+    """A chat message history whose messages are a window with long-term memory before it.
 
     Each read is of the session as it is.  ``RunnableWithMessageHistory`` also asks at the end of a turn how
     many messages its input began with, which may be others by then: it is told none, and what the turn was
     shown is left out of what it adds.  So one object serves turns at once, and turns of other processes.
 
     Args:
-        memory: the memory to read and write.
+        session_id: the conversation; default: a new random one.
+        user_id: the owner of facts, across sessions.
+        options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
+            ``database_url``, …).
+
+    Attributes:
+        memory: the session's memory itself, for operations that LangChain lacks (``flush``, ``facts``, …).
+
+    Raises: as ``strandline.Memory.from_defaults``.
     """
 
-    def __init__(self, memory: SessionMemory) -> None:
+    def __init__(self, session_id: str | None = None, *, user_id: str | None = None, **options: Any) -> None:
         super().__init__()
-        self.memory = memory
+        self.memory = Memory.from_defaults(session_id, user_id=user_id, **options)
         # What the turns that have not ended were shown: how many messages, and a digest of them.
         self._turns: deque[tuple[int, int]] = deque(maxlen=MAX_OPEN_TURNS)
 

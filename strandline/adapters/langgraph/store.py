@@ -3,37 +3,51 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 from weakref import WeakKeyDictionary
 
 from langgraph.store.base import BaseStore, Op, Result, TTLConfig
 
 from strandline.adapters.langgraph.operations import Batch
-from strandline.adapters.langgraph.vector_index import NO_VECTORS, VectorIndex
+from strandline.adapters.langgraph.vector_index import NO_VECTORS, OWN_EMBEDDER, VectorIndex
 from strandline.producers.audit.carrying_out import Recorder
-from strandline.producers.execution import OperationRunner, Resources
+from strandline.producers.execution import OperationRunner
 from strandline.producers.items.operations import Answer, Request
 from strandline.producers.items.recorded import answer_recorded
 from strandline.producers.items.requests import check_ttl
 from strandline.schemas.display.shown_text import quote
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.postgres.operations import Operation
-from strandline.schemas.values.identity import check_name, item_store_key
+from strandline.schemas.settings import Settings
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name, item_store_key
+from strandline.wiring.environment import settings_with
+from strandline.wiring.runtime import Pool, runtime_for
 
 _TTL_KEYS = frozenset({"default_ttl", "omit_expired", "refresh_on_read", "sweep_interval_minutes"})
 
 
-class ItemStore(BaseStore):
-    """The items of a namespace as a store of LangGraph; safe to share between threads and event loops.
+class StrandlineStore(BaseStore):
+    """A store of LangGraph in a table of its own, beside Strandline's memory and not mapped onto facts.
 
+    Sync and async methods may be used on one store, from any thread and event loop.  Making it does no I/O.
     Reads of a batch see what was stored before it.  An item whose time is over is never shown; the sweep of
     any worker deletes it.
 
     Args:
-        namespace: the tenant that the items belong to.
-        index: the semantic index; None: a search's query is ignored, as in LangGraph's stores.
-        ttl: expiry, in minutes.
+        namespace: the tenant; stores of other namespaces neither see nor change its items.
+        index: LangGraph's configuration of semantic search: ``embed`` (LangChain embeddings, a function of
+            texts, sync or async, ``"provider:model"``, an embedder of Strandline's own contract, or
+            ``"strandline"`` for the one of this process's settings), ``dims``, ``fields`` and
+            ``distance_type`` (``cosine``, ``inner_product``, ``l2``); default: no semantic search, and a
+            search's query is ignored, as in LangGraph's stores.
+        ttl: LangGraph's configuration of expiry, in minutes: ``default_ttl`` and ``refresh_on_read``.
+        database_url: Postgres; default ``STRANDLINE_DATABASE_URL``, else the embedded one.
+        pool, schema: as for ``Memory.from_defaults``.
+
+    Raises:
+        ConfigurationError: an argument or a setting cannot be used.
+        InvalidMessageError: ``namespace`` is not a valid name.
 
     All methods raise DatabaseUnavailableError if Postgres cannot be reached.
     """
@@ -41,12 +55,21 @@ class ItemStore(BaseStore):
     supports_ttl = True
 
     def __init__(
-        self, resources: Resources, namespace: str, *, index: VectorIndex | None, ttl: TTLConfig | None
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        index: Mapping[str, Any] | None = None,
+        ttl: TTLConfig | None = None,
+        database_url: str | None = None,
+        pool: Pool | None = None,
+        schema: str | None = None,
     ) -> None:
+        settings = settings_with(database_url=database_url, database_schema=schema)
+        resources = runtime_for(settings, pool=pool, consume=None)
         self.namespace = check_name("namespace", namespace)
         self.ttl_config = _check_ttl_config(ttl)
-        self.index_config: dict[str, Any] | None = None if index is None else index.config
-        self._index = index
+        self._index = None if index is None else _vector_index(index, settings)
+        self.index_config: dict[str, Any] | None = None if self._index is None else self._index.config
         self._resources = resources
         self._runner = OperationRunner(resources)
         self._key = item_store_key(self.namespace)
@@ -113,3 +136,11 @@ def _check_ttl_config(config: TTLConfig | None) -> TTLConfig | None:
         )
     check_ttl(config.get("default_ttl"))
     return config
+
+
+def _vector_index(config: Mapping[str, Any], settings: Settings) -> VectorIndex:
+    if config.get("embed") != OWN_EMBEDDER:
+        return VectorIndex(config)
+    from strandline.pipelines.models.factory import build_embedder  # a model client, where it is asked for
+
+    return VectorIndex({**config, "embed": build_embedder(settings)})

@@ -9,7 +9,7 @@ speaker.  A request's ``instructions`` are not kept: they are the agent's, which
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -19,19 +19,217 @@ from strandline.adapters.converter import (
     LEVELS_ABOVE,
     as_said,
     is_name,
+    read_call,
+    read_data_url,
+    tool_call,
     try_restore,
     with_leftovers,
     without,
     without_leftovers,
 )
-from strandline.adapters.pydantic_ai.foreign import foreign_parts, is_of_request
-from strandline.adapters.pydantic_ai.prompt_content import content_items, content_parts
-from strandline.adapters.pydantic_ai.responses import response_json, response_message
 from strandline.adapters.storable import Encoder
-from strandline.schemas.values.message import Message, Role
+from strandline.schemas.values.message import HEAD_ROLES, Content, Message, Role
 
 LIBRARY = "pydantic_ai"
 Json = dict[str, Any]
+
+# The kinds of items that are files, by address or by name; other files tell their media type.
+_FILES = {"audio-url": "audio", "document-url": "document", "video-url": "video"}
+_TO_STANDARD = str.maketrans("-_", "+/")
+_FROM_STANDARD = str.maketrans("+/", "-_")
+
+
+# The content of a user's prompt.
+
+
+def content_parts(items: Sequence[Any]) -> list[Mapping[str, Any]]:
+    """The content parts for the items of a prompt."""
+    return [_part(item) for item in items]
+
+
+def content_items(parts: Sequence[Mapping[str, Any]] | None) -> list[Any]:
+    """The items that content parts were made from; raises LookupError or TypeError if they were not."""
+    return [_item(part) for part in parts or ()]
+
+
+def _part(item: Any) -> Json:
+    if isinstance(item, str):
+        return {"type": "text", "text": item}
+    kind, media_type = item.get("kind"), str(item.get("media_type", ""))
+    if kind == "text-content":
+        return {"type": "text", "text": item["content"], LIBRARY: without(item, "content")}
+    if kind == "image-url":
+        return {"type": "image_url", "image_url": {"url": item["url"]}, LIBRARY: without(item, "url")}
+    if kind == "binary" and media_type.startswith("image/"):
+        url = f"data:{media_type};base64,{item['data'].translate(_TO_STANDARD)}"
+        return {"type": "image_url", "image_url": {"url": url}, LIBRARY: without(item, "data")}
+    return {"type": _FILES.get(kind, _kind_of_media(media_type)), LIBRARY: dict(item)}
+
+
+def _item(part: Mapping[str, Any]) -> Any:
+    rest = part.get(LIBRARY)
+    if rest is None:
+        return part["text"]
+    if part["type"] == "text":
+        return {**rest, "kind": "text-content", "content": part["text"]}
+    if part["type"] != "image_url":
+        return dict(rest)
+    url = part["image_url"]["url"]
+    if rest["kind"] == "image-url":
+        return {**rest, "url": url}
+    return {**rest, "data": url.partition(";base64,")[2].translate(_FROM_STANDARD)}
+
+
+def _kind_of_media(media_type: str) -> str:
+    kind = media_type.partition("/")[0]
+    return kind if kind in ("image", "audio", "video") else "document"
+
+
+# The field of a content part that holds the text of a part, by the kind of the part.
+_TEXTS = {"text": "text", "thinking": "thinking"}
+_CALL = "tool-call"
+_CALL_FIELDS = ("tool_name", "args", "tool_call_id")
+
+
+# Responses of a model.
+
+
+def response_message(parts: Sequence[Json], rest: Json) -> tuple[Message, Json]:
+    """The message for a response, and what else it consists of: its own fields, and those of its parts."""
+    content: list[Json] = []
+    calls: list[Json] = []
+    left: list[Json] = []
+    for part in parts:
+        kind = part["part_kind"]
+        if kind == _CALL and is_name(part["tool_call_id"]):
+            calls.append(_call(part))
+            left.append({**without(part, *_CALL_FIELDS), **_form(part.get("args"))})
+        elif kind in _TEXTS:
+            content.append({"type": kind, _TEXTS[kind]: part["content"]})
+            left.append(without(part, "content"))
+        else:
+            content.append({"type": kind, LIBRARY: part})
+            left.append({"part_kind": kind, "whole": True})
+    message = Message("assistant", _short(content, has_calls=bool(calls)), tool_calls=calls or None)
+    return message, {"response": rest, "parts": left}
+
+
+def response_json(message: Message, left: Mapping[str, Any]) -> Json:
+    """The response that a message was made from; raises as Python does if it was not."""
+    content = iter(_long(message.content))
+    calls = iter(message.tool_calls or ())
+    parts = [_restore_part(one, content, calls) for one in left["parts"]]
+    if message.role != "assistant" or next(content, None) or next(calls, None):
+        raise ValueError("not a response that was stored")
+    return {**left["response"], "kind": "response", "parts": parts}
+
+
+def _restore_part(left: Mapping[str, Any], content: Any, calls: Any) -> Json:
+    kind = left["part_kind"]
+    if left.get("whole"):
+        whole: Json = next(content)[LIBRARY]
+        return whole
+    if kind == _CALL:
+        return {**without(left, "form"), **_call_fields(next(calls), left.get("form"))}
+    return {**left, "content": next(content)[_TEXTS[kind]]}
+
+
+def _call(part: Mapping[str, Any]) -> Json:
+    arguments = part.get("args")
+    return tool_call(part["tool_call_id"], part["tool_name"], "" if arguments is None else arguments)
+
+
+def _call_fields(call: Mapping[str, Any], form: object) -> Json:
+    function = call["function"]
+    arguments = function["arguments"]
+    if form == "object":
+        arguments = json.loads(arguments)
+    fields = {"tool_name": function["name"], "tool_call_id": call["id"]}
+    return fields if form == "none" else {**fields, "args": arguments}
+
+
+def _form(arguments: object) -> Json:
+    if arguments is None:
+        return {"form": "none"}
+    return {"form": "object"} if isinstance(arguments, dict) else {}
+
+
+def _short(content: list[Json], *, has_calls: bool) -> Content:
+    # An empty text stays a part: without any part the content is empty as well.
+    if len(content) == 1 and content[0].get("text"):
+        return str(content[0]["text"])
+    return content or (None if has_calls else "")
+
+
+def _long(content: Content) -> Sequence[Mapping[str, Any]]:
+    if isinstance(content, str):
+        return [{"type": "text", "text": content}] if content else []
+    return content or []
+
+
+# Messages that were not put by way of Pydantic AI.
+
+
+def is_of_request(message: Message) -> bool:
+    """Whether a message goes into a request, and not into a model's response."""
+    return message.role != "assistant"
+
+
+def foreign_parts(message: Message, tool_names: Mapping[str, str]) -> list[Json]:
+    """The parts that say the same as ``message``; one, if it belongs to a request.
+
+    ``tool_names`` gives the names of tools by the ids of their calls.
+    """
+    at = {} if message.created_at is None else {"timestamp": message.created_at.isoformat()}
+    if message.role in HEAD_ROLES:
+        return [{"part_kind": "system-prompt", "content": message.text, **at}]
+    if message.role == "user":
+        return [{"part_kind": "user-prompt", "content": _foreign_items(message), **at}]
+    if message.role == "tool":
+        call_id = message.tool_call_id or ""
+        name = tool_names.get(call_id, "tool")
+        return [
+            {
+                "part_kind": "tool-return",
+                "tool_name": name,
+                "content": message.text,
+                "tool_call_id": call_id,
+                **at,
+            }
+        ]
+    text = [{"part_kind": "text", "content": message.text}] if message.text else []
+    return text + [_foreign_call(call) for call in message.tool_calls or ()]
+
+
+def _foreign_call(call: Mapping[str, Any]) -> Json:
+    called = read_call(call, no_arguments="{}")
+    arguments = called.arguments
+    return {
+        "part_kind": "tool-call",
+        "tool_name": called.name or "tool",
+        "args": arguments if isinstance(arguments, (str, dict)) else str(arguments),
+        "tool_call_id": call["id"],
+    }
+
+
+def _foreign_items(message: Message) -> str | list[Any]:
+    content = message.content
+    if content is None or isinstance(content, str):
+        return content or ""
+    return [_foreign_item(part) for part in content]
+
+
+def _foreign_item(part: Mapping[str, Any]) -> Any:
+    image = part.get("image_url")
+    if part["type"] == "image_url" and isinstance(image, Mapping) and isinstance(image.get("url"), str):
+        if inline := read_data_url(image["url"]):
+            media_type, data = inline
+            data = data.replace("+", "-").replace("/", "_")
+            return {"kind": "binary", "data": data, "media_type": media_type}
+        return {"kind": "image-url", "url": image["url"]}
+    text = part.get("text")
+    return text if isinstance(text, str) else f"[{part['type']}]"
+
 
 # Who speaks in which parts of a request.  What is in none of them is Pydantic AI's own, and a system's.
 _SPEAKERS: Mapping[str, tuple[Role, ...]] = {

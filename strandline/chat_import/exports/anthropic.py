@@ -7,8 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from strandline.adapters.converter import name_or
-from strandline.chat_import.exports.branches import branch_to, newest_leaf
-from strandline.chat_import.exports.source import ExportSource
+from strandline.chat_import.exports.source import ExportSource, branch_to, newest_leaf
 from strandline.chat_import.records import Omission, Place, Record, SourceMessage
 from strandline.chat_import.tables.values import read_moment
 from strandline.chat_import.tool_calls import tool_call

@@ -4,16 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from strandline.chat_import.exports.files import ExportFile, export_files
-from strandline.chat_import.exports.json_array import (
-    MAX_ELEMENT_BYTES,
-    MAX_ELEMENT_VALUES,
-    read_elements,
-)
+from strandline.chat_import.exports.json_array import MAX_ELEMENT_BYTES, MAX_ELEMENT_VALUES, read_elements
 from strandline.chat_import.records import Omission, Place, Portion, Record
 from strandline.schemas.foreign_json import read_json
+
+Node = TypeVar("Node")
+
+
+def branch_to(leaf: str, nodes: Mapping[str, Node], parents: Mapping[str, str]) -> list[Node]:
+    """The nodes from the root to ``leaf``; a circle ends where it closes."""
+    branch: list[Node] = []
+    seen: set[str] = set()
+    at: str | None = leaf
+    while at is not None and at in nodes and at not in seen:
+        seen.add(at)
+        branch.append(nodes[at])
+        at = parents.get(at)
+    branch.reverse()
+    return branch
+
+
+def newest_leaf(times: Mapping[str, float], parents: Mapping[str, str]) -> str | None:
+    """Of the nodes that are nobody's parent the one with the latest time; the last of those of one time."""
+    inner = set(parents.values())
+    leaves = [node for node in times if node not in inner]
+    return max(reversed(leaves), key=lambda node: times[node]) if leaves else None
+
 
 ReadConversation = Callable[[Mapping[str, Any], Place], Iterator[Record]]
 

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+
+from strandline.schemas.display.shown_text import quote
+from strandline.schemas.errors import ConfigurationError
 
 # The longest value that is read: a session of Agno 1 or 2 is one of them.
 MAX_VALUE_CHARACTERS = 32_000_000
@@ -110,3 +113,23 @@ def _quoted_name(table: SourceTable) -> str:
 
 def _quoted(name: str) -> str:
     return '"' + name.replace('"', '""') + '"'
+
+
+def choose_tables(
+    reader: TableReader, names: Sequence[str], *, fits: Callable[[SourceTable], bool], library: str
+) -> list[SourceTable]:
+    """The tables that ``fits`` recognises; of these, if ``names`` has any, only those.
+
+    Raises:
+        ConfigurationError: there is none, or not one that is named.
+    """
+    tables = [table for table in reader.tables() if fits(table)]
+    if not tables:
+        raise ConfigurationError(f"The database has no tables of {library}.")
+    unknown = [name for name in names if not any(name in (one.label, one.name) for one in tables)]
+    if unknown:
+        labels = ", ".join(quote(table.label) for table in tables)
+        raise ConfigurationError(
+            f"{quote(unknown[0])} is not a table of {library}; the database has {labels}."
+        )
+    return [table for table in tables if not names or table.label in names or table.name in names]

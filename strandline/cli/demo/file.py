@@ -9,7 +9,7 @@ from pathlib import Path
 
 from pydantic import BaseModel, TypeAdapter, ValidationError
 
-from strandline.chat_import.chat_line import object_in
+from strandline.chat_import.file_lines import object_in
 from strandline.producers.writing.validate import PutLimits, prepare
 from strandline.schemas.errors import ConfigurationError, InvalidMessageError
 from strandline.schemas.foreign_json import read_json

@@ -19,7 +19,7 @@ from agents.testing import ModelStep, ScriptedModel, assistant_message, function
 
 from strandline import ConfigurationError, InvalidMessageError, OwnerError, StaticMemoryBlock
 from strandline.adapters.agents import StrandlineContextSession, StrandlineSession
-from strandline.adapters.agents.compaction import without_compacted
+from strandline.adapters.agents.session import without_compacted
 from tests.conftest import StartWorker, rows_of
 from tests.support.agents.thirty_turns import FIRST, TURNS, Conversations, sayings
 from tests.support.servers.model_server import ModelServer

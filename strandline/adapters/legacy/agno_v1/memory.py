@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
-from functools import partial
+from collections.abc import Mapping
+from functools import lru_cache, partial
 from threading import Lock
 from typing import Any
 
@@ -13,7 +13,7 @@ from agno.memory.v2.memory import Message as AgnoMessage
 from agno.memory.v2.memory import TeamContext
 from agno.memory.v2.schema import SessionSummary, UserMemory
 
-from strandline import ConfigurationError, Memory, NotFoundError
+from strandline import ConfigurationError, Memory, NotFoundError, SummaryMemoryBlock, VectorMemoryBlock
 from strandline.adapters.legacy.agno_v1.fact_calls import (
     Questions,
     RunTexts,
@@ -22,50 +22,80 @@ from strandline.adapters.legacy.agno_v1.fact_calls import (
     relevant_facts,
     search_memories,
 )
-from strandline.adapters.legacy.agno_v1.memory_db import FactDb
+from strandline.adapters.legacy.agno_v1.memory_db import StrandlineMemoryDb
 from strandline.adapters.legacy.agno_v1.messages import message_of
 from strandline.adapters.legacy.agno_v1.runs import Run, StoredRun, put_run, read_runs, within_tokens
 from strandline.adapters.legacy.agno_v1.session_users import SessionUsers, UserOf
 from strandline.adapters.legacy.agno_v1.team_context import SCOPE, keep_interaction, keep_text, read_context
-from strandline.adapters.legacy.agno_v1.user_memories import UserMemories, check_memory
+from strandline.adapters.legacy.agno_v1.user_memories import check_memory
 from strandline.adapters.legacy.agno_v1.views import LiveView
 from strandline.producers.arguments import check_count, check_timeout
 from strandline.producers.facts.listing import MAX_LIMIT
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE, scope_session_id
 
 DEFAULT_RUNS = 5
 DEFAULT_MEMORIES = 50
+# Memories of so many sessions are kept ready; each is made again when needed.
+MAX_READY = 1_024
 
-# The memory of a session of a user; of a scope of it, if one is named, which feeds no pipeline.
-OpenSession = Callable[[str, str, str | None], Memory]
+# Arguments of Agno's memory, and what takes their place here.
+_ELSEWHERE = {
+    "model": "models run in the workers; set STRANDLINE_FACTS_MODEL and STRANDLINE_SUMMARY_MODEL there",
+    "memory_manager": "workers make the facts; say what they keep with facts.set_capture(Capture(…))",
+    "summarizer": "workers make the summary; say how with facts.set_capture(Capture(…))",
+    "memories": "facts are in Postgres; add them with add_user_memory",
+    "summaries": "summaries are made from the runs",
+    "runs": "runs are in Postgres; add them with add_run",
+    "delete_memories": "facts.set_capture(Capture(may_delete=…)) says it",
+    "clear_memories": "no model clears a user's facts",
+}
 
 
-class RunMemory(AgnoMemory):
-    """A memory of Agno 1 whose runs, facts, summaries and team contexts are Strandline's.
+class StrandlineMemory(AgnoMemory):
+    """Agno 1's ``Memory``: runs are a log, facts and summaries are made from it by workers.
 
     Runs are also kept in ``runs``, in this process, where agents and teams look for those of their own.
 
     Args:
-        open_session: gives the memory of a session.
-        db: the facts of the namespace, as rows.
-        user_memories: the same facts.
-        user_id: the one user whom the memory serves, or a function of the session's id.
-        max_memories: maximum number of facts in a prompt.
-        wait_seconds: how long a call waits for workers, if it asks them for something; None: not at all.
+        user_id: the user whose sessions these are; or a function of a session's id that returns the user, for
+            an agent that serves several; default: whom ``initialize`` names.
+        db: where the facts are, if you have one; default: made from ``namespace`` and ``options``.
+        namespace: the tenant.
+        agentic: make no facts from runs: an agent with ``enable_agentic_memory`` changes them by its tool.
+        max_memories: maximum number of facts in a prompt: some of the newest, and those that fit the question
+            (``expect``), or else what the user said last.
+        wait_seconds: how long ``create_user_memories``, ``update_memory_task`` and ``create_session_summary``
+            wait for workers; None: they return at once.
+        options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
+            ``database_url``, …); ``deliver`` is ``"turn"`` here.
+
+    Raises: as ``strandline.Memory.from_defaults``.
     """
 
     def __init__(
         self,
-        open_session: OpenSession,
-        db: FactDb,
-        user_memories: UserMemories,
+        user_id: str | UserOf | None = None,
         *,
-        user_id: str | UserOf | None,
+        db: StrandlineMemoryDb | None = None,
+        namespace: str | None = None,
+        agentic: bool = False,
         max_memories: int = DEFAULT_MEMORIES,
         wait_seconds: float | None = None,
         debug_mode: bool = False,
+        **options: Any,
     ) -> None:
-        self._open = open_session
-        self.user_memories = user_memories
+        _refuse(options, db, namespace)
+        tenant = namespace or (DEFAULT_NAMESPACE if db is None else db.namespace)
+        place = {name: options[name] for name in ("database_url", "pool", "schema") if name in options}
+        rows = StrandlineMemoryDb(namespace=tenant, **place) if db is None else db
+        options = {"deliver": "turn", **rows.options, **options, "namespace": tenant}
+        if agentic:
+            options.setdefault("memory_blocks", [SummaryMemoryBlock(), VectorMemoryBlock()])
+        # Options that cannot be used are refused now, not in the first run.
+        self._resources_of_runs = Memory.from_defaults(**options)
+        self._open = open_session = lru_cache(MAX_READY)(partial(_open_session, options))
+        # By the memory's own resources, which consume events if its options say so.
+        self.user_memories = rows.memories.with_facts(lambda user: open_session("facts", user, None).facts)
         self._users = SessionUsers(user_id)
         self._max_memories = check_count("max_memories", max_memories, most=MAX_LIMIT)
         self._wait_seconds = None if wait_seconds is None else check_timeout(wait_seconds)
@@ -73,7 +103,12 @@ class RunMemory(AgnoMemory):
         self._questions = Questions()
         self._hidden: dict[tuple[str, str], int] = {}
         self._lock = Lock()
-        super().__init__(db=db, debug_mode=debug_mode)
+        super().__init__(db=rows, debug_mode=debug_mode)
+
+    def close(self) -> None:
+        """Close the resources that this process shares; its memories cannot be used after that."""
+        self._resources_of_runs.close()
+        self.db.close()
 
     def session_memory(self, session_id: str) -> Memory:
         """The memory of a session itself, for operations that Agno lacks: ``facts``, ``search``, …"""
@@ -373,9 +408,9 @@ class RunMemory(AgnoMemory):
         """Set the text that the team shares; a dict changes these fields of it."""
         keep_text(self._context_log(session_id), text)
 
-    def __deepcopy__(self, memo: dict[int, Any]) -> RunMemory:
+    def __deepcopy__(self, memo: dict[int, Any]) -> StrandlineMemory:
         """The memory of a member of a team: it shares all but the runs of this process."""
-        copied: RunMemory = self.__class__.__new__(self.__class__)
+        copied: StrandlineMemory = self.__class__.__new__(self.__class__)
         memo[id(self)] = copied
         copied.__dict__.update(self.__dict__)
         copied.runs = {session: list(runs) for session, runs in (self.runs or {}).items()}
@@ -466,3 +501,25 @@ def _member_scope(run: Run) -> str | None:
 def _in_memory(session_id: str, runs: list[StoredRun]) -> AgnoMemory:
     """Runs of the log in a memory of Agno's own, which picks messages from them."""
     return AgnoMemory(runs={session_id: [run.as_response(session_id) for run in runs]})
+
+
+def _open_session(options: dict[str, Any], session_id: str, user_id: str, scope: str | None) -> Memory:
+    if scope is None:
+        return Memory.from_defaults(session_id, user_id=user_id, **options)
+    return Memory.from_defaults(
+        scope_session_id(session_id, scope), user_id=user_id, **{**options, "memory_blocks": []}
+    )
+
+
+def _refuse(options: dict[str, Any], db: object, namespace: str | None) -> None:
+    for name in _ELSEWHERE.keys() & options.keys():
+        raise ConfigurationError(f"StrandlineMemory has no argument '{name}': {_ELSEWHERE[name]}.")
+    if db is not None and not isinstance(db, StrandlineMemoryDb):
+        raise ConfigurationError(
+            f"db is a {type(db).__name__}; StrandlineMemory keeps memories in Strandline's Postgres: give a"
+            " StrandlineMemoryDb, or none."
+        )
+    if isinstance(db, StrandlineMemoryDb) and (
+        namespace not in (None, db.namespace) or {"database_url", "pool", "schema"} & options.keys()
+    ):
+        raise ConfigurationError("Where memories are is said twice; the given db says it alone.")

@@ -2,36 +2,58 @@
 
 from __future__ import annotations
 
+from functools import lru_cache, partial
 from typing import Any
 
 from agno.memory.v2.db.base import MemoryDb
 from agno.memory.v2.db.schema import MemoryRow
 from agno.memory.v2.schema import UserMemory
 
-from strandline import ConfigurationError, InvalidMessageError
+from strandline import ConfigurationError, Facts, InvalidMessageError
+from strandline.adapters.legacy.agno_v1.memory_ids import MemoryIds
 from strandline.adapters.legacy.agno_v1.user_memories import UserMemories
 from strandline.producers.arguments import check_count
-from strandline.producers.namespace_facts import OWNERS_PER_PAGE, NamespaceFacts
+from strandline.producers.namespace_facts import OWNERS_PER_PAGE
+from strandline.schemas.values.identity import DEFAULT_NAMESPACE
+from strandline.wiring.environment import settings_with
+from strandline.wiring.runtime import Pool, runtime_for
 
 DEFAULT_LIMIT = 10
+# Facts of so many users are kept ready; each is made again when needed.
+MAX_READY = 1_024
 # Agno's name for the user of a call that names none.
 NO_USER = "default"
 
 _FIELDS = frozenset({"memory_id", "memory", "topics", "input", "last_updated"})
 
 
-class FactDb(MemoryDb):
-    """The memories of all users of a namespace, as rows of Agno.
+class StrandlineMemoryDb(MemoryDb):
+    """Agno's ``MemoryDb`` in Strandline's Postgres: user memories are facts of their users.
 
     Args:
-        memories: of the namespace.
-        namespace_facts: the same facts, to be counted and cleared.
+        namespace: the tenant; nothing is shared between namespaces, and ``clear`` goes no further.
+        database_url, pool, schema: as for ``strandline.Memory.from_defaults``.
+
+    Raises:
+        ConfigurationError: a setting cannot be used.
+        InvalidMessageError: ``namespace`` is not a valid name.
     """
 
-    def __init__(self, memories: UserMemories, namespace_facts: NamespaceFacts) -> None:
-        self.memories = memories
-        self._namespace_facts = namespace_facts
-        self.namespace = namespace_facts.namespace
+    def __init__(
+        self,
+        *,
+        namespace: str = DEFAULT_NAMESPACE,
+        database_url: str | None = None,
+        pool: Pool | None = None,
+        schema: str | None = None,
+    ) -> None:
+        self.options: dict[str, Any] = {"database_url": database_url, "pool": pool, "schema": schema}
+        settings = settings_with(database_url=database_url, database_schema=schema)
+        ids = MemoryIds(runtime_for(settings, pool=pool, consume=None), namespace)
+        facts_of = lru_cache(MAX_READY)(partial(_facts_of, namespace, self.options))
+        self.memories = UserMemories(facts_of, ids)
+        self._namespace_facts = Facts.of_namespace(namespace, **self.options)
+        self.namespace = self._namespace_facts.namespace
 
     def create(self) -> None:
         """Look whether the tables are there, which `strandline migrate` makes.
@@ -134,3 +156,7 @@ def _user_memory(row: MemoryRow) -> UserMemory:
         input=fields.get("input"),
         memory_id=str(row.id),
     )
+
+
+def _facts_of(namespace: str, options: dict[str, Any], user_id: str) -> Facts:
+    return Facts.for_owner(user_id=user_id, namespace=namespace, **options)

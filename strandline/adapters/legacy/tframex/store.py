@@ -17,13 +17,16 @@ from typing import Any, Self
 from tframex.models.primitives import Message as FrameMessage
 from tframex.util.memory import BaseMemoryStore
 
-from strandline import Memory, MemoryContext, Message
+from strandline import ConfigurationError, Memory, MemoryContext, Message, sliding_window
 from strandline.adapters.legacy.tframex.messages import frame_message_of, message_of
 from strandline.adapters.storable import storable
 from strandline.producers.arguments import check_count
 from strandline.producers.blocks.render import Section, render_memory
+from strandline.schemas.display.shown_text import quote
 from strandline.schemas.values.labels import Scalar
 
+# As many messages as an agent of TFrameX asks for, unless it is configured otherwise.
+AGENT_HISTORY = 10
 DEFAULT_SCOPE = "default"
 DEFAULT_CONTEXT_TOKENS = 4_000
 # Of a long log so many messages are read first, and four times as many where these are too few.
@@ -92,19 +95,56 @@ class Bounds:
     tokens: int | None = None
 
 
-class MessageStore(BaseMemoryStore):
-    """A session's memory as a memory store of TFrameX.
+class StrandlineMemoryStore(BaseMemoryStore):
+    """A memory store of TFrameX: the newest messages of a session, with long-term memory before them.
 
     Safe to share between agents, tasks and processes; nothing is lost, and the order is kept.
 
     Args:
-        memory: the session.
-        bounds: what ``get_history`` gives at most.
+        session_id: the conversation; default: a new random one.
+        user_id: the owner of facts, across sessions and scopes.
+        max_messages: maximum number of messages that ``get_history`` gives; None: no bound.
+            The log keeps all.
+        max_tokens: the same in tokens; at least one message is given.
+        eviction_strategy: ``"fifo"``; the oldest leave first.
+        history_limit: what your agents ask for, if you configured their ``history_limit``: memory tells of
+            what is before these messages.
+        options: as ``strandline.Memory.from_defaults`` takes them (``token_limit``, ``memory_blocks``,
+            ``database_url``, …); ``deliver`` is ``"turn"`` here.
+
+    Attributes:
+        memory: the session's memory itself, for operations that TFrameX lacks (``flush``, ``facts``, …).
+
+    Raises:
+        ConfigurationError: an argument cannot be used, ``eviction_strategy`` another one included.
+        InvalidMessageError: a name is not valid.
     """
 
-    def __init__(self, memory: Memory, bounds: Bounds) -> None:
-        self.memory = memory
-        self._bounds = bounds
+    def __init__(
+        self,
+        session_id: str | None = None,
+        *,
+        user_id: str | None = None,
+        max_messages: int | None = None,
+        max_tokens: int | None = None,
+        eviction_strategy: str = "fifo",
+        history_limit: int = AGENT_HISTORY,
+        **options: Any,
+    ) -> None:
+        if eviction_strategy != "fifo":
+            raise ConfigurationError(
+                f"eviction_strategy is {quote(eviction_strategy)}; only 'fifo' is offered: the oldest"
+                " messages leave the window first, and stay in the log and in memory."
+            )
+        self._bounds = bounds = Bounds(
+            _check_bound("max_messages", max_messages), _check_bound("max_tokens", max_tokens)
+        )
+        shown = min(
+            _check_bound("history_limit", history_limit) or AGENT_HISTORY, bounds.messages or history_limit
+        )
+        self.memory = Memory.from_defaults(
+            session_id, user_id=user_id, **{"deliver": "turn", **sliding_window(shown), **options}
+        )
         self._agent: str | None = None
         self._scope_stores: dict[str, Self] = {}
         self._handed_on = HandedOn()
@@ -266,3 +306,12 @@ def _without_lost_calls(messages: Sequence[Message]) -> list[Message]:
     calls = {str(call.get("id")) for message in messages for call in message.tool_calls or ()}
     first = next((n for n, one in enumerate(messages) if one.role != "tool" or one.tool_call_id in calls), 0)
     return [replace(message) for message in messages[first:]]
+
+
+def _check_bound(name: str, value: int | None) -> int | None:
+    if value is None:
+        return None
+    number = check_count(name, value)
+    if number == 0:
+        raise ConfigurationError(f"{name} is 0; it must be above 0, or None for no bound.")
+    return number

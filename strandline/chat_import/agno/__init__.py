@@ -1,1 +1,0 @@
-"""Importing the tables of Agno 1, 2 and 3."""

@@ -1,1 +1,0 @@
-"""Importing the tables of LlamaIndex's Memory."""
