@@ -62,11 +62,12 @@ class Supervisor:
     Args:
         commands: the children; their names must differ.
         say: takes one line of text at a time, from several threads but never two at once; default stderr.
-        on_end: called when a child has ended untold or could not be started, before ``say`` tells it; in the
-            thread of that child.
         stop_timeout_seconds: how long children have after SIGTERM before they are killed.
         restarts: the waits between an unexpected end and the next start.
         instead_of_restart: if given, a child that ended is not started again, and ``say`` adds this.
+
+    Attributes:
+        ends: how often a child has ended untold, or could not be started.
 
     Raises:
         ConfigurationError: two children share a name.
@@ -77,7 +78,6 @@ class Supervisor:
         commands: Sequence[ChildCommand],
         *,
         say: Callable[[str], None] | None = None,
-        on_end: Callable[[], None] = lambda: None,
         stop_timeout_seconds: float = 10.0,
         restarts: RestartPolicy | None = None,
         instead_of_restart: str | None = None,
@@ -86,7 +86,7 @@ class Supervisor:
             raise ConfigurationError("Two supervised processes have the same name; give each its own.")
         self._say_line = say or _say_on_stderr
         self._say_lock = threading.Lock()
-        self._on_end = on_end
+        self.ends = 0
         self._stop_timeout_seconds = stop_timeout_seconds
         self._restarts = restarts or RestartPolicy()
         self._instead_of_restart = instead_of_restart
@@ -190,7 +190,7 @@ class Supervisor:
             with self._changed:
                 if self._stopping:
                     return
-            self._on_end()
+                self.ends += 1
             if self._instead_of_restart is not None:
                 self._say(f"{command.name} {reason} and is not started again; {self._instead_of_restart}")
                 return

@@ -348,15 +348,14 @@ def test_supervisor_passes_output_on_and_starts_again_what_ends() -> None:
     lines: queue.Queue[str] = queue.Queue()
     policy = RestartPolicy(first_seconds=0.05)
     code = "import os; print('I am', os.getpid(), os.getpgid(0)); os._exit(3)"
-    ends: queue.Queue[None] = queue.Queue()
-    with Supervisor([python("w", code)], say=lines.put, on_end=lambda: ends.put(None), restarts=policy):
+    with Supervisor([python("w", code)], say=lines.put, restarts=policy) as supervisor:
         first = heard(lines, lambda line: line.startswith("w | I am")).split()
         assert (
             heard(lines, lambda line: "exit code 3" in line)
             == "w ended with exit code 3; starts again in 0.05 s"
         )
         second = heard(lines, lambda line: line.startswith("w | I am")).split()
-        assert not ends.empty()
+        assert supervisor.ends > 0
     assert first[-2:] != second[-2:]
     assert first[-1] == first[-2]
 
@@ -378,17 +377,14 @@ def test_supervisor_names_the_signal_and_writes_logs(tmp_path: Path) -> None:
 
 def test_supervisor_kills_what_does_not_stop_in_time() -> None:
     lines: queue.Queue[str] = queue.Queue()
-    ends: queue.Queue[None] = queue.Queue()
-    supervisor = Supervisor(
-        [python("w", TERM_DEAF)], say=lines.put, on_end=lambda: ends.put(None), stop_timeout_seconds=0.3
-    )
+    supervisor = Supervisor([python("w", TERM_DEAF)], say=lines.put, stop_timeout_seconds=0.3)
     supervisor.start()
     heard(lines, lambda line: line == "w | deaf")
     pid = supervisor.pids()["w"]
     supervisor.stop()
     assert not is_running(pid)
     assert heard(lines, lambda line: line == "still running after 0.3 s: w; killed")
-    assert ends.empty(), "it did not end by itself"
+    assert supervisor.ends == 0, "it did not end by itself"
 
 
 def test_supervisor_leaves_a_child_that_ended_if_it_is_told_what_to_say_instead() -> None:
@@ -398,7 +394,7 @@ def test_supervisor_leaves_a_child_that_ended_if_it_is_told_what_to_say_instead(
     with Supervisor([child], say=lines.put, instead_of_restart="start another") as supervisor:
         wanted = "w was ended by signal 35 and is not started again; start another"
         assert heard(lines, lambda line: line.startswith("w ")) == wanted
-        assert supervisor.pids() == {}
+        assert (supervisor.pids(), supervisor.ends) == ({}, 1)
 
 
 def test_supervisor_retries_a_program_that_is_missing() -> None:

@@ -185,7 +185,7 @@ class _Demo:
         if evidence is not None:
             story.evidence(evidence, stand_ins=models.text_is_local)
         results = checks(play)
-        measured = figures(play, worker_ends=environment.worker_ends, models=models)
+        measured = figures(play, worker_ends=environment.supervisor.ends, models=models)
         story.results(results, measured)
         return DemoReport(
             ok=all(check.ok for check in results),
@@ -282,5 +282,5 @@ class _Demo:
 
     def _patience_seconds(self) -> float:
         """How long to wait for a next step; longer where a person is to start another worker first."""
-        is_alone = self.environment.worker_ends and not self.environment.worker_pids()
+        is_alone = self.environment.supervisor.ends and not self.environment.worker_pids()
         return ALONE_PATIENCE_SECONDS if is_alone else PATIENCE_SECONDS

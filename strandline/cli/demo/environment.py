@@ -10,6 +10,7 @@ import socket
 import tempfile
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from strandline.cli.servers.targets import Servers, opened_pool
@@ -28,76 +29,31 @@ _WORKER_START_SECONDS = 60.0
 _ATTACHED_END_SECONDS = 15.0
 
 
+@dataclass(frozen=True, slots=True)
 class DemoEnvironment:
-    """The servers and processes that the demo runs on; ``worker_ends`` counts how often the worker ended.
+    """The servers and processes that the demo runs on.
 
-    Args:
+    Attributes:
         settings: those of this process; they name the demo's own servers.
-        restart: whether a worker that ends is started again.
+        supervisor: runs the worker.
+        attach: the command that starts another worker from a second terminal.
         say: takes a line about the processes, from any thread.
     """
 
-    def __init__(
-        self,
-        settings: Settings,
-        servers: Servers,
-        database: Database,
-        *,
-        restart: bool,
-        say: Callable[[str], None],
-    ) -> None:
-        self.settings = settings
-        self.servers = servers
-        self.database = database
-        self.say = say
-        self.home = settings.home
-        self.attach = _attach_command(self.home)
-        self.worker_ends = 0
-        self._log_path = self.home / "worker.log"
-        self.supervisor = Supervisor(
-            [worker_command("the worker", servers, settings, log_path=self._log_path)],
-            say=say,
-            on_end=self._count_end,
-            instead_of_restart=None if restart else f"start one with: {self.attach}",
-        )
+    settings: Settings
+    servers: Servers
+    database: Database
+    supervisor: Supervisor
+    attach: str
+    say: Callable[[str], None]
 
-    def _count_end(self) -> None:
-        self.worker_ends += 1
+    @property
+    def home(self) -> Path:
+        return self.settings.home
 
     def worker_pids(self) -> set[int]:
         """The workers that the demo itself runs."""
         return set(self.supervisor.pids().values())
-
-    def await_worker(self, check: Callable[[], None]) -> None:
-        """Wait until the worker has registered."""
-
-        def has_failed() -> bool:
-            check()
-            return self.worker_ends > 0
-
-        pid = await_worker(
-            self.database,
-            self.settings,
-            pids=self.worker_pids,
-            give_up=has_failed,
-            timeout_seconds=_WORKER_START_SECONDS,
-        )
-        if pid is None:
-            raise ConfigurationError(f"The worker did not start. It said: {_last_line(self._log_path)}")
-
-    def end_attached(self) -> None:
-        """Ask workers that were attached by hand to end: they would keep the demo's servers running."""
-        dead_after = self.settings.worker_dead_after_seconds
-        try:
-            rows = self.database.fetch(StatusWorkers(dead_after_seconds=dead_after))
-        except StrandlineError:
-            # The database is gone, which must not take the place of what ended the demo.
-            return
-        for pid in [row.pid for row in rows if row.host == socket.gethostname()]:
-            with suppress(ProcessLookupError, PermissionError):
-                os.kill(pid, signal.SIGTERM)
-                self.say(f"the attached worker {pid} was asked to end, since its servers end now")
-                wait_gone(pid, timeout_seconds=_ATTACHED_END_SECONDS)
 
 
 @contextmanager
@@ -116,20 +72,23 @@ def demo_environment(
     if os.geteuid() == 0:
         # Postgres does not run as root, and its own account has to pass through.
         home.chmod(0o711)
+    attach = _attach_command(home)
+    instead = None if restart else f"start one with: {attach}"
     try:
         with start_stack(home, with_broker=True, embedded=load_settings().embedded) as stack:
             settings = load_settings(home=home, database_url=stack.database_url, broker_url=stack.broker_url)
             servers = Servers(stack.database_url, stack.broker_url, "embedded", "embedded")
+            command = worker_command("the worker", servers, settings, log_path=home / "worker.log")
             with opened_pool(stack.database_url, settings) as database:
                 ensure_tables(stack.database_url, database, settings)
                 check()
-                environment = DemoEnvironment(settings, servers, database, restart=restart, say=say)
                 try:
-                    with environment.supervisor:
-                        environment.await_worker(check)
+                    with Supervisor([command], say=say, instead_of_restart=instead) as supervisor:
+                        environment = DemoEnvironment(settings, servers, database, supervisor, attach, say)
+                        _await_worker(environment, check)
                         yield environment
                 finally:
-                    environment.end_attached()
+                    _end_attached(database, settings, say)
     finally:
         if keep:
             say(f"the home directory was kept: {home}")
@@ -137,13 +96,43 @@ def demo_environment(
             shutil.rmtree(home, ignore_errors=True)
 
 
+def _await_worker(environment: DemoEnvironment, check: Callable[[], None]) -> None:
+    """Wait until the worker has registered."""
+
+    def has_failed() -> bool:
+        check()
+        return environment.supervisor.ends > 0
+
+    pid = await_worker(
+        environment.database,
+        environment.settings,
+        pids=environment.worker_pids,
+        give_up=has_failed,
+        timeout_seconds=_WORKER_START_SECONDS,
+    )
+    if pid is None:
+        log = environment.home / "worker.log"
+        lines = log.read_text(errors="replace").split("\n") if log.exists() else []
+        last = next((line.strip() for line in reversed(lines) if line.strip()), "nothing")
+        raise ConfigurationError(f"The worker did not start. It said: {last}")
+
+
+def _end_attached(database: Database, settings: Settings, say: Callable[[str], None]) -> None:
+    """Ask workers that were attached by hand to end: they would keep the demo's servers running."""
+    try:
+        rows = database.fetch(StatusWorkers(dead_after_seconds=settings.worker_dead_after_seconds))
+    except StrandlineError:
+        # The database is gone, which must not take the place of what ended the demo.
+        return
+    for pid in [row.pid for row in rows if row.host == socket.gethostname()]:
+        with suppress(ProcessLookupError, PermissionError):
+            os.kill(pid, signal.SIGTERM)
+            say(f"the attached worker {pid} was asked to end, since its servers end now")
+            wait_gone(pid, timeout_seconds=_ATTACHED_END_SECONDS)
+
+
 def _attach_command(home: Path) -> str:
     """The command for a second terminal; what would point it elsewhere is taken out of its environment."""
     unset = [name for name in ("STRANDLINE_DATABASE_URL", "STRANDLINE_BROKER_URL") if os.environ.get(name)]
     prefix = "env " + " ".join(f"-u {name}" for name in unset) + " " if unset else ""
     return f"{prefix}STRANDLINE_HOME={shlex.quote(str(home))} {program()} worker"
-
-
-def _last_line(path: Path) -> str:
-    lines = path.read_text(errors="replace").split("\n") if path.exists() else []
-    return next((line.strip() for line in reversed(lines) if line.strip()), "nothing")

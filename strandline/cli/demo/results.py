@@ -72,11 +72,7 @@ class GivenMessage(Report):
 
 
 class EvidencePlaces(Report):
-    """How many messages of a question's evidence each part of the prompt gives; a message may be in several.
-
-    ``messages`` counts messages that the search found, ``facts`` those behind a fact, ``summary`` those that
-    it quotes a sentence of, ``window`` those that are shown as they were put.
-    """
+    """How much of a question's evidence is found, behind a fact, quoted or shown; some is in several."""
 
     messages: int
     facts: int
