@@ -15,13 +15,11 @@ from strandline.schemas.errors import UnknownReplayError
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.derived.generations import (
     FindGeneration,
-    FindGenerationRow,
     KeptGenerations,
-    KeptGenerationsRow,
     RegisterGeneration,
     ServingGenerations,
-    ServingGenerationsRow,
 )
+from strandline.schemas.queries.rows import GenerationRow
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.lanes import PIPELINES, VECTORS, Scope, pipeline_named
 from strandline.schemas.values.policy import MAX_INTEGER
@@ -43,7 +41,7 @@ class Generation:
     recipe: Recipe
 
     @classmethod
-    def read(cls, row: ServingGenerationsRow | KeptGenerationsRow | FindGenerationRow) -> Generation:
+    def read(cls, row: GenerationRow) -> Generation:
         recipe = Recipe(
             row.version, cast(Scope, row.entry_scope), json.loads(row.config), json.loads(row.prompts)
         )

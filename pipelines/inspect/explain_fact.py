@@ -10,7 +10,6 @@ from strandline.pipelines.inspect.rows import model_calls, source_of
 from strandline.schemas.postgres.database import Fetcher
 from strandline.schemas.queries.inspection.explain import (
     ExplainContextSources,
-    ExplainContextSourcesRow,
     ExplainFact,
     ExplainFactEvents,
     ExplainFindFactEvents,
@@ -20,8 +19,8 @@ from strandline.schemas.queries.inspection.explain import (
     ExplainRevisions,
     ExplainRevisionsRow,
     ExplainSources,
-    ExplainSourcesRow,
 )
+from strandline.schemas.queries.rows import SourceMessageRow
 from strandline.schemas.values.lanes import DerivationKeys
 from strandline.schemas.values.message import read_rows
 from strandline.schemas.wire.explanations import (
@@ -100,7 +99,7 @@ def _removed_source(row: ExplainRemovedSourcesRow) -> RemovedSource:
 
 
 def _by_revision(
-    rows: Sequence[ExplainSourcesRow | ExplainContextSourcesRow],
+    rows: Sequence[SourceMessageRow],
 ) -> dict[int, list[Source]]:
     by_revision: dict[int, list[Source]] = {}
     for row, message in zip(rows, read_rows(rows), strict=True):

@@ -18,12 +18,8 @@ from strandline.schemas.postgres.database import Database, Fetcher
 from strandline.schemas.queries.conversation.sessions import (
     DirectoryPage,
     DirectoryPageOfNamespace,
-    DirectoryPageOfNamespaceRow,
     DirectoryPageOfUser,
-    DirectoryPageOfUserRow,
-    DirectoryPageRow,
     DirectoryPageWithoutUser,
-    DirectoryPageWithoutUserRow,
     SessionCoverage,
     SessionCoverageRow,
     SessionDeadLetters,
@@ -34,6 +30,7 @@ from strandline.schemas.queries.conversation.sessions import (
     SessionRowsRow,
 )
 from strandline.schemas.queries.inspection.verify import VerifySnapshot
+from strandline.schemas.queries.rows import SessionEntryRow
 from strandline.schemas.values.identity import (
     ALL_NAMESPACES,
     DEFAULT_NAMESPACE,
@@ -42,10 +39,6 @@ from strandline.schemas.values.identity import (
 )
 from strandline.schemas.wire.explanations import CorrectionTrace, PolicyChangeTrace
 from strandline.schemas.wire.report import Report
-
-_Listed = (
-    DirectoryPageRow | DirectoryPageOfNamespaceRow | DirectoryPageOfUserRow | DirectoryPageWithoutUserRow
-)
 
 
 class SessionPolicy(Report):
@@ -172,7 +165,7 @@ def list_sessions(
     if (user_id is not None or without_user) and namespace is None:
         namespace = DEFAULT_NAMESPACE
     append_inspection(database, namespace or ALL_NAMESPACES, "directory.read")
-    listed: list[_Listed] = []
+    listed: list[SessionEntryRow] = []
     if namespace is None:
         listed += database.fetch(
             DirectoryPage(after_namespace=after_namespace, after_session=after_session, limit=limit + 1)

@@ -22,7 +22,7 @@ from strandline.pipelines.replay.records import Selection
 from strandline.pipelines.text.lexemes import query_lexemes
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.derived.generations import OwnersAfter, OwnersAfterRow
+from strandline.schemas.queries.derived.generations import OwnersAfter
 from strandline.schemas.queries.derived.replay import (
     DerivableEvents,
     DerivedCandidates,
@@ -31,8 +31,8 @@ from strandline.schemas.queries.derived.replay import (
     SelectedBatches,
     SelectedBatchesRow,
     SelectedOwners,
-    SelectedOwnersRow,
 )
+from strandline.schemas.queries.rows import ShardKeyRow
 from strandline.schemas.values.lanes import MERGE_STAGE, Lane, pipeline_named
 
 OWNERS_PER_PAGE = 100
@@ -133,9 +133,7 @@ class Planner:
             self._derive(shard_key)
         return self.plan
 
-    def _owners(
-        self, page_after: Callable[[UUID], Query[SelectedOwnersRow | OwnersAfterRow]]
-    ) -> Iterator[UUID]:
+    def _owners(self, page_after: Callable[[UUID], Query[ShardKeyRow]]) -> Iterator[UUID]:
         after = UUID(int=0)
         while True:
             page = self._database.fetch(page_after(after))

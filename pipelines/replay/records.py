@@ -17,12 +17,11 @@ from strandline.schemas.queries.derived.replay import (
     AskReplayToStop,
     BeginReplay,
     FindReplays,
-    FindReplaysRow,
     ReplaysBefore,
-    ReplaysBeforeRow,
     ReportReplay,
     TakeReplay,
 )
+from strandline.schemas.queries.rows import ReplayRow
 from strandline.schemas.values.identity import ALL_NAMESPACES
 from strandline.schemas.values.policy import MAX_INTEGER
 
@@ -116,7 +115,7 @@ class Replay:
     is_alive: bool = False
 
     @classmethod
-    def read(cls, row: FindReplaysRow | ReplaysBeforeRow) -> Replay:
+    def read(cls, row: ReplayRow) -> Replay:
         return cls(
             replay_id=row.replay_id,
             kind=cast(ReplayKind, row.kind),

@@ -115,7 +115,7 @@ def reseal_items(fetcher: Fetcher, keys: OwnerKeys, page: int) -> Iterator[int]:
                 paths=[row.path for row in rows],
                 keys=[row.key for row in rows],
                 versions=[row.version for row in rows],
-                values=[keys.reseal_json(row.value, ITEM) for row in rows],
+                texts=[keys.reseal_json(row.value, ITEM) for row in rows],
             )
         )
         yield len(rows)

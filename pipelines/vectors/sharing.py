@@ -22,7 +22,8 @@ from strandline.schemas.queries.conversation.sharing import (
     SharedScopeOf,
     ShareMessages,
 )
-from strandline.schemas.queries.work.lanes import RangeMessages, RangeMessagesRow
+from strandline.schemas.queries.rows import MessageRow
+from strandline.schemas.queries.work.lanes import RangeMessages
 from strandline.schemas.values.flush_event import FlushEvent
 
 
@@ -74,7 +75,7 @@ def share(
 
 
 def clear_copies(
-    shared_key: UUID, session_key: UUID, from_seq: int, through_seq: int, rows: Sequence[RangeMessagesRow]
+    shared_key: UUID, session_key: UUID, from_seq: int, through_seq: int, rows: Sequence[MessageRow]
 ) -> Operation[None]:
     """Remove what was copied of a range and is not in the log; ``rows`` are all that the log holds of it."""
     logged = {(row.seq, row.envelope) for row in rows}
@@ -101,7 +102,7 @@ def _lock_session(tx: Transaction, shared_key: UUID, event: FlushEvent, session_
     return not scope.is_gone
 
 
-def _messages(database: Database, event: FlushEvent) -> list[RangeMessagesRow]:
+def _messages(database: Database, event: FlushEvent) -> list[MessageRow]:
     return database.fetch(
         RangeMessages(
             shard_key=event.shard_key,
@@ -112,7 +113,7 @@ def _messages(database: Database, event: FlushEvent) -> list[RangeMessagesRow]:
     )
 
 
-def _copies(shared_key: UUID, event: FlushEvent, rows: Sequence[RangeMessagesRow]) -> ShareMessages:
+def _copies(shared_key: UUID, event: FlushEvent, rows: Sequence[MessageRow]) -> ShareMessages:
     return ShareMessages(
         shard_key=shared_key,
         session_key=event.session_key,

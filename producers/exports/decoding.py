@@ -20,15 +20,14 @@ from strandline.producers.exports.lines import (
     SessionLine,
     StateLine,
 )
+from strandline.schemas.queries.rows import CaptureActRow, MessageOfSessionRow
 from strandline.schemas.queries.upkeep.export import (
     ExportAnswersRow,
     ExportCandidatesRow,
-    ExportCaptureActsRow,
     ExportCorrectionsRow,
     ExportEditsRow,
     ExportFactsRow,
     ExportFlushesRow,
-    ExportMessagesRow,
     ExportPolicyChangesRow,
     ExportRevisionsRow,
     ExportSessionsRow,
@@ -42,7 +41,7 @@ def session_line(row: ExportSessionsRow) -> SessionLine:
     return SessionLine(last_seq=fields.pop("next_seq") - 1, **fields)
 
 
-def message_line(row: ExportMessagesRow) -> MessageLine:
+def message_line(row: MessageOfSessionRow) -> MessageLine:
     (message,) = read_rows([row])
     at = message.created_at or row.created_at
     whole = message.to_dict() | {"id": row.id, "created_at": at.isoformat()}
@@ -96,7 +95,7 @@ def answer_line(row: ExportAnswersRow) -> AnswerLine:
     return AnswerLine(text=_text(fields.pop("body")), **fields)
 
 
-def capture_act_line(row: ExportCaptureActsRow) -> CaptureActLine:
+def capture_act_line(row: CaptureActRow) -> CaptureActLine:
     return CaptureActLine(**row._asdict() | {"capture": json.loads(row.capture)})
 
 

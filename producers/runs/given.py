@@ -16,7 +16,8 @@ from strandline.pipelines.redaction.hook import Redaction
 from strandline.producers.blocks.base import BaseMemoryBlock
 from strandline.producers.writing.own_memory import without_own_memory
 from strandline.producers.writing.validate import PreparedMessage, PutLimits, prepare, redact_message
-from strandline.schemas.queries.conversation.runs import ReplacedMessagesRow, RunRowsRow
+from strandline.schemas.queries.conversation.runs import RunRowsRow
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import HEAD_ROLES, Message, read_rows
 
@@ -97,7 +98,7 @@ def system_ids(identity: SessionIdentity, messages: Sequence[PreparedMessage]) -
     return [message.id for message in heads if message.id == system_id(identity, message.digest)]
 
 
-def with_replaced(messages: Sequence[Message], rows: Sequence[ReplacedMessagesRow]) -> list[Message]:
+def with_replaced(messages: Sequence[Message], rows: Sequence[MessageRow]) -> list[Message]:
     """Messages with the content that those of the same ids have in the log."""
     contents = {row.id: message.content for row, message in zip(rows, read_rows(rows), strict=True)}
     return [

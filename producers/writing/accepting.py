@@ -12,7 +12,8 @@ from strandline.producers.writing.validate import PreparedMessage
 from strandline.schemas.errors import DatabaseError, DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Operation, fetch
 from strandline.schemas.queries.audit.audit import PutManyRecorded, PutOneRecorded
-from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne, PutRow
+from strandline.schemas.queries.conversation.messages import Put, PutMany, PutOne
+from strandline.schemas.queries.rows import PutRow
 from strandline.schemas.values.identity import SessionIdentity, key_text
 
 

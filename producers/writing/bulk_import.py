@@ -28,8 +28,8 @@ from strandline.schemas.queries.conversation.messages import (
     KnownMessagesRow,
     MakeImportTable,
     PutImported,
-    PutImportedRow,
 )
+from strandline.schemas.queries.rows import PutRow
 from strandline.schemas.values.labels import as_array
 
 # A row of the table that is copied to.
@@ -94,7 +94,7 @@ def _look_up(database: Database, request: PutRequest) -> KnownMessagesRow:
     return known
 
 
-def _put_whole(database: Database, request: PutRequest) -> PutImportedRow:
+def _put_whole(database: Database, request: PutRequest) -> PutRow:
     tokens = [count_message(m.source, request.count_text, request.part_tokens) for m in request.messages]
     sealed = database.run(seal_request(request))
     answer = _put(database, sealed, tokens, claimed=False)
@@ -111,7 +111,7 @@ def _put_whole(database: Database, request: PutRequest) -> PutImportedRow:
     return answer
 
 
-def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, claimed: bool) -> PutImportedRow:
+def _put(database: Database, request: PutRequest, tokens: Sequence[int], *, claimed: bool) -> PutRow:
     session = session_record(request.identity, request.policy)
     with database.transaction() as transaction:
         transaction.fetch(MakeImportTable())

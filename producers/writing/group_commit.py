@@ -20,7 +20,7 @@ from strandline.schemas.errors import DatabaseUnavailableError
 from strandline.schemas.postgres.operations import Await, Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.translation import is_ended_by_server
-from strandline.schemas.queries.conversation.messages import PutRow
+from strandline.schemas.queries.rows import PutRow
 from strandline.schemas.values.identity import key_text
 
 # One is being carried out by Postgres while the process prepares the next; more only makes groups smaller.

@@ -43,7 +43,8 @@ from strandline.schemas.postgres.operations import (
     find_owner_keys,
     look_up_owner_keys,
 )
-from strandline.schemas.queries.conversation.messages import Put, PutImportedRow, PutRow, StoredDigests
+from strandline.schemas.queries.conversation.messages import Put, StoredDigests
+from strandline.schemas.queries.rows import PutRow
 from strandline.schemas.sealing.codec import Unknown
 from strandline.schemas.sealing.owner_keys import OwnerKeys
 from strandline.schemas.values.acts.acting import Acting, current_acting
@@ -303,9 +304,7 @@ def with_stored_digests(request: PutRequest, sealed: PutRequest) -> Operation[Pu
     )
 
 
-def check_status(
-    identity: SessionIdentity, row: PutRow | PutImportedRow
-) -> Operation[tuple[list[int], str | None]]:
+def check_status(identity: SessionIdentity, row: PutRow) -> Operation[tuple[list[int], str | None]]:
     """Check the result of ``put_v1``: return the seqs, and the window to plan a flush from if the mark was
     crossed.
 

@@ -140,7 +140,7 @@ LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 -- name: subject_salts
 -- The secrets of owners by their pseudonyms; none of one that was erased.
 -- params: subjects uuid[]
--- row: subject uuid, salt bytea
+-- row: pseudonym
 -- repeatable
 SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.subject = ANY (%(subjects)s::uuid[])
 
@@ -330,7 +330,7 @@ ORDER BY e.seal DESC NULLS FIRST, e.place DESC, e.created_at DESC, e.entry_id DE
 -- name: subject_of
 -- The pseudonym of an owner, and the secret of its sessions' pseudonyms.
 -- params: shard_key uuid
--- row: subject uuid, salt bytea
+-- row: pseudonym
 -- repeatable
 SELECT a.subject, a.salt FROM strandline.audit_subject a WHERE a.shard_key = %(shard_key)s
 

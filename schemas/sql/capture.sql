@@ -3,7 +3,7 @@
 -- name: record_capture_act
 -- Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number meanwhile.
 -- params: namespace text, owner_key uuid?, capture json, actor text?
--- row: number bigint, created_at timestamptz
+-- row: recorded
 INSERT INTO strandline.capture_act (namespace, number, owner_key, capture, actor)
 SELECT %(namespace)s, 1 + coalesce(max(a.number), 0), %(owner_key)s::uuid, %(capture)s::json, %(actor)s
 FROM strandline.capture_act a WHERE a.namespace = %(namespace)s
@@ -23,7 +23,7 @@ ORDER BY a.owner_key, a.number DESC
 -- name: capture_acts
 -- The acts of a namespace (owner_key NULL) or of one owner in it, newest first.
 -- params: namespace text, owner_key uuid?, limit bigint
--- row: number bigint, capture text, actor text?, created_at timestamptz
+-- row: capture_act
 -- repeatable
 SELECT a.number, a.capture::text, a.actor, a.created_at FROM strandline.capture_act a
 WHERE a.namespace = %(namespace)s AND a.owner_key IS NOT DISTINCT FROM %(owner_key)s::uuid

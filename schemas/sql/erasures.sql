@@ -130,20 +130,20 @@ SELECT strandline.erase_items_v1(
 -- name: erased_rows
 -- What there is of owners and sessions that were erased, by table (erased_rows_v1).
 -- params: shard_key uuid?, scope_key uuid?
--- row: table_name text, rows bigint
+-- row: table_rows
 SELECT table_name, rows FROM strandline.erased_rows_v1(%(shard_key)s, %(scope_key)s)
 
 -- name: owner_rows
 -- What there is of an owner, or of one of its sessions, by table (owner_rows_v1).
 -- params: shard_key uuid, scope_key uuid
--- row: table_name text, rows bigint
+-- row: table_rows
 SELECT table_name, rows FROM strandline.owner_rows_v1(%(shard_key)s, %(scope_key)s)
 
 -- name: erased_owner_names
 -- The names of an owner whose key alone is known, as the directory has them: sessions, and the user if there is one;
 -- or as its facts have them, of a user who has no session.
 -- params: owner_key uuid, limit bigint?
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.owner_key = %(owner_key)s
 UNION ALL

@@ -233,8 +233,7 @@ ORDER BY e.number
 -- name: explain_sources
 -- The messages that a fact's history cites, the newest first, up to the one that fills a page.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
--- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
---     metadata text?
+-- row: source_message
 -- opens: envelope json message id, metadata json metadata id
 SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes
@@ -261,8 +260,7 @@ GROUP BY r.revision, g.from_seq, g.cause, g.removed_at, g.archive, g.object_name
 -- The messages that extract saw as context when it found what each step of a fact's history says, as far as they fill
 -- a page.
 -- params: shard_key uuid, generation_id integer, fact_id uuid, page_bytes bigint
--- row: revision integer, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
---     metadata text?
+-- row: source_message
 -- opens: envelope json message id, metadata json metadata id
 SELECT m.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT r.revision, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope, m.metadata, m.bytes

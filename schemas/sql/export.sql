@@ -17,8 +17,7 @@ ORDER BY s.session_key LIMIT %(limit)s
 -- name: export_messages
 -- Messages, those from before a reset included.
 -- params: shard_key uuid, session_key uuid?, after_session uuid, after_seq bigint, limit bigint, page_bytes bigint
--- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata
---     text?
+-- row: message_of_session
 -- opens: envelope json message id, metadata json metadata id
 SELECT m.session_key, m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM @filled((SELECT m.* FROM strandline.message m
@@ -195,7 +194,7 @@ ORDER BY m.call_id LIMIT %(limit)s
 -- name: export_capture_acts
 -- The choices on capturing of one owner.
 -- params: namespace text, owner_key uuid, after_number bigint, limit bigint
--- row: number bigint, capture text, actor text?, created_at timestamptz
+-- row: capture_act
 SELECT a.number, a.capture::text, a.actor, a.created_at FROM strandline.capture_act a
 WHERE a.namespace = %(namespace)s AND a.owner_key = %(owner_key)s AND a.number > %(after_number)s
 ORDER BY a.number LIMIT %(limit)s

@@ -44,7 +44,7 @@ ORDER BY g.generation_id
 -- Record a person's change as the owner's next event.
 -- instruction: the event of the instruction that asks for it, if one does.
 -- params: shard_key uuid, kind text, fact_id uuid?, payload json?, traces jsonb?, actor text?, instruction uuid?
--- row: number bigint, created_at timestamptz
+-- row: recorded
 -- seals: payload within text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic, traces traces
 INSERT INTO strandline.fact_event (shard_key, number, kind, fact_id, payload, traces, actor, instruction)
 SELECT %(shard_key)s, coalesce(max(e.number), 0) + 1, %(kind)s, %(fact_id)s::uuid, %(payload)s::json,

@@ -24,7 +24,7 @@ SELECT generation_id, stage, scope_key FROM strandline.flush_v1(
 -- name: end_delay
 -- The work of a session waits no longer for more to share its model calls; returns its lanes.
 -- params: shard_key uuid, session_key uuid
--- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lane
 WITH waiting AS MATERIALIZED (
     SELECT d.generation_id, d.stage, d.from_seq FROM strandline.due d
     WHERE d.shard_key = %(shard_key)s AND d.session_key = %(session_key)s AND d.ready_at IS NOT NULL

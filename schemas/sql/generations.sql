@@ -20,7 +20,7 @@ ON CONFLICT (pipeline) WHERE state = 'serving' DO NOTHING
 
 -- name: serving_generations
 -- The default serving derivation of each pipeline; an owner may have another one.
--- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
+-- row: generation
 -- repeatable
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state = 'serving'
@@ -29,13 +29,13 @@ ORDER BY pipeline
 -- name: find_generation
 -- One derivation, whatever its state.
 -- params: generation_id integer
--- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
+-- row: generation
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE generation_id = %(generation_id)s
 
 -- name: kept_generations
 -- The derivations that are fed: all but those that were pruned.
--- row: generation_id integer, pipeline text, version text, state text, entry_scope text, config text, prompts text
+-- row: generation
 SELECT generation_id, pipeline, version, state, entry_scope, config::text, prompts::text
 FROM strandline.generation WHERE state <> 'retired'
 ORDER BY pipeline, generation_id
@@ -112,7 +112,7 @@ GROUP BY m.scope_key ORDER BY m.scope_key
 -- again; the others are void.
 -- params: shard_key uuid, generation_id integer, last_stage text, scope_key uuid?, namespace text?, session_id text?,
 --     user_id text?, since timestamptz?, until timestamptz?, limit bigint
--- row: events integer, tokens bigint
+-- row: backlog
 WITH missing AS MATERIALIZED (
     SELECT m.* FROM @missing(%(shard_key)s, %(generation_id)s, %(last_stage)s) m
     WHERE (m.is_known OR NOT m.was_void) AND @fits(m, m)

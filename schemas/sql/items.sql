@@ -62,7 +62,7 @@ WHERE s.shard_key = %(shard_key)s AND s.path = k.path AND s.key = k.key
 -- name: get_items
 -- Items by path and key, without those that have expired.
 -- params: shard_key uuid, paths text[], keys text[]
--- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz
+-- row: item
 -- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at
@@ -73,7 +73,7 @@ WHERE s.shard_key = %(shard_key)s AND @unexpired(s)
 -- name: search_items
 -- Items below a path that match a filter, those written last first.
 -- params: shard_key uuid, path_from text, path_before text, equal jsonb, filter jsonb, limit bigint, offset bigint
--- row: path text, key text, value text, ttl_minutes float8?, created_at timestamptz, updated_at timestamptz
+-- row: item
 -- opens: value json item
 -- repeatable
 SELECT s.path, s.key, s.value::text, s.ttl_minutes, s.created_at, s.updated_at

@@ -4,7 +4,7 @@
 -- name: ring_due
 -- Lanes of a stage with work that no worker picked up: postpone the next look, and return them (ring_due_v1).
 -- params: stage text, limit bigint
--- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lane
 SELECT DISTINCT shard_key, scope_key, generation_id, stage
 FROM strandline.ring_due_v1(%(stage)s, %(limit)s)
 
@@ -27,7 +27,7 @@ WHERE l.shard_key = %(shard_key)s AND l.scope_key = %(scope_key)s AND l.generati
 -- Lanes whose holder died or kept them past their deadline: taken over at once, whatever ring_at says and
 -- whatever waits in the queue.
 -- params: stages text[], dead_after_seconds numeric, limit bigint
--- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lane
 SELECT l.shard_key, l.scope_key, l.generation_id, l.stage FROM strandline.lane l
 WHERE l.holder IS NOT NULL AND l.stage = ANY (%(stages)s::text[])
     AND (l.deadline_at < statement_timestamp()
@@ -218,7 +218,7 @@ ORDER BY wanted.place
 -- name: range_messages
 -- The messages of one event.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, through_seq bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
 FROM strandline.message m

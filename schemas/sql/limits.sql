@@ -162,7 +162,7 @@ WHERE namespace = %(namespace)s AND day = %(day)s AND worker_id = '00000000-0000
 -- Write a producer's model call, which belongs to no derivation, into the ledger (record_call_v1).
 -- params: shard_key uuid, call_id uuid, purpose text, batch_id uuid, step text, model text, prompt_hash text,
 --     input_tokens bigint, output_tokens bigint, seconds float8, cost_usd numeric?
--- row: nothing void
+-- row: nothing void?
 SELECT strandline.record_call_v1(%(shard_key)s, %(call_id)s, %(purpose)s, %(batch_id)s, %(step)s, %(model)s,
     %(prompt_hash)s, %(input_tokens)s, %(output_tokens)s, %(seconds)s, %(cost_usd)s::numeric) AS nothing
 

@@ -58,7 +58,7 @@ SELECT session_key::text, seq FROM stored
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, ids text[], roles text[], tokens
 --     integer[], bytes integer[], digests bytea[], envelopes text[], metadata text?[], created_at timestamptz?[],
 --     calls text?[], answers text?[], labels text?[], data_key integer, act jsonb?
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
+-- row: put
 -- repeatable
 SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
     %(shard_key)s, %(session_key)s, %(claimed)s, %(session)s::jsonb, %(ids)s::text[], %(roles)s::text[],
@@ -69,7 +69,7 @@ SELECT status, detail, seqs, to_flush, is_recorded FROM strandline.put_v1(
 -- name: history
 -- A page of the whole log, in order, cut off by count and bytes; one message at least.
 -- params: after_seq bigint, shard_key uuid, session_key uuid, page_size bigint, page_bytes bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
@@ -82,7 +82,7 @@ ORDER BY m.seq
 -- name: messages_with_ids
 -- Messages of an owner's sessions, or of one of them, by their ids: those that reads may show.
 -- params: shard_key uuid, scope_key uuid?, ids text[]
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
@@ -177,7 +177,7 @@ ORDER BY f.seq DESC LIMIT %(limit)s OFFSET %(offset)s
 -- name: messages_by_seq
 -- Some messages of a session by their numbers, in order.
 -- params: shard_key uuid, session_key uuid, seqs bigint[]
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
@@ -214,8 +214,7 @@ WHERE m.shard_key = %(shard_key)s AND m.session_key = %(session_key)s AND m.seq 
 -- A page of messages behind the prompt, the newest first, as far as they fit so many tokens together, up to the one
 -- that fills max_bytes; a message takes some beside its texts.
 -- params: shard_key uuid, session_key uuid, before_seq bigint, page_size bigint, tokens bigint, max_bytes bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
---     bigint
+-- row: measured_message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (@retained(%(shard_key)s, %(session_key)s))
@@ -237,7 +236,7 @@ ORDER BY p.seq DESC
 -- name: head_messages
 -- The pinned head of a session, in order, or what replaced it.
 -- params: shard_key uuid, session_key uuid
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH head AS (
@@ -255,7 +254,7 @@ ORDER BY m.seq
 -- name: newest_message
 -- The message that a pop would remove.
 -- params: shard_key uuid, session_key uuid
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
@@ -384,7 +383,7 @@ COPY pg_temp.strandline_import (
 -- name: put_imported
 -- Put what was copied, as ``put`` does.
 -- params: shard_key uuid, session_key uuid, claimed boolean, session jsonb, data_key integer, act jsonb?
--- row: status text, detail text?, seqs bigint?[]?, to_flush text?, is_recorded boolean?
+-- row: put
 SELECT p.status, p.detail, p.seqs, p.to_flush, p.is_recorded
 FROM (
     SELECT array_agg(i.id ORDER BY i.place) AS ids, array_agg(i.role ORDER BY i.place) AS roles,

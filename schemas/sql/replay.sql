@@ -3,7 +3,7 @@
 -- name: replay_lanes
 -- Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each stage.
 -- params: stages text[], from_shard uuid, dead_after_seconds numeric, limit bigint
--- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lane
 SELECT f.shard_key, f.scope_key, f.generation_id, f.stage
 FROM unnest(%(stages)s::text[]) AS s (stage) CROSS JOIN LATERAL (
     SELECT DISTINCT d.shard_key, d.scope_key, d.generation_id, d.stage
@@ -66,9 +66,7 @@ RETURNING replay_id
 -- name: find_replays
 -- Replays, newest last; alive are those whose process has reported lately.
 -- params: replay_id integer?, pipeline text?, unfinished boolean
--- row: replay_id integer, kind text, pipeline text, generation_id integer, selection text, state text, held boolean,
---     position uuid?, calls_per_second float8?, counts text, started_at timestamptz, updated_at timestamptz, is_alive
---     boolean
+-- row: replay
 SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
     r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
     r.state = 'running' AND r.updated_at > statement_timestamp() - interval '15 seconds' AS is_alive
@@ -81,9 +79,7 @@ ORDER BY r.replay_id
 -- name: replays_before
 -- The next replays, newest first; alive are those whose process has reported lately.
 -- params: before integer?, limit bigint
--- row: replay_id integer, kind text, pipeline text, generation_id integer, selection text, state text, held boolean,
---     position uuid?, calls_per_second float8?, counts text, started_at timestamptz, updated_at timestamptz, is_alive
---     boolean
+-- row: replay
 SELECT r.replay_id, r.kind, r.pipeline, r.generation_id, r.selection::text, r.state, r.held, r.position,
     r.calls_per_second, r.counts::text, r.started_at, r.updated_at,
     r.state = 'running' AND r.updated_at > statement_timestamp() - interval '15 seconds' AS is_alive
@@ -202,7 +198,7 @@ RETURNING ordinal
 -- name: digest_chunks
 -- A digest of the stored chunks of a batch.
 -- params: shard_key uuid, generation_id integer, batch_id uuid
--- row: pieces integer, digest text
+-- row: chunk_digest
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes, c.embedding, c.code, c.role, c.speaker, c.tone, c.said_on)::text, '|'
     ORDER BY c.session_key, c.from_seq, c.piece), '')) AS digest
@@ -214,7 +210,7 @@ WHERE c.shard_key = %(shard_key)s AND c.generation_id = %(generation_id)s AND c.
 -- params: session_keys uuid[], from_seqs bigint[], pieces integer[], through_seqs bigint[], event_ids uuid[],
 --     lengths integer[], lexemes text[], embeddings text?[], roles text[], speakers text[], tones smallint[], said_on
 --     date?[]
--- row: pieces integer, digest text
+-- row: chunk_digest
 SELECT count(*)::integer AS pieces, md5(coalesce(string_agg((c.session_key, c.from_seq, c.piece, c.through_seq,
     c.event_id, c.length, c.lexemes::tsvector, c.embedding::halfvec,
     strandline.search_code_v1(c.embedding::halfvec), c.role, c.speaker::text[], c.tone, c.said_on)::text, '|'
@@ -307,7 +303,7 @@ SELECT strandline.unfold_v1(%(shard_key)s, %(scope_key)s, %(generation_id)s, %(s
 -- The work of a replay in place: the matching events of a pipeline, and their tokens.
 -- params: pipeline text, namespace text?, session_id text?, user_id text?, since timestamptz?, until timestamptz?,
 --     only_dead boolean, generation_id integer
--- row: events integer, tokens bigint
+-- row: backlog
 SELECT count(*)::integer AS events, coalesce(sum(e.tokens), 0)::bigint AS tokens FROM strandline.flush_event e
 JOIN strandline.session s ON s.shard_key = e.shard_key AND s.session_key = e.session_key
 WHERE (%(pipeline)s::text = ANY (s.pipelines)

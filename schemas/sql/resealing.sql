@@ -288,11 +288,11 @@ ORDER BY s.path, s.key LIMIT %(limit)s
 
 -- name: reseal_items
 -- Store items in the form that they are to have.
--- params: shard_key uuid, paths text[], keys text[], versions text[], values text[]
+-- params: shard_key uuid, paths text[], keys text[], versions text[], texts text[]
 -- row: key text
 -- repeatable
 UPDATE strandline.store_item s SET value = n.value::json
-FROM unnest(%(paths)s::text[], %(keys)s::text[], %(versions)s::text[], %(values)s::text[])
+FROM unnest(%(paths)s::text[], %(keys)s::text[], %(versions)s::text[], %(texts)s::text[])
     AS n (path, key, version, value)
 WHERE s.shard_key = %(shard_key)s AND s.path = n.path AND s.key = n.key AND s.xmin::text = n.version
 RETURNING s.key
@@ -357,9 +357,9 @@ ORDER BY r.session_key, r.run_id LIMIT %(limit)s
 -- name: reseal_run
 -- Store the keyed forms of a run's digests, unless the run was changed meanwhile.
 -- params: shard_key uuid, session_key uuid, run_id text, known bytea[], digests bytea[]
--- row: run_id text
+-- row: session_key uuid
 -- repeatable
 UPDATE strandline.session_run r SET digests = %(digests)s::bytea[]
 WHERE r.shard_key = %(shard_key)s AND r.session_key = %(session_key)s AND r.run_id = %(run_id)s
     AND r.digests = %(known)s::bytea[]
-RETURNING r.run_id
+RETURNING r.session_key

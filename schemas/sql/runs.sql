@@ -85,7 +85,7 @@ ORDER BY m.seq
 -- name: replaced_messages
 -- Messages of a session by their ids: those that were given other content.
 -- params: shard_key uuid, session_key uuid, ids text[]
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
@@ -99,7 +99,7 @@ ORDER BY m.seq
 -- name: messages_behind
 -- The messages from a number on, without some, as many as are asked for.
 -- params: shard_key uuid, session_key uuid, from_seq bigint, without bigint[], limit bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?
+-- row: message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 SELECT m.seq, m.id, m.role, m.tokens, m.created_at, m.envelope::text, m.metadata::text
@@ -123,8 +123,7 @@ WHERE t.shard_key = %(shard_key)s AND t.session_key = %(session_key)s AND t.seqs
 -- take page_bytes, of which the last row tells.
 -- params: shard_key uuid, session_key uuid, last_n bigint, skip_statuses text[], agent_id text?, team_id text?, page_bytes
 --     bigint
--- row: seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text, metadata text?, bytes_taken
---     bigint
+-- row: measured_message
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH retained AS MATERIALIZED (

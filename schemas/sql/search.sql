@@ -82,8 +82,7 @@ ORDER BY place, seq
 -- delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
 -- params: shard_key uuid, scope_key uuid?, excluded_session uuid?, sessions bigint, generation_id integer?, messages
 --     bigint, page_bytes bigint
--- row: session_key uuid, seq bigint, id text, role text, tokens integer, created_at timestamptz, envelope text,
---     metadata text?
+-- row: message_of_session
 -- opens: envelope json message id, metadata json metadata id
 -- repeatable
 WITH s AS (
@@ -144,7 +143,7 @@ ORDER BY m.created_at DESC, m.seq DESC
 -- name: session_names
 -- The names of an owner's sessions.
 -- params: shard_key uuid, session_keys uuid[]
--- row: session_key uuid, session_id text
+-- row: session_name
 -- repeatable
 SELECT session_key, session_id FROM strandline.session
 WHERE shard_key = %(shard_key)s AND session_key = ANY (%(session_keys)s::uuid[])

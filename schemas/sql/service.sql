@@ -24,8 +24,7 @@ FROM strandline.service_key k WHERE k.key_id = %(key_id)s FOR UPDATE
 -- Store a new key, which ends with the key that made it, or before; no row: its request was made before, and made one.
 -- params: key_id text, secret_digest bytea, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from
 --     text?, made_by text?, request_key uuid?, expires_in_seconds float8?
--- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
---     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+-- row: service_key
 INSERT INTO strandline.service_key AS k (key_id, secret_digest, namespace, user_id, scopes, shared_scopes, label,
     rotated_from, made_by, request_key, created_at, expires_at)
 VALUES (%(key_id)s, %(secret_digest)s, %(namespace)s, %(user_id)s, %(scopes)s, %(shared_scopes)s, %(label)s,
@@ -46,8 +45,7 @@ SELECT k.key_id FROM strandline.service_key k WHERE k.request_key = %(request_ke
 -- name: list_service_keys
 -- The next keys by their ids: of a namespace, or of all.
 -- params: namespace text?, after text, limit bigint
--- row: key_id text, namespace text?, user_id text?, scopes text[], shared_scopes text[], label text, rotated_from text?,
---     made_by text?, created_at timestamptz, expires_at timestamptz?, revoked_at timestamptz?, is_over boolean
+-- row: service_key
 -- repeatable
 SELECT k.key_id, k.namespace, k.user_id, k.scopes, k.shared_scopes, k.label, k.rotated_from, k.made_by,
     k.created_at, k.expires_at, k.revoked_at, coalesce(least(k.expires_at, k.revoked_at) <= statement_timestamp(), false) AS is_over

@@ -78,7 +78,7 @@ SELECT EXISTS (
 -- name: directory_page
 -- The next sessions of all namespaces, by their names.
 -- params: after_namespace text, after_session text, limit bigint
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE (o.namespace, o.session_id) > (%(after_namespace)s, %(after_session)s) AND o.kind = 'chat'
 ORDER BY o.namespace, o.session_id LIMIT %(limit)s
@@ -86,7 +86,7 @@ ORDER BY o.namespace, o.session_id LIMIT %(limit)s
 -- name: directory_page_of_namespace
 -- The next sessions of a namespace.
 -- params: namespace text, after_session text, limit bigint
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.session_id > %(after_session)s AND o.kind = 'chat'
 ORDER BY o.session_id LIMIT %(limit)s
@@ -94,7 +94,7 @@ ORDER BY o.session_id LIMIT %(limit)s
 -- name: directory_page_of_user
 -- The next sessions of a user.
 -- params: namespace text, user_id text, after_session text, limit bigint
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id = %(user_id)s AND o.session_id > %(after_session)s
     AND o.kind = 'chat'
@@ -103,7 +103,7 @@ ORDER BY o.session_id LIMIT %(limit)s
 -- name: directory_page_without_user
 -- The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the order.)
 -- params: namespace text, after_session text, limit bigint
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s AND o.user_id IS NULL AND o.session_id > %(after_session)s
     AND o.kind = 'chat'
@@ -272,7 +272,7 @@ ORDER BY c.number
 -- name: find_sessions
 -- Sessions of a namespace by name or user, or those without a user, for commands.
 -- params: namespace text, session_id text?, user_id text?, without_user boolean, limit bigint
--- row: namespace text, session_id text, user_id text?
+-- row: session_entry
 SELECT o.namespace, o.session_id, o.user_id FROM strandline.session_owner o
 WHERE o.namespace = %(namespace)s
     AND (%(session_id)s::text IS NULL OR o.session_id = %(session_id)s)

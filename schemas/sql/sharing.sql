@@ -83,7 +83,7 @@ SELECT * FROM strandline.search_hits_v1(%(shard_key)s, %(generation_id)s, NULL, 
 -- name: shared_session_names
 -- The names of sessions that share with a scope.
 -- params: shard_key uuid, session_keys uuid[]
--- row: session_key uuid, session_id text
+-- row: session_name
 -- repeatable
 SELECT DISTINCT l.session_key, l.session_id FROM strandline.shared_session l
 WHERE l.shard_key = %(shard_key)s AND l.session_key = ANY (%(session_keys)s::uuid[]) AND l.gone_at IS NULL

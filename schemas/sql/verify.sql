@@ -84,7 +84,7 @@ CROSS JOIN (
 -- name: verify_log
 -- Marks in order, no message missing between them but those popped, and counters that are the messages' sums.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
 ), summed AS (
@@ -158,7 +158,7 @@ WHERE k.broken
 -- name: verify_strays
 -- Messages outside their session's log: without session, past its end, or of the wrong incarnation.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT 'message_stray' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
     'through_seq', x.seq)::text AS place
 FROM strandline.message x
@@ -171,7 +171,7 @@ WHERE @is_judged_session(x.shard_key, x.session_key)
 -- What retention took out of the log is gone, but for what is important; it was read back from its archive first; and
 -- it went from below, so that the log begins where it ended.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', g.session_key, 'from_seq', k.from_seq, 'through_seq', k.through_seq,
     'found', k.found, 'expected', 0)::text AS place
 FROM strandline.retention_step g
@@ -198,7 +198,7 @@ WHERE g.state = 'removed' AND k.broken AND @is_judged_session(g.shard_key, g.ses
 -- name: verify_ranges
 -- Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 WITH s AS (
     SELECT x.* FROM strandline.session x WHERE @is_judged_session(x.shard_key, x.session_key)
 ), placed AS (
@@ -232,7 +232,7 @@ WHERE coalesce(e.through_seq, s.pinned_through) < s.flushed_through
 -- An event's counts agree with its messages, and with those that corrections took out of it.  The incarnation is
 -- counted, not searched for: with it in the condition the index by id is taken, and each event reads its whole session.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'found', k.found, 'expected', k.expected)::text AS place
 FROM strandline.flush_event x
@@ -270,7 +270,7 @@ WHERE @is_judged_session(x.shard_key, x.session_key) AND k.broken
 -- nothing that was derived of superseded words counts: no batch from before a correction is applied that read one of
 -- its messages, as such or as context.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 WITH numbered AS (
     SELECT s.session_key, s.corrections, s.log_start_seq, count(c.number) AS recorded, min(c.number) AS first_number,
         max(c.number) AS last_number
@@ -318,7 +318,7 @@ WHERE x.was_delivered
 -- once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a replay
 -- has filled from the log, everything.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
 ), owed AS (
@@ -351,7 +351,7 @@ WHERE r.event_id IS NULL AND d.event_id IS NULL
 -- name: verify_order
 -- Nothing is due or received in a later stage before the one before it is applied.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 WITH chain AS (
     SELECT * FROM unnest(%(stages)s::text[], %(stages_before)s::text[]) AS c (stage, before)
 ), later AS (
@@ -374,7 +374,7 @@ WHERE b.event_id IS NULL
 -- name: verify_due
 -- Due work belongs to an event, and to one that has not been received already.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage)::text AS place
 FROM strandline.due x
@@ -404,7 +404,7 @@ WHERE k.broken AND @is_judged_session(x.shard_key, x.session_key)
 -- Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since its messages
 -- were removed, or dead with its dead letter, which stays when it is dropped.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.receipt x
@@ -434,7 +434,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- name: verify_letters
 -- Each dead letter has its event, and a receipt that says dead.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT 'letter_without_receipt' AS kind, json_build_object('session_key', x.session_key,
     'event_id', x.event_id, 'generation', x.generation_id, 'stage', x.stage)::text AS place
 FROM strandline.dead_letter x
@@ -449,7 +449,7 @@ WHERE (e.event_id IS NULL OR r.event_id IS NULL) AND @is_kept(x.generation_id)
 -- An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
 -- Events that a reset with derived has deleted no longer concern batches that are over.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', e.session_key, 'event_id', covered.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.batch x
@@ -474,7 +474,7 @@ WHERE x.state IN ('open', 'applied') AND k.broken AND @is_kept(x.generation_id)
 -- before it was taken back, or while it was, is not wrong.  A fork's batch of what it took over, which no worker began
 -- (its epoch is 0), shows none.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT 'context_wrong' AS kind, json_build_object('session_key', x.scope_key, 'event_id', x.event_ids[1],
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id, 'found', cardinality(x.context_seqs),
     'expected', before.lines)::text AS place
@@ -507,7 +507,7 @@ WHERE x.state IN ('open', 'applied') AND x.lease_epoch > 0
 -- name: verify_captures
 -- A batch of facts names an act on capturing that applied to each of its events, and what that act was.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT 'capture_wrong' AS kind, json_build_object('session_key', e.session_key, 'event_id', e.event_id,
     'generation', x.generation_id, 'stage', x.stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.batch x
@@ -525,7 +525,7 @@ WHERE x.capture_number IS NOT NULL
 -- Candidates come from the batch that their event's receipt names, and each was folded in once merged, or was dropped
 -- because of a person's event.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id)::text AS place
 FROM strandline.fact_candidate x
@@ -559,7 +559,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- Chunks come from the batch that their event's receipt names, and lie within their event; those of shared
 -- scopes are verify_shared's.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'stage', g.entry_stage, 'batch_id', x.batch_id,
     'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
@@ -618,7 +618,7 @@ WHERE coalesce(p.chunks, 0) < r.messages AND NOT EXISTS (
 -- Rows of a shared scope come from the events of sessions that share with it, of incarnations that were not
 -- forgotten; and nothing that such a session has received is missing there.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'event_id', x.event_id,
     'generation', x.generation_id, 'from_seq', x.from_seq, 'through_seq', x.through_seq)::text AS place
 FROM strandline.chunk x
@@ -655,7 +655,7 @@ WHERE c.shard_key IS NULL AND l.gone_at IS NULL
 -- No copy in a shared scope is of a message that a correction took back or replaced, unless its event is due for
 -- vectors: the worker that derives it removes the copy.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT 'shared_superseded' AS kind, json_build_object('session_key', x.session_key, 'from_seq', x.seq,
     'through_seq', x.seq)::text AS place
 FROM strandline.shared_message x
@@ -679,7 +679,7 @@ WHERE EXISTS (
 -- name: verify_states
 -- A state stands for one applied batch of its lane, and ends where that batch ends.
 -- params: owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.scope_key, 'generation', x.generation_id,
     'stage', g.entry_stage, 'batch_id', x.batch_id, 'through_seq', x.through_seq)::text AS place
 FROM (
@@ -702,7 +702,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- are tombstones.
 -- A person may have deleted the fact that replaced another; a fact that a person deleted is not live.
 -- params: owners uuid[]?
--- row: kind text, place text
+-- row: finding
 WITH sourced AS (
     SELECT r.shard_key, r.generation_id, r.fact_id,
         (array_agg(r.operation ORDER BY r.revision))[1] AS first_operation,
@@ -755,7 +755,7 @@ GROUP BY x.shard_key, x.generation_id, x.fingerprint HAVING count(*) > 1
 -- name: verify_revisions
 -- Where a fact comes from can be followed: its event, its messages, and the batches that made it.
 -- params: stages text[], stages_before text[], owners uuid[]?, session_key uuid?
--- row: kind text, place text
+-- row: finding
 SELECT k.kind, json_build_object('session_key', x.session_key, 'fact_id', x.fact_id, 'event_id', x.event_id,
     'generation', x.generation_id, 'revision', x.revision, 'batch_id', k.batch_id)::text AS place
 FROM strandline.fact_revision x
@@ -805,7 +805,7 @@ WHERE k.broken AND @is_kept(x.generation_id) AND @is_judged_session(x.shard_key,
 -- name: verify_generations
 -- A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the rest.
 -- params: owners uuid[]?
--- row: kind text, place text
+-- row: finding
 SELECT 'served_by_none' AS kind, json_build_object('generation', x.generation_id, 'stage', x.pipeline)::text AS place
 FROM strandline.scope_generation x
 LEFT JOIN strandline.generation g ON g.generation_id = x.generation_id AND g.pipeline = x.pipeline
@@ -850,6 +850,6 @@ ORDER BY x.shard_key, x.generation_id, x.fact_id LIMIT %(page_size)s
 
 -- name: verify_erased
 -- Rows of users and sessions that were erased, by table (erased_rows_v1).
--- row: kind text, place text
+-- row: finding
 SELECT 'erased_row' AS kind, json_build_object('table', r.table_name, 'found', r.rows)::text AS place
 FROM strandline.erased_rows_v1(NULL, NULL) AS r WHERE r.rows > 0

@@ -22,7 +22,7 @@ UPDATE strandline.worker SET condition = %(condition)s::json WHERE worker_id = %
 -- Remove this worker, and release the lanes it still holds, so that they do not count as crashes, and any sweep
 -- rings for them at once. Wait for a lane that is being written, which is short.
 -- params: worker_id uuid
--- row: shard_key uuid, scope_key uuid, generation_id integer, stage text
+-- row: lane
 WITH gone AS (
     DELETE FROM strandline.worker WHERE worker_id = %(worker_id)s
 ), held AS (

@@ -47,11 +47,12 @@ SIDE_BY_SIDE = 20
 COMMAND_LINE = ROOT / "strandline" / "cli"
 SHARED_BY_COMMANDS = {"reports", "servers", "terminal"}
 WITHOUT_BOUND = {"strandline/cli"}
-# What an application names in its settings is the application's own.
+# What an application names in its settings is the application's own; queries compile their constructors.
 IMPORTS_BY_NAME = {
     "pipelines/custom/loading.py",
     "pipelines/models/installed.py",
     "pipelines/own_code/places.py",
+    "schemas/postgres/query.py",
     "schemas/sealed/opening.py",
 }
 # What takes a module's name as a string, in the standard library and in Celery's and Kombu's helpers.

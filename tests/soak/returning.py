@@ -13,7 +13,9 @@ from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import ServingGenerations
+from strandline.schemas.queries.rows import GenerationRow
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.soak.measuring.ground import Ground
@@ -22,11 +24,8 @@ from tests.soak.measuring.readings import Reading
 LOOK = ServingGenerations()
 
 
-class LookOnce(ServingGenerations):
+class LookOnce(Query[GenerationRow], name="serving_generations"):
     """The same, as a statement that may not be repeated."""
-
-    __slots__ = ()
-    repeatable = False
 
 
 LOOK_ONCE = LookOnce()

@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from hypothesis import strategies as st
 
 from strandline.producers.writing.validate import PutLimits, prepare
-from strandline.schemas.queries.conversation.messages import HistoryRow
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.message import Message, read_rows
 
 LIMITS = PutLimits(max_content_bytes=1_000_000, max_metadata_bytes=16_384)
@@ -30,5 +30,5 @@ def stored_form(message: Message) -> Message:
     """
     prepared = prepare(message, "message", LIMITS)
     columns = (1, prepared.id, prepared.role, 1, datetime(2026, 1, 31, tzinfo=UTC))
-    (read,) = read_rows([HistoryRow(*columns, prepared.envelope, prepared.metadata)])
+    (read,) = read_rows([MessageRow(*columns, prepared.envelope, prepared.metadata)])
     return read

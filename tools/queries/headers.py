@@ -27,6 +27,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from typing import get_args
 
@@ -61,7 +62,11 @@ class Field:
 
 @dataclass(frozen=True, slots=True)
 class Header:
-    """The lines above one statement; ``sql`` is the statement itself."""
+    """The lines above one statement; ``sql`` is the statement itself.
+
+    Attributes:
+        row_name: of a row that other statements have too; None: of this one alone.
+    """
 
     name: str
     meaning: str
@@ -72,6 +77,7 @@ class Header:
     seals: tuple[tuple[str, ...], ...] = ()
     opens: tuple[tuple[str, ...], ...] = ()
     owner: str = "shard_key"
+    row_name: str | None = None
 
     @property
     def marks(self) -> Marks | None:
@@ -111,6 +117,24 @@ def read_all() -> dict[str, Header]:
     return {header.name: header for path in sorted(SQL.glob("*.sql")) for header in read_headers(path)}
 
 
+@cache
+def named_rows() -> dict[str, tuple[Field, ...]]:
+    """The rows that ``rows.txt`` names, by name."""
+    rows = {}
+    for paragraph in (SQL / "rows.txt").read_text(encoding="utf-8").strip().split("\n\n"):
+        name, _, columns = paragraph.partition(":")
+        rows[name] = tuple(_fields(name, columns.split("\n")))
+    return rows
+
+
+def _row(name: str, lines: list[str]) -> tuple[str | None, tuple[Field, ...]]:
+    """A row's name if it is shared, and its columns; a single column is the name of its row."""
+    if len(lines) == 1 and lines[0] in named_rows():
+        return lines[0], named_rows()[lines[0]]
+    fields = tuple(_fields(name, lines))
+    return (fields[0].name if len(fields) == 1 else None), fields
+
+
 def _read(name: str, body: str) -> Header:
     lines = body.split("\n")
     end = next(number for number, line in enumerate(lines) if not line.startswith("--"))
@@ -129,16 +153,18 @@ def _read(name: str, body: str) -> Header:
             raise ValueError(f"{name}: {line!r} continues nothing")
         else:
             said[place].append(text.strip())
+    row_name, row = _row(name, said.get("row", []))
     return Header(
         name,
         " ".join(said["meaning"]),
         tuple(_fields(name, said.get("params", []))),
-        tuple(_fields(name, said.get("row", []))),
+        row,
         "repeatable" in said,
         "\n".join(lines[end:]),
         tuple(_words(said.get("seals", []))),
         tuple(_words(said.get("opens", []))),
         said.get("owner", ["shard_key"])[0],
+        row_name,
     )
 
 

@@ -6,7 +6,7 @@ import re
 import subprocess
 import sys
 import textwrap
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 
 from strandline.schemas.sealing.marks import Mark, Marks
@@ -58,6 +58,7 @@ _FROM = {
 def write_modules() -> dict[Path, str]:
     """Each module's text by its path."""
     written = {QUERIES / "__init__.py": '"""Statements as typed classes; written by `make queries`."""\n'}
+    shared: dict[str, tuple[Field, ...]] = {}
     for room, files in ROOMS.items():
         written[QUERIES / room / "__init__.py"] = (
             f'"""Statements about {room}; written by `make queries`."""\n'
@@ -65,42 +66,75 @@ def write_modules() -> dict[Path, str]:
         for file in files:
             headers = read_headers(SQL / f"{file}.sql")
             written[QUERIES / room / f"{file}.py"] = _format("\n".join(_module(file, headers)))
+            for header in headers:
+                _share_row(header, shared)
+    written[QUERIES / "rows.py"] = _format("\n".join(_shared_rows(shared)))
     return written
 
 
+def _share_row(header: Header, shared: dict[str, tuple[Field, ...]]) -> None:
+    """Note a row that is not the statement's own.
+
+    Raises:
+        ValueError: another statement has a row of this name, with other types.
+    """
+    if header.row_name is not None:
+        known = shared.setdefault(header.row_name, header.row)
+        if [_python(field) for field in known] != [_python(field) for field in header.row]:
+            raise ValueError(f"{header.name}: a row {header.row_name!r} with other types is there already")
+
+
+def _shared_rows(rows: Mapping[str, tuple[Field, ...]]) -> Iterator[str]:
+    classes = "\n".join(line for name in sorted(rows) for line in _row(class_name(name) + "Row", rows[name]))
+    yield '"""Rows that several statements may have.  Written by `make queries`."""'
+    yield from _imports(classes)
+    yield classes
+
+
 def _module(file: str, headers: Iterable[Header]) -> Iterator[str]:
+    headers = list(headers)
     classes = "\n".join(line for header in headers for line in _statement(header))
     yield f'"""The statements of ``schemas/sql/{file}.sql``.  Written by `make queries`."""'
-    yield "from __future__ import annotations"
-    yield ""
-    names = [name for name in _FROM if re.search(rf"\b{name}\b", classes)]
-    for package in sorted({_FROM[name] for name in names}):
-        yield f"from {package} import {', '.join(name for name in names if _FROM[name] == package)}"
-    yield ""
+    yield from _imports(classes)
     yield "from strandline.schemas.postgres.query import Query"
+    if shared := sorted({row_class(header) for header in headers if header.row_name}):
+        yield f"from strandline.schemas.queries.rows import {', '.join(shared)}"
     if "Marks(" in classes:
         needed = "Mark, Marks" if "Mark(" in classes else "Marks"
         yield f"from strandline.schemas.sealing.marks import {needed}"
     yield classes
 
 
+def _imports(classes: str) -> Iterator[str]:
+    yield "from __future__ import annotations"
+    yield ""
+    names = [name for name in _FROM if re.search(rf"\b{name}\b", classes)]
+    if "builtins." in classes:
+        yield "import builtins"
+    for package in sorted({_FROM[name] for name in names}):
+        yield f"from {package} import {', '.join(name for name in names if _FROM[name] == package)}"
+    yield ""
+
+
 def _statement(header: Header) -> Iterator[str]:
-    title = class_name(header.name)
-    if header.row:
-        yield f"\nclass {title}Row(NamedTuple):"
-        yield from (f"    {field.name}: {_python(field)}" for field in header.row)
-    yield f"\nclass {title}(Query[{title + 'Row' if header.row else 'Never'}]):"
+    if header.row and header.row_name is None:
+        yield from _row(row_class(header), header.row)
+    row = row_class(header) if header.row else "Never"
+    repeatable = ", repeatable=True" if header.is_repeatable else ""
+    yield f'\nclass {class_name(header.name)}(Query[{row}], name="{header.name}"{repeatable}):'
     yield from _docstring(header.meaning)
-    yield "\n    __slots__ = ()"
-    yield f'    name = "{header.name}"'
-    if header.is_repeatable:
-        yield "    repeatable = True"
-    if header.row:
-        yield f"    row = {title}Row"
+    yield ""
     if (marks := header.marks) is not None:
         yield from _marks(marks)
-    if header.params:
-        yield from _init(header.params_in_order)
+    hidden = any(field.name == "bytes" for field in header.params)
+    for field in header.params_in_order:
+        kind = _python(field, given=True)
+        yield f"    {field.name}: {kind.replace('bytes', 'builtins.bytes') if hidden else kind}"
+
+
+def _row(name: str, columns: Iterable[Field]) -> Iterator[str]:
+    yield f"\nclass {name}(NamedTuple):"
+    yield from (f"    {field.name}: {_python(field)}" for field in columns)
 
 
 def _marks(marks: Marks) -> Iterator[str]:
@@ -123,15 +157,13 @@ def _mark(mark: Mark) -> str:
     return f"Mark({', '.join(arguments)})"
 
 
-def _init(params: list[Field]) -> Iterator[str]:
-    named = ", ".join(f"{field.name}: {_python(field, given=True)}" for field in params)
-    yield f"\n    def __init__(self, *, {named}) -> None:"
-    comma = "," if len(params) == 1 else ""
-    yield f"        self.values = ({', '.join(field.name for field in params)}{comma})"
-
-
 def class_name(name: str) -> str:
     return "".join(word.capitalize() for word in name.split("_"))
+
+
+def row_class(header: Header) -> str:
+    """The class of a statement's row."""
+    return class_name(header.row_name or header.name) + "Row"
 
 
 def _python(field: Field, *, given: bool = False) -> str:

@@ -10,7 +10,8 @@ from strandline.producers.reading.history.call_pairs import settled
 from strandline.producers.reading.history.unchanged import read_unchanged
 from strandline.producers.sessions import check_unowned
 from strandline.schemas.postgres.operations import Operation, fetch
-from strandline.schemas.queries.conversation.messages import HeadMessages, NewestWithin, NewestWithinRow
+from strandline.schemas.queries.conversation.messages import HeadMessages, NewestWithin
+from strandline.schemas.queries.rows import MeasuredMessageRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message, read_rows
 
@@ -72,7 +73,7 @@ def _head_that_fits(identity: SessionIdentity, max_tokens: int) -> Operation[tup
 
 def _page(
     identity: SessionIdentity, before_seq: int, tokens: int, max_bytes: int
-) -> Operation[list[NewestWithinRow]]:
+) -> Operation[list[MeasuredMessageRow]]:
     """The newest messages before a number that fit so many tokens, the newest first."""
     bounds = {"page_size": PAGE_MESSAGES, "tokens": tokens, "max_bytes": max_bytes}
     return fetch(NewestWithin(**identity.keys, before_seq=before_seq, **bounds))

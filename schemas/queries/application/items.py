@@ -7,18 +7,16 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import ItemRow, KeyRow, LabelsRow, ShardKeyRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class PutItems(Query[Never]):
+class PutItems(Query[Never], name="put_items"):
     """Store items with their vectors, in place of those under the same path and key."""
 
-    __slots__ = ()
-    name = "put_items"
     marks = Marks(owner=0, seals=(Mark(1, "within", "*.value=json:item"),))
-
-    def __init__(self, *, shard_key: UUID, items: str) -> None:
-        self.values = (shard_key, items)
+    shard_key: UUID
+    items: str
 
 
 class ClaimItemRow(NamedTuple):
@@ -26,35 +24,26 @@ class ClaimItemRow(NamedTuple):
     is_new: bool
 
 
-class ClaimItem(Query[ClaimItemRow]):
+class ClaimItem(Query[ClaimItemRow], name="claim_item"):
     """Store an item unless there is one under its path and key, and return what is stored then. No row:
     another transaction has just stored or deleted one; ask again.
     """
 
-    __slots__ = ()
-    name = "claim_item"
-    row = ClaimItemRow
     marks = Marks(owner=0, seals=(Mark(3, "json", "item"),), opens=(Mark(0, "json", "item"),))
-
-    def __init__(self, *, shard_key: UUID, path: str, key: str, value: str) -> None:
-        self.values = (shard_key, path, key, value)
-
-
-class LockItemsRow(NamedTuple):
+    shard_key: UUID
+    path: str
     key: str
+    value: str
 
 
-class LockItems(Query[LockItemsRow]):
+class LockItems(Query[KeyRow], name="lock_items"):
     """Hold items by path and key until the transaction ends, in one order everywhere, so that two
     transactions that write the same ones do not wait for each other.
     """
 
-    __slots__ = ()
-    name = "lock_items"
-    row = LockItemsRow
-
-    def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
-        self.values = (paths, keys, shard_key)
+    paths: list[str]
+    keys: list[str]
+    shard_key: UUID
 
 
 class ItemsAfterRow(NamedTuple):
@@ -62,82 +51,44 @@ class ItemsAfterRow(NamedTuple):
     value: str
 
 
-class ItemsAfter(Query[ItemsAfterRow]):
+class ItemsAfter(Query[ItemsAfterRow], name="items_after", repeatable=True):
     """A page of the items under a path, in the order of their keys."""
 
-    __slots__ = ()
-    name = "items_after"
-    repeatable = True
-    row = ItemsAfterRow
     marks = Marks(owner=0, opens=(Mark(1, "json", "item"),))
+    shard_key: UUID
+    path: str
+    after: str
+    limit: int
 
-    def __init__(self, *, shard_key: UUID, path: str, after: str, limit: int) -> None:
-        self.values = (shard_key, path, after, limit)
 
-
-class DeleteItems(Query[Never]):
+class DeleteItems(Query[Never], name="delete_items", repeatable=True):
     """Delete items by path and key; one that is not there is no error."""
 
-    __slots__ = ()
-    name = "delete_items"
-    repeatable = True
-
-    def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
-        self.values = (paths, keys, shard_key)
+    paths: list[str]
+    keys: list[str]
+    shard_key: UUID
 
 
-class GetItemsRow(NamedTuple):
-    path: str
-    key: str
-    value: str
-    ttl_minutes: float | None
-    created_at: datetime
-    updated_at: datetime
-
-
-class GetItems(Query[GetItemsRow]):
+class GetItems(Query[ItemRow], name="get_items", repeatable=True):
     """Items by path and key, without those that have expired."""
 
-    __slots__ = ()
-    name = "get_items"
-    repeatable = True
-    row = GetItemsRow
     marks = Marks(owner=2, opens=(Mark(2, "json", "item"),))
-
-    def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
-        self.values = (paths, keys, shard_key)
-
-
-class SearchItemsRow(NamedTuple):
-    path: str
-    key: str
-    value: str
-    ttl_minutes: float | None
-    created_at: datetime
-    updated_at: datetime
+    paths: list[str]
+    keys: list[str]
+    shard_key: UUID
 
 
-class SearchItems(Query[SearchItemsRow]):
+class SearchItems(Query[ItemRow], name="search_items", repeatable=True):
     """Items below a path that match a filter, those written last first."""
 
-    __slots__ = ()
-    name = "search_items"
-    repeatable = True
-    row = SearchItemsRow
     marks = Marks(owner=0, opens=(Mark(2, "json", "item"),))
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        path_from: str,
-        path_before: str,
-        equal: str,
-        filter: str,
-        limit: int,
-        offset: int,
-    ) -> None:
-        self.values = (shard_key, path_from, path_before, equal, filter, limit, offset)
+    shard_key: UUID
+    path_from: str
+    path_before: str
+    equal: str
+    filter: str
+    limit: int
+    offset: int
 
 
 class SearchItemsByVectorRow(NamedTuple):
@@ -150,82 +101,46 @@ class SearchItemsByVectorRow(NamedTuple):
     score: float
 
 
-class SearchItemsByVector(Query[SearchItemsByVectorRow]):
+class SearchItemsByVector(Query[SearchItemsByVectorRow], name="search_items_by_vector", repeatable=True):
     """Items below a path that match a filter and have vectors, by the nearest of these to the query's,
     nearest first. Vectors of another length are those of another embedder, and are not compared.
     """
 
-    __slots__ = ()
-    name = "search_items_by_vector"
-    repeatable = True
-    row = SearchItemsByVectorRow
     marks = Marks(owner=2, opens=(Mark(2, "json", "item"),))
-
-    def __init__(
-        self,
-        *,
-        vector: str,
-        distance: str,
-        shard_key: UUID,
-        path_from: str,
-        path_before: str,
-        equal: str,
-        filter: str,
-        limit: int,
-        offset: int,
-    ) -> None:
-        self.values = (vector, distance, shard_key, path_from, path_before, equal, filter, limit, offset)
+    vector: str
+    distance: str
+    shard_key: UUID
+    path_from: str
+    path_before: str
+    equal: str
+    filter: str
+    limit: int
+    offset: int
 
 
-class RefreshItems(Query[Never]):
+class RefreshItems(Query[Never], name="refresh_items", repeatable=True):
     """Let items live on for their whole time. One that another transaction writes is left to that; none comes
     back.
     """
 
-    __slots__ = ()
-    name = "refresh_items"
-    repeatable = True
-
-    def __init__(self, *, paths: list[str], keys: list[str], shard_key: UUID) -> None:
-        self.values = (paths, keys, shard_key)
-
-
-class ListItemPathsRow(NamedTuple):
-    labels: list[str]
-
-
-class ListItemPaths(Query[ListItemPathsRow]):
-    """The different paths of items below a path, each cut off at a depth, of those that match all patterns."""
-
-    __slots__ = ()
-    name = "list_item_paths"
-    repeatable = True
-    row = ListItemPathsRow
-
-    def __init__(
-        self,
-        *,
-        max_depth: int,
-        shard_key: UUID,
-        path_from: str,
-        path_before: str,
-        patterns: list[str],
-        limit: int,
-        offset: int,
-    ) -> None:
-        self.values = (max_depth, shard_key, path_from, path_before, patterns, limit, offset)
-
-
-class ForgetExpiredItemsRow(NamedTuple):
+    paths: list[str]
+    keys: list[str]
     shard_key: UUID
 
 
-class ForgetExpiredItems(Query[ForgetExpiredItemsRow]):
+class ListItemPaths(Query[LabelsRow], name="list_item_paths", repeatable=True):
+    """The different paths of items below a path, each cut off at a depth, of those that match all patterns."""
+
+    max_depth: int
+    shard_key: UUID
+    path_from: str
+    path_before: str
+    patterns: list[str]
+    limit: int
+    offset: int
+
+
+class ForgetExpiredItems(Query[ShardKeyRow], name="forget_expired_items"):
     """Delete a page of items whose time is over; reads do not show them as it is."""
 
-    __slots__ = ()
-    name = "forget_expired_items"
-    row = ForgetExpiredItemsRow
-
-    def __init__(self, *, limit: int) -> None:
-        self.values = (limit,)
+    limit: int

@@ -6,6 +6,18 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import (
+    BatchIdRow,
+    EventIdRow,
+    FactIdRow,
+    KeyRow,
+    NumberRow,
+    PieceRow,
+    RequestKeyRow,
+    SeqRow,
+    SessionKeyRow,
+    StepRow,
+)
 
 
 class UnsealedMessagesRow(NamedTuple):
@@ -21,60 +33,31 @@ class UnsealedMessagesRow(NamedTuple):
     labels: list[int] | None
 
 
-class UnsealedMessages(Query[UnsealedMessagesRow]):
+class UnsealedMessages(Query[UnsealedMessagesRow], name="unsealed_messages", repeatable=True):
     """The next messages of an owner of which something is not sealed under the newest data key, whose tokens
     begin with the prefix.
     """
 
-    __slots__ = ()
-    name = "unsealed_messages"
-    repeatable = True
-    row = UnsealedMessagesRow
-
-    def __init__(
-        self, *, shard_key: UUID, after_session: UUID, after_seq: int, prefix: str, limit: int
-    ) -> None:
-        self.values = (shard_key, after_session, after_seq, prefix, limit)
+    shard_key: UUID
+    after_session: UUID
+    after_seq: int
+    prefix: str
+    limit: int
 
 
-class ResealMessagesRow(NamedTuple):
-    seq: int
-
-
-class ResealMessages(Query[ResealMessagesRow]):
+class ResealMessages(Query[SeqRow], name="reseal_messages", repeatable=True):
     """Store messages in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_messages"
-    repeatable = True
-    row = ResealMessagesRow
-
-    def __init__(
-        self,
-        *,
-        session_keys: list[UUID],
-        seqs: list[int],
-        versions: list[str],
-        digests: list[bytes],
-        envelopes: list[str],
-        metadata: list[str | None],
-        calls: list[str | None],
-        answers: list[str | None],
-        labels: list[str | None],
-        shard_key: UUID,
-    ) -> None:
-        self.values = (
-            session_keys,
-            seqs,
-            versions,
-            digests,
-            envelopes,
-            metadata,
-            calls,
-            answers,
-            labels,
-            shard_key,
-        )
+    session_keys: list[UUID]
+    seqs: list[int]
+    versions: list[str]
+    digests: list[bytes]
+    envelopes: list[str]
+    metadata: list[str | None]
+    calls: list[str | None]
+    answers: list[str | None]
+    labels: list[str | None]
+    shard_key: UUID
 
 
 class UnsealedSharedMessagesRow(NamedTuple):
@@ -86,43 +69,27 @@ class UnsealedSharedMessagesRow(NamedTuple):
     metadata: str | None
 
 
-class UnsealedSharedMessages(Query[UnsealedSharedMessagesRow]):
+class UnsealedSharedMessages(
+    Query[UnsealedSharedMessagesRow], name="unsealed_shared_messages", repeatable=True
+):
     """The same of copies in a shared scope."""
 
-    __slots__ = ()
-    name = "unsealed_shared_messages"
-    repeatable = True
-    row = UnsealedSharedMessagesRow
-
-    def __init__(
-        self, *, shard_key: UUID, after_session: UUID, after_seq: int, prefix: str, limit: int
-    ) -> None:
-        self.values = (shard_key, after_session, after_seq, prefix, limit)
+    shard_key: UUID
+    after_session: UUID
+    after_seq: int
+    prefix: str
+    limit: int
 
 
-class ResealSharedMessagesRow(NamedTuple):
-    seq: int
-
-
-class ResealSharedMessages(Query[ResealSharedMessagesRow]):
+class ResealSharedMessages(Query[SeqRow], name="reseal_shared_messages", repeatable=True):
     """Store copies in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_shared_messages"
-    repeatable = True
-    row = ResealSharedMessagesRow
-
-    def __init__(
-        self,
-        *,
-        session_keys: list[UUID],
-        seqs: list[int],
-        versions: list[str],
-        envelopes: list[str],
-        metadata: list[str | None],
-        shard_key: UUID,
-    ) -> None:
-        self.values = (session_keys, seqs, versions, envelopes, metadata, shard_key)
+    session_keys: list[UUID]
+    seqs: list[int]
+    versions: list[str]
+    envelopes: list[str]
+    metadata: list[str | None]
+    shard_key: UUID
 
 
 class UnsealedCorrectionsRow(NamedTuple):
@@ -131,34 +98,22 @@ class UnsealedCorrectionsRow(NamedTuple):
     digest: bytes
 
 
-class UnsealedCorrections(Query[UnsealedCorrectionsRow]):
+class UnsealedCorrections(Query[UnsealedCorrectionsRow], name="unsealed_corrections", repeatable=True):
     """The next corrections of an owner whose digest of the content asked for is not keyed."""
 
-    __slots__ = ()
-    name = "unsealed_corrections"
-    repeatable = True
-    row = UnsealedCorrectionsRow
-
-    def __init__(self, *, shard_key: UUID, after_session: UUID, after_number: int, limit: int) -> None:
-        self.values = (shard_key, after_session, after_number, limit)
+    shard_key: UUID
+    after_session: UUID
+    after_number: int
+    limit: int
 
 
-class ResealCorrectionsRow(NamedTuple):
-    number: int
-
-
-class ResealCorrections(Query[ResealCorrectionsRow]):
+class ResealCorrections(Query[NumberRow], name="reseal_corrections", repeatable=True):
     """Store the keyed forms of these digests."""
 
-    __slots__ = ()
-    name = "reseal_corrections"
-    repeatable = True
-    row = ResealCorrectionsRow
-
-    def __init__(
-        self, *, session_keys: list[UUID], numbers: list[int], digests: list[bytes], shard_key: UUID
-    ) -> None:
-        self.values = (session_keys, numbers, digests, shard_key)
+    session_keys: list[UUID]
+    numbers: list[int]
+    digests: list[bytes]
+    shard_key: UUID
 
 
 class UnsealedChunksRow(NamedTuple):
@@ -171,66 +126,32 @@ class UnsealedChunksRow(NamedTuple):
     speaker: list[str]
 
 
-class UnsealedChunks(Query[UnsealedChunksRow]):
+class UnsealedChunks(Query[UnsealedChunksRow], name="unsealed_chunks", repeatable=True):
     """The next pieces of an owner's messages, of any generation, with words that are not keyed. With vectors
     off, those that still have one as well.
     """
 
-    __slots__ = ()
-    name = "unsealed_chunks"
-    repeatable = True
-    row = UnsealedChunksRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        after_generation: int,
-        after_session: UUID,
-        after_seq: int,
-        after_piece: int,
-        has_vectors: bool,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, after_generation, after_session, after_seq, after_piece, has_vectors, limit)
+    shard_key: UUID
+    after_generation: int
+    after_session: UUID
+    after_seq: int
+    after_piece: int
+    has_vectors: bool
+    limit: int
 
 
-class ResealChunksRow(NamedTuple):
-    piece: int
-
-
-class ResealChunks(Query[ResealChunksRow]):
+class ResealChunks(Query[PieceRow], name="reseal_chunks", repeatable=True):
     """Store pieces with keyed words."""
 
-    __slots__ = ()
-    name = "reseal_chunks"
-    repeatable = True
-    row = ResealChunksRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        has_vectors: bool,
-        generation_ids: list[int],
-        session_keys: list[UUID],
-        from_seqs: list[int],
-        pieces: list[int],
-        versions: list[str],
-        lexemes: list[str],
-        speakers: list[str],
-    ) -> None:
-        self.values = (
-            shard_key,
-            has_vectors,
-            generation_ids,
-            session_keys,
-            from_seqs,
-            pieces,
-            versions,
-            lexemes,
-            speakers,
-        )
+    shard_key: UUID
+    has_vectors: bool
+    generation_ids: list[int]
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    pieces: list[int]
+    versions: list[str]
+    lexemes: list[str]
+    speakers: list[str]
 
 
 class UnsealedStatesRow(NamedTuple):
@@ -239,34 +160,22 @@ class UnsealedStatesRow(NamedTuple):
     state: str
 
 
-class UnsealedStates(Query[UnsealedStatesRow]):
+class UnsealedStates(Query[UnsealedStatesRow], name="unsealed_states", repeatable=True):
     """The next states of an owner's lanes that are not sealed under the newest data key."""
 
-    __slots__ = ()
-    name = "unsealed_states"
-    repeatable = True
-    row = UnsealedStatesRow
-
-    def __init__(self, *, shard_key: UUID, after_batch: UUID, prefix: str, limit: int) -> None:
-        self.values = (shard_key, after_batch, prefix, limit)
+    shard_key: UUID
+    after_batch: UUID
+    prefix: str
+    limit: int
 
 
-class ResealStatesRow(NamedTuple):
-    batch_id: UUID
-
-
-class ResealStates(Query[ResealStatesRow]):
+class ResealStates(Query[BatchIdRow], name="reseal_states", repeatable=True):
     """Store states in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_states"
-    repeatable = True
-    row = ResealStatesRow
-
-    def __init__(
-        self, *, batch_ids: list[UUID], versions: list[str], states: list[str], shard_key: UUID
-    ) -> None:
-        self.values = (batch_ids, versions, states, shard_key)
+    batch_ids: list[UUID]
+    versions: list[str]
+    states: list[str]
+    shard_key: UUID
 
 
 class UnsealedAnswersRow(NamedTuple):
@@ -276,42 +185,24 @@ class UnsealedAnswersRow(NamedTuple):
     body: bytes
 
 
-class UnsealedAnswers(Query[UnsealedAnswersRow]):
+class UnsealedAnswers(Query[UnsealedAnswersRow], name="unsealed_answers", repeatable=True):
     """The next stored answers of models that are not sealed under the newest data key."""
 
-    __slots__ = ()
-    name = "unsealed_answers"
-    repeatable = True
-    row = UnsealedAnswersRow
-
-    def __init__(
-        self, *, shard_key: UUID, after_batch: UUID, after_step: str, prefix: bytes, limit: int
-    ) -> None:
-        self.values = (shard_key, after_batch, after_step, prefix, limit)
+    shard_key: UUID
+    after_batch: UUID
+    after_step: str
+    prefix: bytes
+    limit: int
 
 
-class ResealAnswersRow(NamedTuple):
-    step: str
-
-
-class ResealAnswers(Query[ResealAnswersRow]):
+class ResealAnswers(Query[StepRow], name="reseal_answers", repeatable=True):
     """Store answers in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_answers"
-    repeatable = True
-    row = ResealAnswersRow
-
-    def __init__(
-        self,
-        *,
-        batch_ids: list[UUID],
-        steps: list[str],
-        versions: list[str],
-        bodies: list[bytes],
-        shard_key: UUID,
-    ) -> None:
-        self.values = (batch_ids, steps, versions, bodies, shard_key)
+    batch_ids: list[UUID]
+    steps: list[str]
+    versions: list[str]
+    bodies: list[bytes]
+    shard_key: UUID
 
 
 class UnsealedFactsRow(NamedTuple):
@@ -327,38 +218,25 @@ class UnsealedFactsRow(NamedTuple):
     feedback: str | None
 
 
-class UnsealedFacts(Query[UnsealedFactsRow]):
+class UnsealedFacts(Query[UnsealedFactsRow], name="unsealed_facts", repeatable=True):
     """The next facts of an owner, of any generation, of which something is not sealed under the newest data
     key.
     """
 
-    __slots__ = ()
-    name = "unsealed_facts"
-    repeatable = True
-    row = UnsealedFactsRow
-
-    def __init__(
-        self, *, shard_key: UUID, after_generation: int, after_fact: UUID, prefix: str, limit: int
-    ) -> None:
-        self.values = (shard_key, after_generation, after_fact, prefix, limit)
+    shard_key: UUID
+    after_generation: int
+    after_fact: UUID
+    prefix: str
+    limit: int
 
 
-class ResealFactsRow(NamedTuple):
-    fact_id: UUID
-
-
-class ResealFacts(Query[ResealFactsRow]):
+class ResealFacts(Query[FactIdRow], name="reseal_facts", repeatable=True):
     """Store facts in the form that they are to have. One whose words another live fact has got in its keyed
     form in between ends in favour of that one.
     """
 
-    __slots__ = ()
-    name = "reseal_facts"
-    repeatable = True
-    row = ResealFactsRow
-
-    def __init__(self, *, facts: str, shard_key: UUID) -> None:
-        self.values = (facts, shard_key)
+    facts: str
+    shard_key: UUID
 
 
 class UnsealedRevisionsRow(NamedTuple):
@@ -374,41 +252,22 @@ class UnsealedRevisionsRow(NamedTuple):
     own_lexemes: list[str] | None
 
 
-class UnsealedRevisions(Query[UnsealedRevisionsRow]):
+class UnsealedRevisions(Query[UnsealedRevisionsRow], name="unsealed_revisions", repeatable=True):
     """The next revisions of an owner's facts of which something is not sealed under the newest data key."""
 
-    __slots__ = ()
-    name = "unsealed_revisions"
-    repeatable = True
-    row = UnsealedRevisionsRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        after_generation: int,
-        after_fact: UUID,
-        after_revision: int,
-        prefix: str,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, after_generation, after_fact, after_revision, prefix, limit)
+    shard_key: UUID
+    after_generation: int
+    after_fact: UUID
+    after_revision: int
+    prefix: str
+    limit: int
 
 
-class ResealRevisionsRow(NamedTuple):
-    fact_id: UUID
-
-
-class ResealRevisions(Query[ResealRevisionsRow]):
+class ResealRevisions(Query[FactIdRow], name="reseal_revisions", repeatable=True):
     """Store revisions in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_revisions"
-    repeatable = True
-    row = ResealRevisionsRow
-
-    def __init__(self, *, revisions: str, shard_key: UUID) -> None:
-        self.values = (revisions, shard_key)
+    revisions: str
+    shard_key: UUID
 
 
 class UnsealedCandidatesRow(NamedTuple):
@@ -422,41 +281,22 @@ class UnsealedCandidatesRow(NamedTuple):
     said_by: str | None
 
 
-class UnsealedCandidates(Query[UnsealedCandidatesRow]):
+class UnsealedCandidates(Query[UnsealedCandidatesRow], name="unsealed_candidates", repeatable=True):
     """The next candidates of an owner of which something is not sealed under the newest data key."""
 
-    __slots__ = ()
-    name = "unsealed_candidates"
-    repeatable = True
-    row = UnsealedCandidatesRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        after_generation: int,
-        after_event: UUID,
-        after_ordinal: int,
-        prefix: str,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, after_generation, after_event, after_ordinal, prefix, limit)
+    shard_key: UUID
+    after_generation: int
+    after_event: UUID
+    after_ordinal: int
+    prefix: str
+    limit: int
 
 
-class ResealCandidatesRow(NamedTuple):
-    event_id: UUID
-
-
-class ResealCandidates(Query[ResealCandidatesRow]):
+class ResealCandidates(Query[EventIdRow], name="reseal_candidates", repeatable=True):
     """Store candidates in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_candidates"
-    repeatable = True
-    row = ResealCandidatesRow
-
-    def __init__(self, *, candidates: str, shard_key: UUID) -> None:
-        self.values = (candidates, shard_key)
+    candidates: str
+    shard_key: UUID
 
 
 class UnsealedFactEventsRow(NamedTuple):
@@ -466,42 +306,25 @@ class UnsealedFactEventsRow(NamedTuple):
     traces: str
 
 
-class UnsealedFactEvents(Query[UnsealedFactEventsRow]):
+class UnsealedFactEvents(Query[UnsealedFactEventsRow], name="unsealed_fact_events", repeatable=True):
     """The next of people's events about an owner's facts of which something is not sealed under the newest
     data key.
     """
 
-    __slots__ = ()
-    name = "unsealed_fact_events"
-    repeatable = True
-    row = UnsealedFactEventsRow
-
-    def __init__(self, *, shard_key: UUID, after_number: int, prefix: str, limit: int) -> None:
-        self.values = (shard_key, after_number, prefix, limit)
+    shard_key: UUID
+    after_number: int
+    prefix: str
+    limit: int
 
 
-class ResealFactEventsRow(NamedTuple):
-    number: int
-
-
-class ResealFactEvents(Query[ResealFactEventsRow]):
+class ResealFactEvents(Query[NumberRow], name="reseal_fact_events", repeatable=True):
     """Store these events in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_fact_events"
-    repeatable = True
-    row = ResealFactEventsRow
-
-    def __init__(
-        self,
-        *,
-        numbers: list[int],
-        versions: list[str],
-        payloads: list[str | None],
-        traces: list[str],
-        shard_key: UUID,
-    ) -> None:
-        self.values = (numbers, versions, payloads, traces, shard_key)
+    numbers: list[int]
+    versions: list[str]
+    payloads: list[str | None]
+    traces: list[str]
+    shard_key: UUID
 
 
 class UnsealedItemsRow(NamedTuple):
@@ -511,34 +334,24 @@ class UnsealedItemsRow(NamedTuple):
     value: str
 
 
-class UnsealedItems(Query[UnsealedItemsRow]):
+class UnsealedItems(Query[UnsealedItemsRow], name="unsealed_items", repeatable=True):
     """The next items of a store that are not sealed under the newest data key."""
 
-    __slots__ = ()
-    name = "unsealed_items"
-    repeatable = True
-    row = UnsealedItemsRow
-
-    def __init__(self, *, shard_key: UUID, after_path: str, after_key: str, prefix: str, limit: int) -> None:
-        self.values = (shard_key, after_path, after_key, prefix, limit)
+    shard_key: UUID
+    after_path: str
+    after_key: str
+    prefix: str
+    limit: int
 
 
-class ResealItemsRow(NamedTuple):
-    key: str
-
-
-class ResealItems(Query[ResealItemsRow]):
+class ResealItems(Query[KeyRow], name="reseal_items", repeatable=True):
     """Store items in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_items"
-    repeatable = True
-    row = ResealItemsRow
-
-    def __init__(
-        self, *, paths: list[str], keys: list[str], versions: list[str], values: list[str], shard_key: UUID
-    ) -> None:
-        self.values = (paths, keys, versions, values, shard_key)
+    paths: list[str]
+    keys: list[str]
+    versions: list[str]
+    texts: list[str]
+    shard_key: UUID
 
 
 class UnsealedArchivedInputsRow(NamedTuple):
@@ -551,53 +364,31 @@ class UnsealedArchivedInputsRow(NamedTuple):
     metadata: str | None
 
 
-class UnsealedArchivedInputs(Query[UnsealedArchivedInputsRow]):
+class UnsealedArchivedInputs(
+    Query[UnsealedArchivedInputsRow], name="unsealed_archived_inputs", repeatable=True
+):
     """The next messages from the archive, kept for a new derivation, that are not sealed under the newest
     data key.
     """
 
-    __slots__ = ()
-    name = "unsealed_archived_inputs"
-    repeatable = True
-    row = UnsealedArchivedInputsRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        after_session: UUID,
-        after_seq: int,
-        after_generation: int,
-        prefix: str,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, after_session, after_seq, after_generation, prefix, limit)
+    shard_key: UUID
+    after_session: UUID
+    after_seq: int
+    after_generation: int
+    prefix: str
+    limit: int
 
 
-class ResealArchivedInputsRow(NamedTuple):
-    seq: int
-
-
-class ResealArchivedInputs(Query[ResealArchivedInputsRow]):
+class ResealArchivedInputs(Query[SeqRow], name="reseal_archived_inputs", repeatable=True):
     """Store them in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_archived_inputs"
-    repeatable = True
-    row = ResealArchivedInputsRow
-
-    def __init__(
-        self,
-        *,
-        session_keys: list[UUID],
-        seqs: list[int],
-        generation_ids: list[int],
-        versions: list[str],
-        envelopes: list[str],
-        metadata: list[str | None],
-        shard_key: UUID,
-    ) -> None:
-        self.values = (session_keys, seqs, generation_ids, versions, envelopes, metadata, shard_key)
+    session_keys: list[UUID]
+    seqs: list[int]
+    generation_ids: list[int]
+    versions: list[str]
+    envelopes: list[str]
+    metadata: list[str | None]
+    shard_key: UUID
 
 
 class UnsealedResponsesRow(NamedTuple):
@@ -606,36 +397,24 @@ class UnsealedResponsesRow(NamedTuple):
     body: str
 
 
-class UnsealedResponses(Query[UnsealedResponsesRow]):
+class UnsealedResponses(Query[UnsealedResponsesRow], name="unsealed_responses", repeatable=True):
     """The next responses that the HTTP service keeps for a day and that are not sealed under the newest data
     key.
     """
 
-    __slots__ = ()
-    name = "unsealed_responses"
-    repeatable = True
-    row = UnsealedResponsesRow
-
-    def __init__(self, *, shard_key: UUID, after_request: UUID, prefix: str, limit: int) -> None:
-        self.values = (shard_key, after_request, prefix, limit)
+    shard_key: UUID
+    after_request: UUID
+    prefix: str
+    limit: int
 
 
-class ResealResponsesRow(NamedTuple):
-    request_key: UUID
-
-
-class ResealResponses(Query[ResealResponsesRow]):
+class ResealResponses(Query[RequestKeyRow], name="reseal_responses", repeatable=True):
     """Store these responses in the form that they are to have."""
 
-    __slots__ = ()
-    name = "reseal_responses"
-    repeatable = True
-    row = ResealResponsesRow
-
-    def __init__(
-        self, *, request_keys: list[UUID], versions: list[str], bodies: list[str], shard_key: UUID
-    ) -> None:
-        self.values = (request_keys, versions, bodies, shard_key)
+    request_keys: list[UUID]
+    versions: list[str]
+    bodies: list[str]
+    shard_key: UUID
 
 
 class UnsealedRunsRow(NamedTuple):
@@ -644,31 +423,20 @@ class UnsealedRunsRow(NamedTuple):
     digests: list[bytes]
 
 
-class UnsealedRuns(Query[UnsealedRunsRow]):
+class UnsealedRuns(Query[UnsealedRunsRow], name="unsealed_runs", repeatable=True):
     """The next runs of an owner of whose messages, as they were given, not all digests are keyed."""
 
-    __slots__ = ()
-    name = "unsealed_runs"
-    repeatable = True
-    row = UnsealedRunsRow
-
-    def __init__(self, *, shard_key: UUID, after_session: UUID, after_run: str, limit: int) -> None:
-        self.values = (shard_key, after_session, after_run, limit)
+    shard_key: UUID
+    after_session: UUID
+    after_run: str
+    limit: int
 
 
-class ResealRunRow(NamedTuple):
-    run_id: str
-
-
-class ResealRun(Query[ResealRunRow]):
+class ResealRun(Query[SessionKeyRow], name="reseal_run", repeatable=True):
     """Store the keyed forms of a run's digests, unless the run was changed meanwhile."""
 
-    __slots__ = ()
-    name = "reseal_run"
-    repeatable = True
-    row = ResealRunRow
-
-    def __init__(
-        self, *, digests: list[bytes], shard_key: UUID, session_key: UUID, run_id: str, known: list[bytes]
-    ) -> None:
-        self.values = (digests, shard_key, session_key, run_id, known)
+    digests: list[bytes]
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
+    known: list[bytes]

@@ -2,38 +2,36 @@
 
 from __future__ import annotations
 
+import builtins
 from datetime import datetime
 from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import (
+    EntriesRow,
+    EntryIdRow,
+    IsRecordedRow,
+    LevelRow,
+    NamespaceRow,
+    PseudonymRow,
+    SettingRow,
+    ShardKeyRow,
+)
 
 
-class AppendActRow(NamedTuple):
-    is_recorded: bool
-
-
-class AppendAct(Query[AppendActRow]):
+class AppendAct(Query[IsRecordedRow], name="append_act"):
     """Append an act to the trail, in this transaction, if the namespace's level has it recorded
     (append_act_v1).
     """
 
-    __slots__ = ()
-    name = "append_act"
-    row = AppendActRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        has_owner: bool,
-        namespace: str,
-        user_id: str | None,
-        session_key: UUID | None,
-        act: str,
-        lazily: bool,
-    ) -> None:
-        self.values = (shard_key, has_owner, namespace, user_id, session_key, act, lazily)
+    shard_key: UUID
+    has_owner: bool
+    namespace: str
+    user_id: str | None
+    session_key: UUID | None
+    act: str
+    lazily: bool
 
 
 class PutOneRecordedRow(NamedTuple):
@@ -41,60 +39,30 @@ class PutOneRecordedRow(NamedTuple):
     is_recorded: bool
 
 
-class PutOneRecorded(Query[PutOneRecordedRow]):
+class PutOneRecorded(Query[PutOneRecordedRow], name="put_one_recorded", repeatable=True):
     """As put_one, with the act in the audit trail if the namespace's level has it recorded. Without a row
     nothing was done, and put_v1 decides; it also makes the owner's pseudonym.
     """
 
-    __slots__ = ()
-    name = "put_one_recorded"
-    repeatable = True
-    row = PutOneRecordedRow
-
-    def __init__(
-        self,
-        *,
-        tokens: int,
-        bytes: int,
-        role: str,
-        shard_key: UUID,
-        session_key: UUID,
-        calls: str | None,
-        data_key: int,
-        id: str,
-        digest: bytes,
-        envelope: str,
-        metadata: str | None,
-        answers: str | None,
-        created_at: datetime | None,
-        labels: list[int] | None,
-        entry_id: UUID,
-        actor: str | None,
-        origin: str | None,
-        flags: list[str],
-        level: str,
-    ) -> None:
-        self.values = (
-            tokens,
-            bytes,
-            role,
-            shard_key,
-            session_key,
-            calls,
-            data_key,
-            id,
-            digest,
-            envelope,
-            metadata,
-            answers,
-            created_at,
-            labels,
-            entry_id,
-            actor,
-            origin,
-            flags,
-            level,
-        )
+    tokens: int
+    bytes: int
+    role: str
+    shard_key: UUID
+    session_key: UUID
+    calls: str | None
+    data_key: int
+    id: str
+    digest: builtins.bytes
+    envelope: str
+    metadata: str | None
+    answers: str | None
+    created_at: datetime | None
+    labels: list[int] | None
+    entry_id: UUID
+    actor: str | None
+    origin: str | None
+    flags: list[str]
+    level: str
 
 
 class PutManyRecordedRow(NamedTuple):
@@ -103,34 +71,18 @@ class PutManyRecordedRow(NamedTuple):
     is_recorded: bool
 
 
-class PutManyRecorded(Query[PutManyRecordedRow]):
+class PutManyRecorded(Query[PutManyRecordedRow], name="put_many_recorded", repeatable=True):
     """As put_many, with the acts in the audit trail; a message without an entry_id is left out where puts are
     recorded.
     """
 
-    __slots__ = ()
-    name = "put_many_recorded"
-    repeatable = True
-    row = PutManyRecordedRow
-
-    def __init__(self, *, messages: str) -> None:
-        self.values = (messages,)
+    messages: str
 
 
-class LevelOfNamespaceRow(NamedTuple):
-    level: str
-
-
-class LevelOfNamespace(Query[LevelOfNamespaceRow]):
+class LevelOfNamespace(Query[LevelRow], name="level_of_namespace", repeatable=True):
     """The level of a namespace's trail."""
 
-    __slots__ = ()
-    name = "level_of_namespace"
-    repeatable = True
-    row = LevelOfNamespaceRow
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
+    namespace: str
 
 
 class NamesOfOwnerRow(NamedTuple):
@@ -138,58 +90,29 @@ class NamesOfOwnerRow(NamedTuple):
     user_id: str | None
 
 
-class NamesOfOwner(Query[NamesOfOwnerRow]):
+class NamesOfOwner(Query[NamesOfOwnerRow], name="names_of_owner", repeatable=True):
     """The names of an owner, from one of the sessions."""
 
-    __slots__ = ()
-    name = "names_of_owner"
-    repeatable = True
-    row = NamesOfOwnerRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
-
-
-class UnsealedNamespacesRow(NamedTuple):
-    namespace: str
-
-
-class UnsealedNamespaces(Query[UnsealedNamespacesRow]):
-    """Namespaces with acts that no seal covers yet."""
-
-    __slots__ = ()
-    name = "unsealed_namespaces"
-    repeatable = True
-    row = UnsealedNamespacesRow
-
-    def __init__(self, *, limit: int) -> None:
-        self.values = (limit,)
-
-
-class OpenChains(Query[Never]):
-    """Begin the chains of namespaces that have none yet."""
-
-    __slots__ = ()
-    name = "open_chains"
-    repeatable = True
-
-    def __init__(self, *, shard_keys: list[UUID], namespaces: list[str]) -> None:
-        self.values = (shard_keys, namespaces)
-
-
-class LockChainsRow(NamedTuple):
     shard_key: UUID
 
 
-class LockChains(Query[LockChainsRow]):
+class UnsealedNamespaces(Query[NamespaceRow], name="unsealed_namespaces", repeatable=True):
+    """Namespaces with acts that no seal covers yet."""
+
+    limit: int
+
+
+class OpenChains(Query[Never], name="open_chains", repeatable=True):
+    """Begin the chains of namespaces that have none yet."""
+
+    shard_keys: list[UUID]
+    namespaces: list[str]
+
+
+class LockChains(Query[ShardKeyRow], name="lock_chains"):
     """Lock chains that are to be extended, without those that another sealer has."""
 
-    __slots__ = ()
-    name = "lock_chains"
-    row = LockChainsRow
-
-    def __init__(self, *, shard_keys: list[UUID]) -> None:
-        self.values = (shard_keys,)
+    shard_keys: list[UUID]
 
 
 class ChainEndsRow(NamedTuple):
@@ -200,16 +123,10 @@ class ChainEndsRow(NamedTuple):
     sealed_at: datetime | None
 
 
-class ChainEnds(Query[ChainEndsRow]):
+class ChainEnds(Query[ChainEndsRow], name="chain_ends", repeatable=True):
     """Where chains end: how many seals and entries each has, and the MAC of its last seal."""
 
-    __slots__ = ()
-    name = "chain_ends"
-    repeatable = True
-    row = ChainEndsRow
-
-    def __init__(self, *, shard_keys: list[UUID]) -> None:
-        self.values = (shard_keys,)
+    shard_keys: list[UUID]
 
 
 class ReadUnsealedRow(NamedTuple):
@@ -228,80 +145,46 @@ class ReadUnsealedRow(NamedTuple):
     created_at: datetime
 
 
-class ReadUnsealed(Query[ReadUnsealedRow]):
+class ReadUnsealed(Query[ReadUnsealedRow], name="read_unsealed"):
     """Acts of namespaces that no seal covers yet, whatever their time, locked until they are under it; those
     that an erasure changes at this moment are left to a later seal.
     """
 
-    __slots__ = ()
-    name = "read_unsealed"
-    row = ReadUnsealedRow
-
-    def __init__(self, *, namespaces: list[str], limit: int) -> None:
-        self.values = (namespaces, limit)
+    namespaces: list[str]
+    limit: int
 
 
-class SubjectSaltsRow(NamedTuple):
-    subject: UUID
-    salt: bytes
-
-
-class SubjectSalts(Query[SubjectSaltsRow]):
+class SubjectSalts(Query[PseudonymRow], name="subject_salts", repeatable=True):
     """The secrets of owners by their pseudonyms; none of one that was erased."""
 
-    __slots__ = ()
-    name = "subject_salts"
-    repeatable = True
-    row = SubjectSaltsRow
-
-    def __init__(self, *, subjects: list[UUID]) -> None:
-        self.values = (subjects,)
+    subjects: list[UUID]
 
 
-class AddSeals(Query[Never]):
+class AddSeals(Query[Never], name="add_seals"):
     """The next seal of each chain."""
 
-    __slots__ = ()
-    name = "add_seals"
-
-    def __init__(self, *, seals: str) -> None:
-        self.values = (seals,)
+    seals: str
 
 
-class MoveSealedRow(NamedTuple):
-    entries: int
-
-
-class MoveSealed(Query[MoveSealedRow]):
+class MoveSealed(Query[EntriesRow], name="move_sealed"):
     """Put acts under their seals, each at its place; returns how many there were. An origin without a digest,
     as of a user who was erased meanwhile, is left out.
     """
 
-    __slots__ = ()
-    name = "move_sealed"
-    row = MoveSealedRow
-
-    def __init__(
-        self,
-        *,
-        shard_keys: list[UUID],
-        entry_ids: list[UUID],
-        chain_keys: list[UUID],
-        seals: list[int],
-        places: list[int],
-        digests: list[bytes | None],
-    ) -> None:
-        self.values = (shard_keys, entry_ids, chain_keys, seals, places, digests)
+    shard_keys: list[UUID]
+    entry_ids: list[UUID]
+    chain_keys: list[UUID]
+    seals: list[int]
+    places: list[int]
+    digests: list[bytes | None]
 
 
-class AdvanceChains(Query[Never]):
+class AdvanceChains(Query[Never], name="advance_chains"):
     """The new ends of chains."""
 
-    __slots__ = ()
-    name = "advance_chains"
-
-    def __init__(self, *, shard_keys: list[UUID], seals: list[int], entries: list[int]) -> None:
-        self.values = (shard_keys, seals, entries)
+    shard_keys: list[UUID]
+    seals: list[int]
+    entries: list[int]
 
 
 class ChainOfRow(NamedTuple):
@@ -310,16 +193,10 @@ class ChainOfRow(NamedTuple):
     entries: int
 
 
-class ChainOf(Query[ChainOfRow]):
+class ChainOf(Query[ChainOfRow], name="chain_of", repeatable=True):
     """How long a namespace's chain is, and how much of it was pruned."""
 
-    __slots__ = ()
-    name = "chain_of"
-    repeatable = True
-    row = ChainOfRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class ChainsOfNameRow(NamedTuple):
@@ -327,47 +204,23 @@ class ChainsOfNameRow(NamedTuple):
     namespace: str
 
 
-class ChainsOfName(Query[ChainsOfNameRow]):
+class ChainsOfName(Query[ChainsOfNameRow], name="chains_of_name", repeatable=True):
     """The chain under the key of a namespace, and each that gives this namespace as its own, whatever key it
     stands under.
     """
 
-    __slots__ = ()
-    name = "chains_of_name"
-    repeatable = True
-    row = ChainsOfNameRow
-
-    def __init__(self, *, shard_key: UUID, namespace: str) -> None:
-        self.values = (shard_key, namespace)
-
-
-class KeysOfTrailsRow(NamedTuple):
     shard_key: UUID
+    namespace: str
 
 
-class KeysOfTrails(Query[KeysOfTrailsRow]):
+class KeysOfTrails(Query[ShardKeyRow], name="keys_of_trails", repeatable=True):
     """The keys that chains, seals or sealed acts stand under."""
 
-    __slots__ = ()
-    name = "keys_of_trails"
-    repeatable = True
-    row = KeysOfTrailsRow
 
-
-class UnsealedOfRow(NamedTuple):
-    entries: int
-
-
-class UnsealedOf(Query[UnsealedOfRow]):
+class UnsealedOf(Query[EntriesRow], name="unsealed_of", repeatable=True):
     """How many acts of a namespace no seal covers yet."""
 
-    __slots__ = ()
-    name = "unsealed_of"
-    repeatable = True
-    row = UnsealedOfRow
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
+    namespace: str
 
 
 class SealsAfterRow(NamedTuple):
@@ -383,16 +236,12 @@ class SealsAfterRow(NamedTuple):
     sealed_at: datetime
 
 
-class SealsAfter(Query[SealsAfterRow]):
+class SealsAfter(Query[SealsAfterRow], name="seals_after", repeatable=True):
     """A page of a chain."""
 
-    __slots__ = ()
-    name = "seals_after"
-    repeatable = True
-    row = SealsAfterRow
-
-    def __init__(self, *, shard_key: UUID, after: int, limit: int) -> None:
-        self.values = (shard_key, after, limit)
+    shard_key: UUID
+    after: int
+    limit: int
 
 
 class SealedEntriesRow(NamedTuple):
@@ -413,16 +262,12 @@ class SealedEntriesRow(NamedTuple):
     salt: bytes | None
 
 
-class SealedEntries(Query[SealedEntriesRow]):
+class SealedEntries(Query[SealedEntriesRow], name="sealed_entries", repeatable=True):
     """The acts that a range of seals covers, in their order."""
 
-    __slots__ = ()
-    name = "sealed_entries"
-    repeatable = True
-    row = SealedEntriesRow
-
-    def __init__(self, *, shard_key: UUID, from_seal: int, through_seal: int) -> None:
-        self.values = (shard_key, from_seal, through_seal)
+    shard_key: UUID
+    from_seal: int
+    through_seal: int
 
 
 class StraySealedRow(NamedTuple):
@@ -431,16 +276,12 @@ class StraySealedRow(NamedTuple):
     entry_id: UUID
 
 
-class StraySealed(Query[StraySealedRow]):
+class StraySealed(Query[StraySealedRow], name="stray_sealed", repeatable=True):
     """Acts under seals that do not exist, or that were pruned: of these the last one stays, without its acts."""
 
-    __slots__ = ()
-    name = "stray_sealed"
-    repeatable = True
-    row = StraySealedRow
-
-    def __init__(self, *, shard_key: UUID, pruned_seals: int, limit: int) -> None:
-        self.values = (shard_key, pruned_seals, limit)
+    shard_key: UUID
+    pruned_seals: int
+    limit: int
 
 
 class RecordedPruningsRow(NamedTuple):
@@ -448,28 +289,20 @@ class RecordedPruningsRow(NamedTuple):
     mac: str | None
 
 
-class RecordedPrunings(Query[RecordedPruningsRow]):
+class RecordedPrunings(Query[RecordedPruningsRow], name="recorded_prunings", repeatable=True):
     """The acts that say that a chain was pruned up to this seal, with the MAC that they give for it; seal is
     NULL for one that no seal covers yet.
     """
 
-    __slots__ = ()
-    name = "recorded_prunings"
-    repeatable = True
-    row = RecordedPruningsRow
-
-    def __init__(self, *, shard_key: UUID, through_seal: int) -> None:
-        self.values = (shard_key, through_seal)
+    shard_key: UUID
+    through_seal: int
 
 
-class SetAuditLevel(Query[Never]):
+class SetAuditLevel(Query[Never], name="set_audit_level"):
     """Set the level of a namespace's trail."""
 
-    __slots__ = ()
-    name = "set_audit_level"
-
-    def __init__(self, *, namespace: str, level: str) -> None:
-        self.values = (namespace, level)
+    namespace: str
+    level: str
 
 
 class AuditNamespacesRow(NamedTuple):
@@ -482,18 +315,12 @@ class AuditNamespacesRow(NamedTuple):
     sealed_at: datetime | None
 
 
-class AuditNamespaces(Query[AuditNamespacesRow]):
+class AuditNamespaces(Query[AuditNamespacesRow], name="audit_namespaces", repeatable=True):
     """Namespaces with a level of their own or a chain, with what is known of both; in the order of their
     names.
     """
 
-    __slots__ = ()
-    name = "audit_namespaces"
-    repeatable = True
-    row = AuditNamespacesRow
-
-    def __init__(self, *, namespace: str | None) -> None:
-        self.values = (namespace,)
+    namespace: str | None
 
 
 class ListActsRow(NamedTuple):
@@ -513,67 +340,32 @@ class ListActsRow(NamedTuple):
     created_at: datetime
 
 
-class ListActs(Query[ListActsRow]):
+class ListActs(Query[ListActsRow], name="list_acts", repeatable=True):
     """Acts of a namespace, newest first: those that no seal covers yet, and the sealed ones from the end of
     the chain; each with the user that its pseudonym leads to. Filters that are NULL let all pass. Only
     what is behind a place of the list: before_at and before_id while it is among the unsealed (what was
     listed there may be sealed by now), before_seal and before_place in the chain.
     """
 
-    __slots__ = ()
-    name = "list_acts"
-    repeatable = True
-    row = ListActsRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        since: datetime | None,
-        until: datetime | None,
-        act: str | None,
-        actor: str | None,
-        subject: UUID | None,
-        entry_id: UUID | None,
-        before_at: datetime | None,
-        before_id: UUID | None,
-        before_seal: int | None,
-        limit: int,
-        shard_key: UUID,
-        before_place: int | None,
-    ) -> None:
-        self.values = (
-            namespace,
-            since,
-            until,
-            act,
-            actor,
-            subject,
-            entry_id,
-            before_at,
-            before_id,
-            before_seal,
-            limit,
-            shard_key,
-            before_place,
-        )
+    namespace: str
+    since: datetime | None
+    until: datetime | None
+    act: str | None
+    actor: str | None
+    subject: UUID | None
+    entry_id: UUID | None
+    before_at: datetime | None
+    before_id: UUID | None
+    before_seal: int | None
+    limit: int
+    shard_key: UUID
+    before_place: int | None
 
 
-class SubjectOfRow(NamedTuple):
-    subject: UUID
-    salt: bytes
-
-
-class SubjectOf(Query[SubjectOfRow]):
+class SubjectOf(Query[PseudonymRow], name="subject_of", repeatable=True):
     """The pseudonym of an owner, and the secret of its sessions' pseudonyms."""
 
-    __slots__ = ()
-    name = "subject_of"
-    repeatable = True
-    row = SubjectOfRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class LockChainRow(NamedTuple):
@@ -581,15 +373,10 @@ class LockChainRow(NamedTuple):
     pruned_seals: int
 
 
-class LockChain(Query[LockChainRow]):
+class LockChain(Query[LockChainRow], name="lock_chain"):
     """Lock a namespace's chain, with how long it is and how much of it was pruned."""
 
-    __slots__ = ()
-    name = "lock_chain"
-    row = LockChainRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class PrunableThroughRow(NamedTuple):
@@ -597,20 +384,16 @@ class PrunableThroughRow(NamedTuple):
     mac: bytes
 
 
-class PrunableThrough(Query[PrunableThroughRow]):
+class PrunableThrough(Query[PrunableThroughRow], name="prunable_through", repeatable=True):
     """The last of the first seals, at most as many seals and acts as given, that were all made before a time;
     one seal at least, however many acts it has. With its MAC.
     """
 
-    __slots__ = ()
-    name = "prunable_through"
-    repeatable = True
-    row = PrunableThroughRow
-
-    def __init__(
-        self, *, before: datetime, shard_key: UUID, pruned_seals: int, limit: int, max_acts: int
-    ) -> None:
-        self.values = (before, shard_key, pruned_seals, limit, max_acts)
+    before: datetime
+    shard_key: UUID
+    pruned_seals: int
+    limit: int
+    max_acts: int
 
 
 class PrunableRow(NamedTuple):
@@ -618,94 +401,52 @@ class PrunableRow(NamedTuple):
     through_seal: int | None
 
 
-class Prunable(Query[PrunableRow]):
+class Prunable(Query[PrunableRow], name="prunable", repeatable=True):
     """How many seals, with how many acts, pruning up to a time would take, and the last of them; as
     prunable_through goes.
     """
 
-    __slots__ = ()
-    name = "prunable"
-    repeatable = True
-    row = PrunableRow
-
-    def __init__(self, *, before: datetime, shard_key: UUID) -> None:
-        self.values = (before, shard_key)
+    before: datetime
+    shard_key: UUID
 
 
-class PruneEntriesRow(NamedTuple):
-    entries: int
-
-
-class PruneEntries(Query[PruneEntriesRow]):
+class PruneEntries(Query[EntriesRow], name="prune_entries"):
     """Delete the acts of the seals up to a number."""
 
-    __slots__ = ()
-    name = "prune_entries"
-    row = PruneEntriesRow
-
-    def __init__(self, *, shard_key: UUID, through_seal: int) -> None:
-        self.values = (shard_key, through_seal)
+    shard_key: UUID
+    through_seal: int
 
 
-class PruneSeals(Query[Never]):
+class PruneSeals(Query[Never], name="prune_seals"):
     """Delete the seals before a number; that one stays, so that the next can be seen to follow it."""
 
-    __slots__ = ()
-    name = "prune_seals"
-
-    def __init__(self, *, shard_key: UUID, through_seal: int) -> None:
-        self.values = (shard_key, through_seal)
+    shard_key: UUID
+    through_seal: int
 
 
-class MarkPruned(Query[Never]):
+class MarkPruned(Query[Never], name="mark_pruned"):
     """Note up to which seal a chain was pruned."""
 
-    __slots__ = ()
-    name = "mark_pruned"
-
-    def __init__(self, *, through_seal: int, shard_key: UUID) -> None:
-        self.values = (through_seal, shard_key)
+    through_seal: int
+    shard_key: UUID
 
 
-class ForgetUnsealedOriginsRow(NamedTuple):
-    entry_id: UUID
-
-
-class ForgetUnsealedOrigins(Query[ForgetUnsealedOriginsRow]):
+class ForgetUnsealedOrigins(Query[EntryIdRow], name="forget_unsealed_origins"):
     """Take the origins out of an owner's acts that no seal covers yet."""
 
-    __slots__ = ()
-    name = "forget_unsealed_origins"
-    row = ForgetUnsealedOriginsRow
-
-    def __init__(self, *, shard_key: UUID, subject: UUID) -> None:
-        self.values = (shard_key, subject)
+    shard_key: UUID
+    subject: UUID
 
 
-class ForgetSealedOriginsRow(NamedTuple):
-    entry_id: UUID
-
-
-class ForgetSealedOrigins(Query[ForgetSealedOriginsRow]):
+class ForgetSealedOrigins(Query[EntryIdRow], name="forget_sealed_origins"):
     """Take the origins out of so many sealed acts of an owner by the pseudonym; the seals cover their
     digests.
     """
 
-    __slots__ = ()
-    name = "forget_sealed_origins"
-    row = ForgetSealedOriginsRow
-
-    def __init__(self, *, chain_key: UUID, subject: UUID, limit: int) -> None:
-        self.values = (chain_key, subject, limit)
+    chain_key: UUID
+    subject: UUID
+    limit: int
 
 
-class CommitDurablyRow(NamedTuple):
-    setting: str
-
-
-class CommitDurably(Query[CommitDurablyRow]):
+class CommitDurably(Query[SettingRow], name="commit_durably"):
     """Have the commit of this transaction wait for the disk, whatever the connection's default is."""
-
-    __slots__ = ()
-    name = "commit_durably"
-    row = CommitDurablyRow

@@ -21,17 +21,13 @@ class ReadRow(NamedTuple):
     metadata: str | None
 
 
-class Read(Query[ReadRow]):
+class Read(Query[ReadRow], name="read", repeatable=True):
     """One snapshot for a read: part 0 is the header (marks, coverage, facts, states), part 1 the tail, newest
     first and cut off by count and bytes, and the question of the turn inside of which the window begins,
     part 2 the pinned head or what replaced it, the newest system message behind it, and the window,
     without what is known of it.
     """
 
-    __slots__ = ()
-    name = "read"
-    repeatable = True
-    row = ReadRow
     marks = Marks(
         owner=0,
         opens=(
@@ -40,33 +36,16 @@ class Read(Query[ReadRow]):
             Mark(6, "within", "facts.*.text=text:fact;states.*=json:state"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        pipelines: list[str],
-        tail_rows: int,
-        tail_bytes: int,
-        known_through: int | None,
-        known_from: int | None,
-        known_seal: str | None,
-        max_facts: int,
-        known_facts: str | None,
-    ) -> None:
-        self.values = (
-            shard_key,
-            session_key,
-            pipelines,
-            tail_rows,
-            tail_bytes,
-            known_through,
-            known_from,
-            known_seal,
-            max_facts,
-            known_facts,
-        )
+    shard_key: UUID
+    session_key: UUID
+    pipelines: list[str]
+    tail_rows: int
+    tail_bytes: int
+    known_through: int | None
+    known_from: int | None
+    known_seal: str | None
+    max_facts: int
+    known_facts: str | None
 
 
 class CoverageRow(NamedTuple):
@@ -76,18 +55,15 @@ class CoverageRow(NamedTuple):
     waits: bool
 
 
-class Coverage(Query[CoverageRow]):
+class Coverage(Query[CoverageRow], name="coverage", repeatable=True):
     """Which ranges some pipelines have not covered yet, and the last message there is (for a bounded wait);
     and whether a range waits for more to share its model call (end_delay).
     """
 
-    __slots__ = ()
-    name = "coverage"
-    repeatable = True
-    row = CoverageRow
-
-    def __init__(self, *, shard_key: UUID, pipelines: list[str], session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, pipelines, session_key, seq)
+    shard_key: UUID
+    pipelines: list[str]
+    session_key: UUID
+    seq: int
 
 
 class ServingGenerationRow(NamedTuple):
@@ -97,18 +73,13 @@ class ServingGenerationRow(NamedTuple):
     time_zone: str | None
 
 
-class ServingGeneration(Query[ServingGenerationRow]):
+class ServingGeneration(Query[ServingGenerationRow], name="serving_generation", repeatable=True):
     """The derivation of a pipeline that serves an owner, and its recipe; the version of the owner's pieces,
     and its time zone.
     """
 
-    __slots__ = ()
-    name = "serving_generation"
-    repeatable = True
-    row = ServingGenerationRow
-
-    def __init__(self, *, shard_key: UUID, pipeline: str) -> None:
-        self.values = (shard_key, pipeline)
+    shard_key: UUID
+    pipeline: str
 
 
 class FactSourcesRow(NamedTuple):
@@ -118,15 +89,11 @@ class FactSourcesRow(NamedTuple):
     seqs: list[int] | None
 
 
-class FactSources(Query[FactSourcesRow]):
+class FactSources(Query[FactSourcesRow], name="fact_sources", repeatable=True):
     """Some live facts of an owner, of a generation or (NULL) the serving one: when each was last said, and
     where; a row per session that said it.
     """
 
-    __slots__ = ()
-    name = "fact_sources"
-    repeatable = True
-    row = FactSourcesRow
-
-    def __init__(self, *, generation_id: int | None, shard_key: UUID, fact_ids: list[UUID]) -> None:
-        self.values = (generation_id, shard_key, fact_ids)
+    generation_id: int | None
+    shard_key: UUID
+    fact_ids: list[UUID]

@@ -7,84 +7,51 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import (
+    ArchiveRow,
+    BatchIdRow,
+    CallIdRow,
+    EventsRow,
+    FactIdRow,
+    IsFirstRow,
+    IsGivenUpRow,
+    IsSetRow,
+    IsUsedRow,
+    NumberRow,
+    RunIdRow,
+    ShardKeyRow,
+    StepIdRow,
+)
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class RecordRetentionActRow(NamedTuple):
-    number: int
-
-
-class RecordRetentionAct(Query[RecordRetentionActRow]):
+class RecordRetentionAct(Query[NumberRow], name="record_retention_act"):
     """Record an act of a namespace; no row if another one took the number meanwhile."""
 
-    __slots__ = ()
-    name = "record_retention_act"
-    row = RecordRetentionActRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        ttl_seconds: int | None,
-        max_age_seconds: int | None,
-        max_messages: int | None,
-        forget_facts: bool | None,
-        archive: str | None,
-        keeps_important: bool | None,
-        ages: str,
-        actor: str | None,
-    ) -> None:
-        self.values = (
-            namespace,
-            ttl_seconds,
-            max_age_seconds,
-            max_messages,
-            forget_facts,
-            archive,
-            keeps_important,
-            ages,
-            actor,
-        )
+    namespace: str
+    ttl_seconds: int | None
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+    archive: str | None
+    keeps_important: bool | None
+    ages: str
+    actor: str | None
 
 
-class RecordSessionRetentionActRow(NamedTuple):
-    number: int
-
-
-class RecordSessionRetentionAct(Query[RecordSessionRetentionActRow]):
+class RecordSessionRetentionAct(Query[NumberRow], name="record_session_retention_act", repeatable=True):
     """The same of one session, which may have no message yet."""
 
-    __slots__ = ()
-    name = "record_session_retention_act"
-    repeatable = True
-    row = RecordSessionRetentionActRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        ttl_seconds: int | None,
-        shard_key: UUID,
-        session_key: UUID,
-        max_age_seconds: int | None,
-        max_messages: int | None,
-        forget_facts: bool | None,
-        archive: str | None,
-        tightened: list[str],
-        actor: str | None,
-    ) -> None:
-        self.values = (
-            namespace,
-            ttl_seconds,
-            shard_key,
-            session_key,
-            max_age_seconds,
-            max_messages,
-            forget_facts,
-            archive,
-            tightened,
-            actor,
-        )
+    namespace: str
+    ttl_seconds: int | None
+    shard_key: UUID
+    session_key: UUID
+    max_age_seconds: int | None
+    max_messages: int | None
+    forget_facts: bool | None
+    archive: str | None
+    tightened: list[str]
+    actor: str | None
 
 
 class RetentionActsRow(NamedTuple):
@@ -100,16 +67,11 @@ class RetentionActsRow(NamedTuple):
     created_at: datetime
 
 
-class RetentionActs(Query[RetentionActsRow]):
+class RetentionActs(Query[RetentionActsRow], name="retention_acts", repeatable=True):
     """The acts of a namespace, newest first."""
 
-    __slots__ = ()
-    name = "retention_acts"
-    repeatable = True
-    row = RetentionActsRow
-
-    def __init__(self, *, namespace: str, limit: int) -> None:
-        self.values = (namespace, limit)
+    namespace: str
+    limit: int
 
 
 class SessionRetentionActsRow(NamedTuple):
@@ -124,28 +86,16 @@ class SessionRetentionActsRow(NamedTuple):
     created_at: datetime
 
 
-class SessionRetentionActs(Query[SessionRetentionActsRow]):
+class SessionRetentionActs(Query[SessionRetentionActsRow], name="session_retention_acts", repeatable=True):
     """The acts of a session, newest first."""
 
-    __slots__ = ()
-    name = "session_retention_acts"
-    repeatable = True
-    row = SessionRetentionActsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, limit: int) -> None:
-        self.values = (shard_key, session_key, limit)
+    shard_key: UUID
+    session_key: UUID
+    limit: int
 
 
-class RetentionIsSetRow(NamedTuple):
-    is_set: bool
-
-
-class RetentionIsSet(Query[RetentionIsSetRow]):
+class RetentionIsSet(Query[IsSetRow], name="retention_is_set"):
     """Whether any act was ever recorded: else nothing has to be looked at."""
-
-    __slots__ = ()
-    name = "retention_is_set"
-    row = RetentionIsSetRow
 
 
 class SessionsToRetainRow(NamedTuple):
@@ -154,26 +104,17 @@ class SessionsToRetainRow(NamedTuple):
     is_concerned: bool
 
 
-class SessionsToRetain(Query[SessionsToRetainRow]):
+class SessionsToRetain(Query[SessionsToRetainRow], name="sessions_to_retain"):
     """The next sessions in the order of their keys, each with whether something of it may be past its time:
     it expired, has a step or a life under way, or its oldest message behind the head is past its age, or
     there are more than are kept.
     """
 
-    __slots__ = ()
-    name = "sessions_to_retain"
-    row = SessionsToRetainRow
-
-    def __init__(
-        self,
-        *,
-        after_shard: UUID,
-        after_session: UUID,
-        namespace: str | None,
-        session_key: UUID | None,
-        limit: int,
-    ) -> None:
-        self.values = (after_shard, after_session, namespace, session_key, limit)
+    after_shard: UUID
+    after_session: UUID
+    namespace: str | None
+    session_key: UUID | None
+    limit: int
 
 
 class PastMessagesRow(NamedTuple):
@@ -186,17 +127,13 @@ class PastMessagesRow(NamedTuple):
     important: int
 
 
-class PastMessages(Query[PastMessagesRow]):
+class PastMessages(Query[PastMessagesRow], name="past_messages"):
     """How many messages of a session no read shows any more, by why; how many of them wait until all of their
     event is past its time, since events leave whole; and how many important ones stay.
     """
 
-    __slots__ = ()
-    name = "past_messages"
-    row = PastMessagesRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class PlanRemovalRow(NamedTuple):
@@ -206,17 +143,14 @@ class PlanRemovalRow(NamedTuple):
     has_given_up: bool
 
 
-class PlanRemoval(Query[PlanRemovalRow]):
+class PlanRemoval(Query[PlanRemovalRow], name="plan_removal"):
     """The next step of a session's retention (plan_removal_v1)."""
 
-    __slots__ = ()
-    name = "plan_removal"
-    row = PlanRemovalRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID, max_messages: int, max_bytes: int, busy_seconds: float
-    ) -> None:
-        self.values = (shard_key, session_key, max_messages, max_bytes, busy_seconds)
+    shard_key: UUID
+    session_key: UUID
+    max_messages: int
+    max_bytes: int
+    busy_seconds: float
 
 
 class LeftObjectsRow(NamedTuple):
@@ -225,44 +159,31 @@ class LeftObjectsRow(NamedTuple):
     object_name: str
 
 
-class LeftObjects(Query[LeftObjectsRow]):
+class LeftObjects(Query[LeftObjectsRow], name="left_objects", repeatable=True):
     """Objects that steps of a session which were given up may have left in archives; not those that a process
     tried to delete within some seconds.
     """
 
-    __slots__ = ()
-    name = "left_objects"
-    repeatable = True
-    row = LeftObjectsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, retry_seconds: float) -> None:
-        self.values = (shard_key, session_key, retry_seconds)
+    shard_key: UUID
+    session_key: UUID
+    retry_seconds: float
 
 
-class TryLeftObject(Query[Never]):
+class TryLeftObject(Query[Never], name="try_left_object"):
     """Record that an object which a given-up step left was deleted, or could not be."""
 
-    __slots__ = ()
-    name = "try_left_object"
-
-    def __init__(self, *, is_deleted: bool, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
-        self.values = (is_deleted, shard_key, session_key, step_id)
-
-
-class IsStepGivenUpRow(NamedTuple):
-    is_given_up: bool
+    is_deleted: bool
+    shard_key: UUID
+    session_key: UUID
+    step_id: UUID
 
 
-class IsStepGivenUp(Query[IsStepGivenUpRow]):
+class IsStepGivenUp(Query[IsGivenUpRow], name="is_step_given_up", repeatable=True):
     """Whether a step was given up."""
 
-    __slots__ = ()
-    name = "is_step_given_up"
-    repeatable = True
-    row = IsStepGivenUpRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, step_id: UUID) -> None:
-        self.values = (shard_key, session_key, step_id)
+    shard_key: UUID
+    session_key: UUID
+    step_id: UUID
 
 
 class ExpiredWindowRow(NamedTuple):
@@ -271,56 +192,29 @@ class ExpiredWindowRow(NamedTuple):
     entries: str
 
 
-class ExpiredWindow(Query[ExpiredWindowRow]):
+class ExpiredWindow(Query[ExpiredWindowRow], name="expired_window"):
     """What a life that expired has not delivered: its mark, and of each message [seq, role, tokens, calls,
     answers, bytes], in order; and by what size it is to be divided.
     """
 
-    __slots__ = ()
-    name = "expired_window"
-    row = ExpiredWindowRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, incarnation: UUID) -> None:
-        self.values = (shard_key, session_key, incarnation)
+    shard_key: UUID
+    session_key: UUID
+    incarnation: UUID
 
 
-class DeliverExpiredRow(NamedTuple):
-    is_first: bool
-
-
-class DeliverExpired(Query[DeliverExpiredRow]):
+class DeliverExpired(Query[IsFirstRow], name="deliver_expired"):
     """Record events for it, and make them due (deliver_expired_v1)."""
 
-    __slots__ = ()
-    name = "deliver_expired"
-    row = DeliverExpiredRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        incarnation: UUID,
-        old_flushed_through: int,
-        event_ids: list[UUID],
-        from_seqs: list[int],
-        through_seqs: list[int],
-        tokens: list[int],
-        messages: list[int],
-        version: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            session_key,
-            incarnation,
-            old_flushed_through,
-            event_ids,
-            from_seqs,
-            through_seqs,
-            tokens,
-            messages,
-            version,
-        )
+    shard_key: UUID
+    session_key: UUID
+    incarnation: UUID
+    old_flushed_through: int
+    event_ids: list[UUID]
+    from_seqs: list[int]
+    through_seqs: list[int]
+    tokens: list[int]
+    messages: list[int]
+    version: int
 
 
 class BeginAttemptRow(NamedTuple):
@@ -339,15 +233,13 @@ class BeginAttemptRow(NamedTuple):
     shared_key: UUID | None
 
 
-class BeginAttempt(Query[BeginAttemptRow]):
+class BeginAttempt(Query[BeginAttemptRow], name="begin_attempt"):
     """Take up a step that no other process has begun within some seconds; no row if one has."""
 
-    __slots__ = ()
-    name = "begin_attempt"
-    row = BeginAttemptRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, busy_seconds: float) -> None:
-        self.values = (shard_key, session_key, from_seq, busy_seconds)
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    busy_seconds: float
 
 
 class LeavingMessagesRow(NamedTuple):
@@ -367,103 +259,57 @@ class LeavingMessagesRow(NamedTuple):
     rows_digest: str
 
 
-class LeavingMessages(Query[LeavingMessagesRow]):
+class LeavingMessages(Query[LeavingMessagesRow], name="leaving_messages"):
     """The messages of a step as they are stored, in order, each with a digest of all of them."""
 
-    __slots__ = ()
-    name = "leaving_messages"
-    row = LeavingMessagesRow
-
-    def __init__(self, *, session_key: UUID, shard_key: UUID, from_seq: int, through_seq: int) -> None:
-        self.values = (session_key, shard_key, from_seq, through_seq)
+    session_key: UUID
+    shard_key: UUID
+    from_seq: int
+    through_seq: int
 
 
-class NameObjectRow(NamedTuple):
-    step_id: UUID
-
-
-class NameObject(Query[NameObjectRow]):
+class NameObject(Query[StepIdRow], name="name_object"):
     """Write down under which name the messages of a step will be in the archive, before they are; no row if
     another process has taken it up. In a transaction that has looked at the fence: until it commits, none
     is set.
     """
 
-    __slots__ = ()
-    name = "name_object"
-    row = NameObjectRow
-
-    def __init__(
-        self, *, object_name: str | None, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID
-    ) -> None:
-        self.values = (object_name, shard_key, session_key, from_seq, step_id)
+    object_name: str | None
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    step_id: UUID
 
 
-class ArchiveIsUsedRow(NamedTuple):
-    is_used: bool
-
-
-class ArchiveIsUsed(Query[ArchiveIsUsedRow]):
+class ArchiveIsUsed(Query[IsUsedRow], name="archive_is_used", repeatable=True):
     """Whether messages of anybody were ever put into an archive."""
 
-    __slots__ = ()
-    name = "archive_is_used"
-    repeatable = True
-    row = ArchiveIsUsedRow
-
-    def __init__(self, *, archive: str) -> None:
-        self.values = (archive,)
-
-
-class ArchiveFoldersRow(NamedTuple):
     archive: str
 
 
-class ArchiveFolders(Query[ArchiveFoldersRow]):
+class ArchiveFolders(Query[ArchiveRow], name="archive_folders"):
     """The folders that were ever named as archives."""
 
-    __slots__ = ()
-    name = "archive_folders"
-    row = ArchiveFoldersRow
 
-
-class MarkArchivedRow(NamedTuple):
-    step_id: UUID
-
-
-class MarkArchived(Query[MarkArchivedRow]):
+class MarkArchived(Query[StepIdRow], name="mark_archived"):
     """Record that the messages of a step are in the archive; not of an owner who is being erased."""
 
-    __slots__ = ()
-    name = "mark_archived"
-    row = MarkArchivedRow
-
-    def __init__(
-        self,
-        *,
-        object_digest: str | None,
-        rows_digest: str,
-        messages: int,
-        shard_key: UUID,
-        session_key: UUID,
-        from_seq: int,
-        step_id: UUID,
-    ) -> None:
-        self.values = (object_digest, rows_digest, messages, shard_key, session_key, from_seq, step_id)
-
-
-class MarkReadBackRow(NamedTuple):
+    object_digest: str | None
+    rows_digest: str
+    messages: int
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
     step_id: UUID
 
 
-class MarkReadBack(Query[MarkReadBackRow]):
+class MarkReadBack(Query[StepIdRow], name="mark_read_back"):
     """Record that what is in the archive was read, and is what was written."""
 
-    __slots__ = ()
-    name = "mark_read_back"
-    row = MarkReadBackRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID) -> None:
-        self.values = (shard_key, session_key, from_seq, step_id)
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    step_id: UUID
 
 
 class RemoveMessagesRow(NamedTuple):
@@ -472,37 +318,33 @@ class RemoveMessagesRow(NamedTuple):
     touched: list[UUID]
 
 
-class RemoveMessages(Query[RemoveMessagesRow]):
+class RemoveMessages(Query[RemoveMessagesRow], name="remove_messages"):
     """Take the messages of a step out of the log (remove_messages_v1)."""
 
-    __slots__ = ()
-    name = "remove_messages"
-    row = RemoveMessagesRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID) -> None:
-        self.values = (shard_key, session_key, from_seq, step_id)
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    step_id: UUID
 
 
-class GiveUpAttempt(Query[Never]):
+class GiveUpAttempt(Query[Never], name="give_up_attempt"):
     """Record why an attempt failed; it is repeated after a while, or at once."""
 
-    __slots__ = ()
-    name = "give_up_attempt"
+    reason: str
+    at_once: bool
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    step_id: UUID
 
-    def __init__(
-        self, *, reason: str, at_once: bool, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID
-    ) -> None:
-        self.values = (reason, at_once, shard_key, session_key, from_seq, step_id)
 
-
-class DropStep(Query[Never]):
+class DropStep(Query[Never], name="drop_step"):
     """Remove a step of which nothing has left the log."""
 
-    __slots__ = ()
-    name = "drop_step"
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, step_id: UUID) -> None:
-        self.values = (shard_key, session_key, from_seq, step_id)
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    step_id: UUID
 
 
 class ArchivedObjectsRow(NamedTuple):
@@ -524,18 +366,13 @@ class ArchivedObjectsRow(NamedTuple):
     removed_at: datetime | None
 
 
-class ArchivedObjects(Query[ArchivedObjectsRow]):
+class ArchivedObjects(Query[ArchivedObjectsRow], name="archived_objects", repeatable=True):
     """What an owner, or one of its sessions, has in archives: ranges that left the log, in order, and those
     on their way.
     """
 
-    __slots__ = ()
-    name = "archived_objects"
-    repeatable = True
-    row = ArchivedObjectsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID | None) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID | None
 
 
 class RestoreRangeRow(NamedTuple):
@@ -543,37 +380,18 @@ class RestoreRangeRow(NamedTuple):
     messages: int
 
 
-class RestoreRange(Query[RestoreRangeRow]):
+class RestoreRange(Query[RestoreRangeRow], name="restore_range"):
     """Put archived messages into a session of their own (restore_session_v1)."""
 
-    __slots__ = ()
-    name = "restore_range"
-    row = RestoreRangeRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        old_key: UUID,
-        policy: str,
-        event_id: UUID,
-        before_id: UUID | None,
-        from_seq: int,
-        through_seq: int,
-        messages: str,
-    ) -> None:
-        self.values = (
-            shard_key,
-            session_key,
-            old_key,
-            policy,
-            event_id,
-            before_id,
-            from_seq,
-            through_seq,
-            messages,
-        )
+    shard_key: UUID
+    session_key: UUID
+    old_key: UUID
+    policy: str
+    event_id: UUID
+    before_id: UUID | None
+    from_seq: int
+    through_seq: int
+    messages: str
 
 
 class OpenArchivedRow(NamedTuple):
@@ -583,13 +401,9 @@ class OpenArchivedRow(NamedTuple):
     metadata: str | None
 
 
-class OpenArchived(Query[OpenArchivedRow]):
+class OpenArchived(Query[OpenArchivedRow], name="open_archived", repeatable=True):
     """Messages of an owner as an archive holds them, for the drivers to open."""
 
-    __slots__ = ()
-    name = "open_archived"
-    repeatable = True
-    row = OpenArchivedRow
     marks = Marks(
         owner=0,
         opens=(
@@ -597,93 +411,59 @@ class OpenArchived(Query[OpenArchivedRow]):
             Mark(3, "json", "metadata", 1),
         ),
     )
+    shard_key: UUID
+    ids: list[str]
+    envelopes: list[str]
+    metadata: list[str | None]
 
-    def __init__(
-        self, *, shard_key: UUID, ids: list[str], envelopes: list[str], metadata: list[str | None]
-    ) -> None:
-        self.values = (shard_key, ids, envelopes, metadata)
 
-
-class InsertArchivedInput(Query[Never]):
+class InsertArchivedInput(Query[Never], name="insert_archived_input"):
     """Messages from the archive for a derivation to be made of; those that are there stay."""
 
-    __slots__ = ()
-    name = "insert_archived_input"
+    shard_key: UUID
+    session_key: UUID
+    generation_id: int
+    messages: str
 
-    def __init__(self, *, shard_key: UUID, session_key: UUID, generation_id: int, messages: str) -> None:
-        self.values = (shard_key, session_key, generation_id, messages)
 
-
-class ForgetArchivedInput(Query[Never]):
+class ForgetArchivedInput(Query[Never], name="forget_archived_input"):
     """The derivation is made: messages that it was made of are in the archive alone."""
 
-    __slots__ = ()
-    name = "forget_archived_input"
-
-    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, generation_id)
-
-
-class OwnersWithInputRow(NamedTuple):
     shard_key: UUID
+    generation_id: int
 
 
-class OwnersWithInput(Query[OwnersWithInputRow]):
+class OwnersWithInput(Query[ShardKeyRow], name="owners_with_input"):
     """Owners for whom messages were taken from the archive for a derivation."""
 
-    __slots__ = ()
-    name = "owners_with_input"
-    row = OwnersWithInputRow
-
-    def __init__(self, *, generation_id: int, after: UUID, limit: int) -> None:
-        self.values = (generation_id, after, limit)
+    generation_id: int
+    after: UUID
+    limit: int
 
 
-class CarryBaseRow(NamedTuple):
-    events: int
-
-
-class CarryBase(Query[CarryBaseRow]):
+class CarryBase(Query[EventsRow], name="carry_base"):
     """Begin a derivation of an owner with what the one that serves keeps of removed messages (carry_base_v1)."""
 
-    __slots__ = ()
-    name = "carry_base"
-    row = CarryBaseRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, old_id: int, stages: list[str]) -> None:
-        self.values = (shard_key, generation_id, old_id, stages)
+    shard_key: UUID
+    generation_id: int
+    old_id: int
+    stages: list[str]
 
 
-class RemovedEventsRow(NamedTuple):
-    events: int
-
-
-class RemovedEvents(Query[RemovedEventsRow]):
+class RemovedEvents(Query[EventsRow], name="removed_events"):
     """How many events of an owner have lost their messages to retention, of those that a derivation has
     applied.
     """
 
-    __slots__ = ()
-    name = "removed_events"
-    row = RemovedEventsRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, generation_id)
+    shard_key: UUID
+    generation_id: int
 
 
-class BeginRunRow(NamedTuple):
-    run_id: int
-
-
-class BeginRun(Query[BeginRunRow]):
+class BeginRun(Query[RunIdRow], name="begin_run"):
     """Begin a pass over all sessions, of a namespace or all, unless one is under way or has just been."""
 
-    __slots__ = ()
-    name = "begin_run"
-    row = BeginRunRow
-
-    def __init__(self, *, namespace: str | None, interval_seconds: float) -> None:
-        self.values = (namespace, interval_seconds)
+    namespace: str | None
+    interval_seconds: float
 
 
 class TakeRunRow(NamedTuple):
@@ -692,37 +472,26 @@ class TakeRunRow(NamedTuple):
     position_session: UUID | None
 
 
-class TakeRun(Query[TakeRunRow]):
+class TakeRun(Query[TakeRunRow], name="take_run"):
     """The pass that is under way, locked, so that each of its pages is taken once."""
 
-    __slots__ = ()
-    name = "take_run"
-    row = TakeRunRow
-
-    def __init__(self, *, namespace: str | None) -> None:
-        self.values = (namespace,)
+    namespace: str | None
 
 
-class AdvanceRun(Query[Never]):
+class AdvanceRun(Query[Never], name="advance_run"):
     """How far a pass is; done if there are no more sessions."""
 
-    __slots__ = ()
-    name = "advance_run"
-
-    def __init__(
-        self, *, position_shard: UUID | None, position_session: UUID | None, is_done: bool, run_id: int
-    ) -> None:
-        self.values = (position_shard, position_session, is_done, run_id)
+    position_shard: UUID | None
+    position_session: UUID | None
+    is_done: bool
+    run_id: int
 
 
-class CountRun(Query[Never]):
+class CountRun(Query[Never], name="count_run"):
     """Add to what a pass has done."""
 
-    __slots__ = ()
-    name = "count_run"
-
-    def __init__(self, *, counts: str, run_id: int) -> None:
-        self.values = (counts, run_id)
+    counts: str
+    run_id: int
 
 
 class RetentionRunsRow(NamedTuple):
@@ -735,22 +504,14 @@ class RetentionRunsRow(NamedTuple):
     ended_at: datetime | None
 
 
-class RetentionRuns(Query[RetentionRunsRow]):
+class RetentionRuns(Query[RetentionRunsRow], name="retention_runs"):
     """The last passes, newest first."""
 
-    __slots__ = ()
-    name = "retention_runs"
-    row = RetentionRunsRow
-
-    def __init__(self, *, limit: int) -> None:
-        self.values = (limit,)
+    limit: int
 
 
-class ForgetRuns(Query[Never]):
+class ForgetRuns(Query[Never], name="forget_runs"):
     """Passes of longer ago than a month need not be known."""
-
-    __slots__ = ()
-    name = "forget_runs"
 
 
 class OpenStepsRow(NamedTuple):
@@ -768,15 +529,11 @@ class OpenStepsRow(NamedTuple):
     session_id: str
 
 
-class OpenSteps(Query[OpenStepsRow]):
+class OpenSteps(Query[OpenStepsRow], name="open_steps"):
     """Steps under way, those longest first that nobody works on."""
 
-    __slots__ = ()
-    name = "open_steps"
-    row = OpenStepsRow
-
-    def __init__(self, *, namespace: str | None, limit: int) -> None:
-        self.values = (namespace, limit)
+    namespace: str | None
+    limit: int
 
 
 class RetentionTotalsRow(NamedTuple):
@@ -788,15 +545,10 @@ class RetentionTotalsRow(NamedTuple):
     waiting_lives: int
 
 
-class RetentionTotals(Query[RetentionTotalsRow]):
+class RetentionTotals(Query[RetentionTotalsRow], name="retention_totals"):
     """Of a namespace or all: what has left the log, what is under way, and what waits."""
 
-    __slots__ = ()
-    name = "retention_totals"
-    row = RetentionTotalsRow
-
-    def __init__(self, *, namespace: str | None) -> None:
-        self.values = (namespace,)
+    namespace: str | None
 
 
 class RetainedNamespacesRow(NamedTuple):
@@ -804,93 +556,54 @@ class RetainedNamespacesRow(NamedTuple):
     ages: str
 
 
-class RetainedNamespaces(Query[RetainedNamespacesRow]):
+class RetainedNamespaces(Query[RetainedNamespacesRow], name="retained_namespaces"):
     """Namespaces whose newest act names ages of what grows beside the log."""
 
-    __slots__ = ()
-    name = "retained_namespaces"
-    row = RetainedNamespacesRow
 
-
-class AgedOwnersRow(NamedTuple):
-    shard_key: UUID
-
-
-class AgedOwners(Query[AgedOwnersRow]):
+class AgedOwners(Query[ShardKeyRow], name="aged_owners"):
     """The next owners of a namespace, for what grows beside their logs; also those who have facts and no
     session.
     """
 
-    __slots__ = ()
-    name = "aged_owners"
-    row = AgedOwnersRow
-
-    def __init__(self, *, namespace: str, after: UUID, limit: int) -> None:
-        self.values = (namespace, after, limit)
+    namespace: str
+    after: UUID
+    limit: int
 
 
-class ForgetOldAnswersRow(NamedTuple):
-    batch_id: UUID
-
-
-class ForgetOldAnswers(Query[ForgetOldAnswersRow]):
+class ForgetOldAnswers(Query[BatchIdRow], name="forget_old_answers"):
     """Answers of batches that ended so long ago. A replay in place asks a model again for what it lacks, and
     leaves facts as they are.
     """
 
-    __slots__ = ()
-    name = "forget_old_answers"
-    row = ForgetOldAnswersRow
-
-    def __init__(self, *, shard_key: UUID, age_seconds: float, limit: int) -> None:
-        self.values = (shard_key, age_seconds, limit)
+    shard_key: UUID
+    age_seconds: float
+    limit: int
 
 
-class ForgetOldCallsRow(NamedTuple):
-    call_id: UUID
-
-
-class ForgetOldCalls(Query[ForgetOldCallsRow]):
+class ForgetOldCalls(Query[CallIdRow], name="forget_old_calls"):
     """The ledger of calls so long ago."""
 
-    __slots__ = ()
-    name = "forget_old_calls"
-    row = ForgetOldCallsRow
-
-    def __init__(self, *, shard_key: UUID, age_seconds: float, limit: int) -> None:
-        self.values = (shard_key, age_seconds, limit)
+    shard_key: UUID
+    age_seconds: float
+    limit: int
 
 
-class ForgetOldTracesRow(NamedTuple):
-    number: int
-
-
-class ForgetOldTraces(Query[ForgetOldTracesRow]):
+class ForgetOldTraces(Query[NumberRow], name="forget_old_traces"):
     """What tombstones recognise by: after so long, the words of what a person took away are new knowledge if
     a replay finds them.
     """
 
-    __slots__ = ()
-    name = "forget_old_traces"
-    row = ForgetOldTracesRow
-
-    def __init__(self, *, shard_key: UUID, age_seconds: float, limit: int) -> None:
-        self.values = (shard_key, age_seconds, limit)
+    shard_key: UUID
+    age_seconds: float
+    limit: int
 
 
-class ForgetEndedFactsRow(NamedTuple):
-    fact_id: UUID
-
-
-class ForgetEndedFacts(Query[ForgetEndedFactsRow]):
+class ForgetEndedFacts(Query[FactIdRow], name="forget_ended_facts"):
     """Facts that ended so long ago because of another, with their revisions, and the candidates that only
     these were made of. Lanes and facts are locked first, as an edit locks them: one that a correction or
     an edit revives meanwhile stays.
     """
 
-    __slots__ = ()
-    name = "forget_ended_facts"
-    row = ForgetEndedFactsRow
-
-    def __init__(self, *, shard_key: UUID, age_seconds: float, limit: int) -> None:
-        self.values = (shard_key, age_seconds, limit)
+    shard_key: UUID
+    age_seconds: float
+    limit: int

@@ -7,41 +7,25 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import KnownRow, MeasuredMessageRow, MessageRow, NumberRow, SeqRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class RunIsKnownRow(NamedTuple):
-    known: bool
-
-
-class RunIsKnown(Query[RunIsKnownRow]):
+class RunIsKnown(Query[KnownRow], name="run_is_known", repeatable=True):
     """Whether there is a run of this id."""
 
-    __slots__ = ()
-    name = "run_is_known"
-    repeatable = True
-    row = RunIsKnownRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, run_id: str) -> None:
-        self.values = (shard_key, session_key, run_id)
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
 
 
-class LockFirstRunRow(NamedTuple):
-    number: int
-
-
-class LockFirstRun(Query[LockFirstRunRow]):
+class LockFirstRun(Query[NumberRow], name="lock_first_run", repeatable=True):
     """Hold the first run of a session: whoever changes one takes this first, and may then lead others to new
     numbers.
     """
 
-    __slots__ = ()
-    name = "lock_first_run"
-    repeatable = True
-    row = LockFirstRunRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class LockRunRow(NamedTuple):
@@ -50,68 +34,41 @@ class LockRunRow(NamedTuple):
     digests: list[bytes]
 
 
-class LockRun(Query[LockRunRow]):
+class LockRun(Query[LockRunRow], name="lock_run", repeatable=True):
     """A run by its id, held until the transaction ends."""
 
-    __slots__ = ()
-    name = "lock_run"
-    repeatable = True
-    row = LockRunRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, run_id: str) -> None:
-        self.values = (shard_key, session_key, run_id)
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
 
 
-class AddRunRow(NamedTuple):
-    number: int
-
-
-class AddRun(Query[AddRunRow]):
+class AddRun(Query[NumberRow], name="add_run", repeatable=True):
     """Write a new run, behind those there are. No row: another caller has just added one with this id."""
 
-    __slots__ = ()
-    name = "add_run"
-    repeatable = True
-    row = AddRunRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        run_id: str,
-        status: str,
-        agent_id: str | None,
-        team_id: str | None,
-        seqs: list[int],
-        digests: list[bytes],
-    ) -> None:
-        self.values = (shard_key, session_key, run_id, status, agent_id, team_id, seqs, digests)
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
+    status: str
+    agent_id: str | None
+    team_id: str | None
+    seqs: list[int]
+    digests: list[bytes]
 
 
-class ChangeRun(Query[Never]):
+class ChangeRun(Query[Never], name="change_run", repeatable=True):
     """Give a run other messages and another status. If it comes again after all of its messages were taken
     back (is_behind), it is the newest.
     """
 
-    __slots__ = ()
-    name = "change_run"
-    repeatable = True
-
-    def __init__(
-        self,
-        *,
-        status: str,
-        agent_id: str | None,
-        team_id: str | None,
-        seqs: list[int],
-        digests: list[bytes],
-        is_behind: bool,
-        shard_key: UUID,
-        session_key: UUID,
-        run_id: str,
-    ) -> None:
-        self.values = (status, agent_id, team_id, seqs, digests, is_behind, shard_key, session_key, run_id)
+    status: str
+    agent_id: str | None
+    team_id: str | None
+    seqs: list[int]
+    digests: list[bytes]
+    is_behind: bool
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
 
 
 class LogMarksRow(NamedTuple):
@@ -119,18 +76,13 @@ class LogMarksRow(NamedTuple):
     corrections: int
 
 
-class LogMarks(Query[LogMarksRow]):
+class LogMarks(Query[LogMarksRow], name="log_marks", repeatable=True):
     """By which it is known that a session's log is as it was: its newest message, and how often it was
     corrected.
     """
 
-    __slots__ = ()
-    name = "log_marks"
-    repeatable = True
-    row = LogMarksRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class RunRowsRow(NamedTuple):
@@ -145,15 +97,11 @@ class RunRowsRow(NamedTuple):
     is_shared: bool
 
 
-class RunRows(Query[RunRowsRow]):
+class RunRows(Query[RunRowsRow], name="run_rows", repeatable=True):
     """Messages of a session by their numbers, with what tells whether two are equal, and whether another run
     has them too.
     """
 
-    __slots__ = ()
-    name = "run_rows"
-    repeatable = True
-    row = RunRowsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -161,28 +109,15 @@ class RunRows(Query[RunRowsRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, run_id: str, seqs: list[int]) -> None:
-        self.values = (shard_key, session_key, run_id, seqs)
-
-
-class ReplacedMessagesRow(NamedTuple):
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
+    shard_key: UUID
+    session_key: UUID
+    run_id: str
+    seqs: list[int]
 
 
-class ReplacedMessages(Query[ReplacedMessagesRow]):
+class ReplacedMessages(Query[MessageRow], name="replaced_messages", repeatable=True):
     """Messages of a session by their ids: those that were given other content."""
 
-    __slots__ = ()
-    name = "replaced_messages"
-    repeatable = True
-    row = ReplacedMessagesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -190,28 +125,14 @@ class ReplacedMessages(Query[ReplacedMessagesRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, ids: list[str]) -> None:
-        self.values = (shard_key, session_key, ids)
-
-
-class MessagesBehindRow(NamedTuple):
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
+    shard_key: UUID
+    session_key: UUID
+    ids: list[str]
 
 
-class MessagesBehind(Query[MessagesBehindRow]):
+class MessagesBehind(Query[MessageRow], name="messages_behind", repeatable=True):
     """The messages from a number on, without some, as many as are asked for."""
 
-    __slots__ = ()
-    name = "messages_behind"
-    repeatable = True
-    row = MessagesBehindRow
     marks = Marks(
         owner=0,
         opens=(
@@ -219,44 +140,27 @@ class MessagesBehind(Query[MessagesBehindRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    without: list[int]
+    limit: int
 
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID, from_seq: int, without: list[int], limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, from_seq, without, limit)
 
-
-class RenumberRuns(Query[Never]):
+class RenumberRuns(Query[Never], name="renumber_runs", repeatable=True):
     """Lead runs to messages that were put again, under other numbers."""
 
-    __slots__ = ()
-    name = "renumber_runs"
-    repeatable = True
-
-    def __init__(self, *, seqs: list[int], new_seqs: list[int], shard_key: UUID, session_key: UUID) -> None:
-        self.values = (seqs, new_seqs, shard_key, session_key)
+    seqs: list[int]
+    new_seqs: list[int]
+    shard_key: UUID
+    session_key: UUID
 
 
-class MessagesOfRunsRow(NamedTuple):
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-    bytes_taken: int
-
-
-class MessagesOfRuns(Query[MessagesOfRunsRow]):
+class MessagesOfRuns(Query[MeasuredMessageRow], name="messages_of_runs", repeatable=True):
     """The messages of the last runs that have any and are none of some statuses, in the order of the runs; or
     as many as take page_bytes, of which the last row tells.
     """
 
-    __slots__ = ()
-    name = "messages_of_runs"
-    repeatable = True
-    row = MessagesOfRunsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -264,42 +168,22 @@ class MessagesOfRuns(Query[MessagesOfRunsRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        skip_statuses: list[str],
-        agent_id: str | None,
-        team_id: str | None,
-        last_n: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n, page_bytes)
+    shard_key: UUID
+    session_key: UUID
+    skip_statuses: list[str]
+    agent_id: str | None
+    team_id: str | None
+    last_n: int
+    page_bytes: int
 
 
-class SeqsOfRunsRow(NamedTuple):
-    seq: int
-
-
-class SeqsOfRuns(Query[SeqsOfRunsRow]):
+class SeqsOfRuns(Query[SeqRow], name="seqs_of_runs", repeatable=True):
     """The numbers of the messages of these runs, in their order, without some roles."""
 
-    __slots__ = ()
-    name = "seqs_of_runs"
-    repeatable = True
-    row = SeqsOfRunsRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        skip_statuses: list[str],
-        agent_id: str | None,
-        team_id: str | None,
-        last_n: int,
-        skip_roles: list[str],
-    ) -> None:
-        self.values = (shard_key, session_key, skip_statuses, agent_id, team_id, last_n, skip_roles)
+    shard_key: UUID
+    session_key: UUID
+    skip_statuses: list[str]
+    agent_id: str | None
+    team_id: str | None
+    last_n: int
+    skip_roles: list[str]

@@ -7,14 +7,13 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import MessageOfSessionRow, SessionNameRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class InsertChunks(Query[Never]):
+class InsertChunks(Query[Never], name="insert_chunks"):
     """Searchable pieces with their lexemes and vectors."""
 
-    __slots__ = ()
-    name = "insert_chunks"
     marks = Marks(
         owner=0,
         seals=(
@@ -22,43 +21,21 @@ class InsertChunks(Query[Never]):
             Mark(12, "array"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int,
-        batch_id: UUID,
-        session_keys: list[UUID],
-        from_seqs: list[int],
-        pieces: list[int],
-        through_seqs: list[int],
-        event_ids: list[UUID],
-        lengths: list[int],
-        lexemes: list[str],
-        embeddings: list[str | None],
-        roles: list[str],
-        speakers: list[str],
-        tones: list[int],
-        said_on: list[date | None],
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            batch_id,
-            session_keys,
-            from_seqs,
-            pieces,
-            through_seqs,
-            event_ids,
-            lengths,
-            lexemes,
-            embeddings,
-            roles,
-            speakers,
-            tones,
-            said_on,
-        )
+    shard_key: UUID
+    generation_id: int
+    batch_id: UUID
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    pieces: list[int]
+    through_seqs: list[int]
+    event_ids: list[UUID]
+    lengths: list[int]
+    lexemes: list[str]
+    embeddings: list[str | None]
+    roles: list[str]
+    speakers: list[str]
+    tones: list[int]
+    said_on: list[date | None]
 
 
 class SearchChunksRow(NamedTuple):
@@ -80,16 +57,12 @@ class SearchChunksRow(NamedTuple):
     part: str | None
 
 
-class SearchChunks(Query[SearchChunksRow]):
+class SearchChunks(Query[SearchChunksRow], name="search_chunks", repeatable=True):
     """The best messages and facts of a scope for a query, best first; a message with those beside it
     (search_hits_v1). Then, of all of the owner's facts, the best by themselves; and a row with the next
     part of an index (index_part_v1).
     """
 
-    __slots__ = ()
-    name = "search_chunks"
-    repeatable = True
-    row = SearchChunksRow
     marks = Marks(
         owner=0,
         seals=(
@@ -103,71 +76,35 @@ class SearchChunks(Query[SearchChunksRow]):
             Mark(13, "text", "fact"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int | None,
-        scope_key: UUID | None,
-        session_key: UUID,
-        visible_from: int,
-        embedding: str | None,
-        lexemes: list[str],
-        similarity_cutoff: float,
-        top_k: int,
-        messages: bool,
-        facts_generation_id: int | None,
-        facts_shown: list[UUID],
-        topics: list[str] | None,
-        agent_id: str | None,
-        team_id: str | None,
-        is_own: bool,
-        names: list[str],
-        dates_from: list[date],
-        dates_through: list[date],
-        dates_fit: list[float],
-        beside: int,
-        words: int,
-        top_facts: int,
-        facts_alone_id: int | None,
-        part_of: UUID | None,
-        through_session: UUID,
-        through_seq: int,
-        through_piece: int,
-        at_once: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            scope_key,
-            session_key,
-            visible_from,
-            embedding,
-            lexemes,
-            similarity_cutoff,
-            top_k,
-            messages,
-            facts_generation_id,
-            facts_shown,
-            topics,
-            agent_id,
-            team_id,
-            is_own,
-            names,
-            dates_from,
-            dates_through,
-            dates_fit,
-            beside,
-            words,
-            top_facts,
-            facts_alone_id,
-            part_of,
-            through_session,
-            through_seq,
-            through_piece,
-            at_once,
-        )
+    shard_key: UUID
+    generation_id: int | None
+    scope_key: UUID | None
+    session_key: UUID
+    visible_from: int
+    embedding: str | None
+    lexemes: list[str]
+    similarity_cutoff: float
+    top_k: int
+    messages: bool
+    facts_generation_id: int | None
+    facts_shown: list[UUID]
+    topics: list[str] | None
+    agent_id: str | None
+    team_id: str | None
+    is_own: bool
+    names: list[str]
+    dates_from: list[date]
+    dates_through: list[date]
+    dates_fit: list[float]
+    beside: int
+    words: int
+    top_facts: int
+    facts_alone_id: int | None
+    part_of: UUID | None
+    through_session: UUID
+    through_seq: int
+    through_piece: int
+    at_once: int
 
 
 class IndexedHitsRow(NamedTuple):
@@ -181,16 +118,12 @@ class IndexedHitsRow(NamedTuple):
     metadata: str | None
 
 
-class IndexedHits(Query[IndexedHitsRow]):
+class IndexedHits(Query[IndexedHitsRow], name="indexed_hits", repeatable=True):
     """Messages that an index in memory has ranked, each with those beside it, after a row that tells the
     version of the owner's pieces now; and, if they are asked for, all live facts up to a number of them,
     with their words.
     """
 
-    __slots__ = ()
-    name = "indexed_hits"
-    repeatable = True
-    row = IndexedHitsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -199,53 +132,22 @@ class IndexedHits(Query[IndexedHitsRow]):
             Mark(6, "within", "facts.*.text=text:fact"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        facts_generation_id: int | None,
-        max_facts: int,
-        numbers: list[int],
-        from_seqs: list[int],
-        through_seqs: list[int],
-        sessions: list[UUID],
-        beside: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            facts_generation_id,
-            max_facts,
-            numbers,
-            from_seqs,
-            through_seqs,
-            sessions,
-            beside,
-            page_bytes,
-        )
+    shard_key: UUID
+    facts_generation_id: int | None
+    max_facts: int
+    numbers: list[int]
+    from_seqs: list[int]
+    through_seqs: list[int]
+    sessions: list[UUID]
+    beside: int
+    page_bytes: int
 
 
-class UnsearchedMessagesRow(NamedTuple):
-    session_key: UUID
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-
-
-class UnsearchedMessages(Query[UnsearchedMessagesRow]):
+class UnsearchedMessages(Query[MessageOfSessionRow], name="unsearched_messages", repeatable=True):
     """Messages that a search by chunks cannot find, newest first: of the sessions last put to, those that are
     not delivered, that vectors have not covered, or that were flushed while the session fed no vectors.
     """
 
-    __slots__ = ()
-    name = "unsearched_messages"
-    repeatable = True
-    row = UnsearchedMessagesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -253,33 +155,17 @@ class UnsearchedMessages(Query[UnsearchedMessagesRow]):
             Mark(7, "json", "metadata", 2),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        scope_key: UUID | None,
-        excluded_session: UUID | None,
-        sessions: int,
-        generation_id: int | None,
-        messages: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (shard_key, scope_key, excluded_session, sessions, generation_id, messages, page_bytes)
+    shard_key: UUID
+    scope_key: UUID | None
+    excluded_session: UUID | None
+    sessions: int
+    generation_id: int | None
+    messages: int
+    page_bytes: int
 
 
-class SessionNamesRow(NamedTuple):
-    session_key: UUID
-    session_id: str
-
-
-class SessionNames(Query[SessionNamesRow]):
+class SessionNames(Query[SessionNameRow], name="session_names", repeatable=True):
     """The names of an owner's sessions."""
 
-    __slots__ = ()
-    name = "session_names"
-    repeatable = True
-    row = SessionNamesRow
-
-    def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
-        self.values = (shard_key, session_keys)
+    shard_key: UUID
+    session_keys: list[UUID]

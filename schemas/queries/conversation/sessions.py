@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import KnownRow, NamespaceRow, SessionEntryRow, UserIdRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -18,7 +19,7 @@ class ClaimSessionRow(NamedTuple):
     full_of: str | None
 
 
-class ClaimSession(Query[ClaimSessionRow]):
+class ClaimSession(Query[ClaimSessionRow], name="claim_session", repeatable=True):
     """Write the directory entry of a new session, or return its owner if it has one (claim_session_v1). The
     directory's shard_key is the directory key; the key that the owner's rows lie under, the parameter
     shard_key, is its owner_key. kind: a chat, or what is kept for facts alone, which no list of sessions
@@ -27,23 +28,13 @@ class ClaimSession(Query[ClaimSessionRow]):
     keeps a new session away.
     """
 
-    __slots__ = ()
-    name = "claim_session"
-    repeatable = True
-    row = ClaimSessionRow
-
-    def __init__(
-        self,
-        *,
-        directory_key: UUID,
-        namespace: str,
-        session_id: str,
-        user_id: str | None,
-        shard_key: UUID,
-        session_key: UUID,
-        kind: str,
-    ) -> None:
-        self.values = (directory_key, namespace, session_id, user_id, shard_key, session_key, kind)
+    directory_key: UUID
+    namespace: str
+    session_id: str
+    user_id: str | None
+    shard_key: UUID
+    session_key: UUID
+    kind: str
 
 
 class FindOwnerRow(NamedTuple):
@@ -51,150 +42,74 @@ class FindOwnerRow(NamedTuple):
     owner_key: UUID
 
 
-class FindOwner(Query[FindOwnerRow]):
+class FindOwner(Query[FindOwnerRow], name="find_owner", repeatable=True):
     """The owner of a session; no row if it was never put to."""
 
-    __slots__ = ()
-    name = "find_owner"
-    repeatable = True
-    row = FindOwnerRow
-
-    def __init__(self, *, directory_key: UUID) -> None:
-        self.values = (directory_key,)
+    directory_key: UUID
 
 
-class NamespaceIsKnownRow(NamedTuple):
-    known: bool
-
-
-class NamespaceIsKnown(Query[NamespaceIsKnownRow]):
+class NamespaceIsKnown(Query[KnownRow], name="namespace_is_known"):
     """Whether anything was ever put to a namespace, or a fact given to an owner in it."""
 
-    __slots__ = ()
-    name = "namespace_is_known"
-    row = NamespaceIsKnownRow
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
-
-
-class KnownNamespacesRow(NamedTuple):
     namespace: str
 
 
-class KnownNamespaces(Query[KnownNamespacesRow]):
+class KnownNamespaces(Query[NamespaceRow], name="known_namespaces", repeatable=True):
     """The namespaces that hold something, or of which an operator has set something; the first so many of
     each kind.
     """
 
-    __slots__ = ()
-    name = "known_namespaces"
-    repeatable = True
-    row = KnownNamespacesRow
-
-    def __init__(self, *, limit: int) -> None:
-        self.values = (limit,)
+    limit: int
 
 
-class NamespacesOfUserRow(NamedTuple):
-    namespace: str
-
-
-class NamespacesOfUser(Query[NamespacesOfUserRow]):
+class NamespacesOfUser(Query[NamespaceRow], name="namespaces_of_user", repeatable=True):
     """In which of some namespaces a user of this name has sessions."""
 
-    __slots__ = ()
-    name = "namespaces_of_user"
-    repeatable = True
-    row = NamespacesOfUserRow
-
-    def __init__(self, *, namespaces: list[str], user_id: str) -> None:
-        self.values = (namespaces, user_id)
+    namespaces: list[str]
+    user_id: str
 
 
-class UserIsKnownRow(NamedTuple):
-    known: bool
-
-
-class UserIsKnown(Query[UserIsKnownRow]):
+class UserIsKnown(Query[KnownRow], name="user_is_known"):
     """Whether a user has a session, or was given a fact."""
 
-    __slots__ = ()
-    name = "user_is_known"
-    row = UserIsKnownRow
-
-    def __init__(self, *, namespace: str, user_id: str, owner_key: UUID) -> None:
-        self.values = (namespace, user_id, owner_key)
-
-
-class DirectoryPageRow(NamedTuple):
     namespace: str
-    session_id: str
-    user_id: str | None
+    user_id: str
+    owner_key: UUID
 
 
-class DirectoryPage(Query[DirectoryPageRow]):
+class DirectoryPage(Query[SessionEntryRow], name="directory_page"):
     """The next sessions of all namespaces, by their names."""
 
-    __slots__ = ()
-    name = "directory_page"
-    row = DirectoryPageRow
-
-    def __init__(self, *, after_namespace: str, after_session: str, limit: int) -> None:
-        self.values = (after_namespace, after_session, limit)
+    after_namespace: str
+    after_session: str
+    limit: int
 
 
-class DirectoryPageOfNamespaceRow(NamedTuple):
-    namespace: str
-    session_id: str
-    user_id: str | None
-
-
-class DirectoryPageOfNamespace(Query[DirectoryPageOfNamespaceRow]):
+class DirectoryPageOfNamespace(Query[SessionEntryRow], name="directory_page_of_namespace"):
     """The next sessions of a namespace."""
 
-    __slots__ = ()
-    name = "directory_page_of_namespace"
-    row = DirectoryPageOfNamespaceRow
-
-    def __init__(self, *, namespace: str, after_session: str, limit: int) -> None:
-        self.values = (namespace, after_session, limit)
-
-
-class DirectoryPageOfUserRow(NamedTuple):
     namespace: str
-    session_id: str
-    user_id: str | None
+    after_session: str
+    limit: int
 
 
-class DirectoryPageOfUser(Query[DirectoryPageOfUserRow]):
+class DirectoryPageOfUser(Query[SessionEntryRow], name="directory_page_of_user"):
     """The next sessions of a user."""
 
-    __slots__ = ()
-    name = "directory_page_of_user"
-    row = DirectoryPageOfUserRow
-
-    def __init__(self, *, namespace: str, user_id: str, after_session: str, limit: int) -> None:
-        self.values = (namespace, user_id, after_session, limit)
-
-
-class DirectoryPageWithoutUserRow(NamedTuple):
     namespace: str
-    session_id: str
-    user_id: str | None
+    user_id: str
+    after_session: str
+    limit: int
 
 
-class DirectoryPageWithoutUser(Query[DirectoryPageWithoutUserRow]):
+class DirectoryPageWithoutUser(Query[SessionEntryRow], name="directory_page_without_user"):
     """The next sessions of a namespace that have no user.  (By the user as well, so that the index gives the
     order.)
     """
 
-    __slots__ = ()
-    name = "directory_page_without_user"
-    row = DirectoryPageWithoutUserRow
-
-    def __init__(self, *, namespace: str, after_session: str, limit: int) -> None:
-        self.values = (namespace, after_session, limit)
+    namespace: str
+    after_session: str
+    limit: int
 
 
 class SessionRowsRow(NamedTuple):
@@ -227,30 +142,19 @@ class SessionRowsRow(NamedTuple):
     time_zone: str | None
 
 
-class SessionRows(Query[SessionRowsRow]):
+class SessionRows(Query[SessionRowsRow], name="session_rows"):
     """Marks, sizes and policy of sessions, by their keys."""
 
-    __slots__ = ()
-    name = "session_rows"
-    row = SessionRowsRow
-
-    def __init__(self, *, shard_keys: list[UUID], session_keys: list[UUID]) -> None:
-        self.values = (shard_keys, session_keys)
+    shard_keys: list[UUID]
+    session_keys: list[UUID]
 
 
-class UsersPageRow(NamedTuple):
-    user_id: str
-
-
-class UsersPage(Query[UsersPageRow]):
+class UsersPage(Query[UserIdRow], name="users_page"):
     """The next users of a namespace who have a session, or whom people gave facts."""
 
-    __slots__ = ()
-    name = "users_page"
-    row = UsersPageRow
-
-    def __init__(self, *, namespace: str, after: str, limit: int) -> None:
-        self.values = (namespace, after, limit)
+    namespace: str
+    after: str
+    limit: int
 
 
 class OwnerFiguresRow(NamedTuple):
@@ -264,19 +168,13 @@ class OwnerFiguresRow(NamedTuple):
     last_put_at: datetime | None
 
 
-class OwnerFigures(Query[OwnerFiguresRow]):
+class OwnerFigures(Query[OwnerFiguresRow], name="owner_figures", repeatable=True):
     """How much there is of an owner: live facts, sessions, and the messages and tokens of their logs as they
     are; what facts were made from without a chat is no session. Tokens are added up by events, and only of
     what was not delivered by messages.
     """
 
-    __slots__ = ()
-    name = "owner_figures"
-    repeatable = True
-    row = OwnerFiguresRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class SessionCoverageRow(NamedTuple):
@@ -287,17 +185,13 @@ class SessionCoverageRow(NamedTuple):
     first_pending: int | None
 
 
-class SessionCoverage(Query[SessionCoverageRow]):
+class SessionCoverage(Query[SessionCoverageRow], name="session_coverage"):
     """The progress of each pipeline of a session: due and dead events in the derivation that serves its owner
     (null if no worker has registered it), and where the first of them begins.
     """
 
-    __slots__ = ()
-    name = "session_coverage"
-    row = SessionCoverageRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class SessionFlushesRow(NamedTuple):
@@ -311,15 +205,12 @@ class SessionFlushesRow(NamedTuple):
     flushes: int
 
 
-class SessionFlushes(Query[SessionFlushesRow]):
+class SessionFlushes(Query[SessionFlushesRow], name="session_flushes"):
     """The newest flush events of a session's current incarnation, and how many there are."""
 
-    __slots__ = ()
-    name = "session_flushes"
-    row = SessionFlushesRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, limit: int) -> None:
-        self.values = (shard_key, session_key, limit)
+    shard_key: UUID
+    session_key: UUID
+    limit: int
 
 
 class SessionDeadLettersRow(NamedTuple):
@@ -332,15 +223,11 @@ class SessionDeadLettersRow(NamedTuple):
     reason: str
 
 
-class SessionDeadLetters(Query[SessionDeadLettersRow]):
+class SessionDeadLetters(Query[SessionDeadLettersRow], name="session_dead_letters"):
     """The first thousand holes of a session, oldest first."""
 
-    __slots__ = ()
-    name = "session_dead_letters"
-    row = SessionDeadLettersRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class SessionPolicyRow(NamedTuple):
@@ -359,16 +246,11 @@ class SessionPolicyRow(NamedTuple):
     time_zone: str | None
 
 
-class SessionPolicy(Query[SessionPolicyRow]):
+class SessionPolicy(Query[SessionPolicyRow], name="session_policy", repeatable=True):
     """The policy of a session, to make a change from."""
 
-    __slots__ = ()
-    name = "session_policy"
-    repeatable = True
-    row = SessionPolicyRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class SetPolicyRow(NamedTuple):
@@ -377,25 +259,15 @@ class SetPolicyRow(NamedTuple):
     over: bool
 
 
-class SetPolicy(Query[SetPolicyRow]):
+class SetPolicy(Query[SetPolicyRow], name="set_policy", repeatable=True):
     """Change the policy, if it is still the one that the change was made from, and record the change."""
 
-    __slots__ = ()
-    name = "set_policy"
-    repeatable = True
-    row = SetPolicyRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        before: str,
-        after: str,
-        actor: str | None,
-        act: str | None,
-    ) -> None:
-        self.values = (shard_key, session_key, before, after, actor, act)
+    shard_key: UUID
+    session_key: UUID
+    before: str
+    after: str
+    actor: str | None
+    act: str | None
 
 
 class PolicyChangesRow(NamedTuple):
@@ -407,15 +279,11 @@ class PolicyChangesRow(NamedTuple):
     created_at: datetime
 
 
-class PolicyChanges(Query[PolicyChangesRow]):
+class PolicyChanges(Query[PolicyChangesRow], name="policy_changes"):
     """How a session's policy was changed, oldest first: the newest changes."""
 
-    __slots__ = ()
-    name = "policy_changes"
-    row = PolicyChangesRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class ForkSessionRow(NamedTuple):
@@ -424,24 +292,15 @@ class ForkSessionRow(NamedTuple):
     messages: int
 
 
-class ForkSession(Query[ForkSessionRow]):
+class ForkSession(Query[ForkSessionRow], name="fork_session"):
     """Begin another session of the same owner with the messages of one, up to a number (fork_v1)."""
 
-    __slots__ = ()
-    name = "fork_session"
-    row = ForkSessionRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        new_key: UUID,
-        session_id: str,
-        through_seq: int | None,
-        act: str | None,
-    ) -> None:
-        self.values = (shard_key, session_key, new_key, session_id, through_seq, act)
+    shard_key: UUID
+    session_key: UUID
+    new_key: UUID
+    session_id: str
+    through_seq: int | None
+    act: str | None
 
 
 class SessionCorrectionsRow(NamedTuple):
@@ -454,36 +313,25 @@ class SessionCorrectionsRow(NamedTuple):
     created_at: datetime
 
 
-class SessionCorrections(Query[SessionCorrectionsRow]):
+class SessionCorrections(Query[SessionCorrectionsRow], name="session_corrections"):
     """The newest corrections of a session that concern a range of its messages, oldest first; all: from 0,
     through NULL.
     """
 
-    __slots__ = ()
-    name = "session_corrections"
-    row = SessionCorrectionsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int | None) -> None:
-        self.values = (shard_key, session_key, from_seq, through_seq)
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    through_seq: int | None
 
 
-class FindSessionsRow(NamedTuple):
-    namespace: str
-    session_id: str
-    user_id: str | None
-
-
-class FindSessions(Query[FindSessionsRow]):
+class FindSessions(Query[SessionEntryRow], name="find_sessions"):
     """Sessions of a namespace by name or user, or those without a user, for commands."""
 
-    __slots__ = ()
-    name = "find_sessions"
-    row = FindSessionsRow
-
-    def __init__(
-        self, *, namespace: str, session_id: str | None, user_id: str | None, without_user: bool, limit: int
-    ) -> None:
-        self.values = (namespace, session_id, user_id, without_user, limit)
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    without_user: bool
+    limit: int
 
 
 class ShowSessionRow(NamedTuple):
@@ -496,15 +344,11 @@ class ShowSessionRow(NamedTuple):
     pinned_through: int
 
 
-class ShowSession(Query[ShowSessionRow]):
+class ShowSession(Query[ShowSessionRow], name="show_session"):
     """The state of a session: its marks and its short-term tokens."""
 
-    __slots__ = ()
-    name = "show_session"
-    row = ShowSessionRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class ShowEventsRow(NamedTuple):
@@ -517,15 +361,11 @@ class ShowEventsRow(NamedTuple):
     receipts: str
 
 
-class ShowEvents(Query[ShowEventsRow]):
+class ShowEvents(Query[ShowEventsRow], name="show_events"):
     """A session's flush events in order, each with what the pipelines have done with it so far."""
 
-    __slots__ = ()
-    name = "show_events"
-    row = ShowEventsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class ShowFactsRow(NamedTuple):
@@ -533,16 +373,12 @@ class ShowFactsRow(NamedTuple):
     text: str
 
 
-class ShowFacts(Query[ShowFactsRow]):
+class ShowFacts(Query[ShowFactsRow], name="show_facts"):
     """How many live facts an owner has, and the latest of them."""
 
-    __slots__ = ()
-    name = "show_facts"
-    row = ShowFactsRow
     marks = Marks(owner=0, opens=(Mark(1, "text", "fact"),))
-
-    def __init__(self, *, shard_key: UUID, limit: int) -> None:
-        self.values = (shard_key, limit)
+    shard_key: UUID
+    limit: int
 
 
 class ShowStatesRow(NamedTuple):
@@ -551,13 +387,9 @@ class ShowStatesRow(NamedTuple):
     through_seq: int
 
 
-class ShowStates(Query[ShowStatesRow]):
+class ShowStates(Query[ShowStatesRow], name="show_states"):
     """The newest state of each folding pipeline of a session, or of its owner."""
 
-    __slots__ = ()
-    name = "show_states"
-    row = ShowStatesRow
     marks = Marks(owner=0, opens=(Mark(1, "json", "state"),))
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID

@@ -7,6 +7,7 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import IsGoneRow, NothingRow, SessionNameRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -17,35 +18,23 @@ class SharedScopeOfRow(NamedTuple):
     incarnation: UUID
 
 
-class SharedScopeOf(Query[SharedScopeOfRow]):
+class SharedScopeOf(Query[SharedScopeOfRow], name="shared_scope_of", repeatable=True):
     """The scope that a session shares with, if any, and the session's life and names."""
 
-    __slots__ = ()
-    name = "shared_scope_of"
-    repeatable = True
-    row = SharedScopeOfRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
-class LockSharedSessionRow(NamedTuple):
-    is_gone: bool
-
-
-class LockSharedSession(Query[LockSharedSessionRow]):
+class LockSharedSession(Query[IsGoneRow], name="lock_shared_session"):
     """Record that this incarnation of a session shares, and lock its row until the end of the transaction;
     returns whether it was forgotten.
     """
 
-    __slots__ = ()
-    name = "lock_shared_session"
-    row = LockSharedSessionRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID, incarnation: UUID, owner_key: UUID, session_id: str
-    ) -> None:
-        self.values = (shard_key, session_key, incarnation, owner_key, session_id)
+    shard_key: UUID
+    session_key: UUID
+    incarnation: UUID
+    owner_key: UUID
+    session_id: str
 
 
 class SharedCopiesRow(NamedTuple):
@@ -54,38 +43,27 @@ class SharedCopiesRow(NamedTuple):
     envelope: str
 
 
-class SharedCopies(Query[SharedCopiesRow]):
+class SharedCopies(Query[SharedCopiesRow], name="shared_copies"):
     """What was copied of a range of a session's messages."""
 
-    __slots__ = ()
-    name = "shared_copies"
-    row = SharedCopiesRow
     marks = Marks(owner=0, opens=(Mark(2, "json", "message", 1),))
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, from_seq: int, through_seq: int) -> None:
-        self.values = (shard_key, session_key, from_seq, through_seq)
-
-
-class ClearSharedRow(NamedTuple):
-    nothing: str | None
+    shard_key: UUID
+    session_key: UUID
+    from_seq: int
+    through_seq: int
 
 
-class ClearShared(Query[ClearSharedRow]):
+class ClearShared(Query[NothingRow], name="clear_shared"):
     """Remove some copies of a session's messages (clear_shared_v1)."""
 
-    __slots__ = ()
-    name = "clear_shared"
-    row = ClearSharedRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seqs: list[int]) -> None:
-        self.values = (shard_key, session_key, seqs)
+    shard_key: UUID
+    session_key: UUID
+    seqs: list[int]
 
 
-class ShareMessages(Query[Never]):
+class ShareMessages(Query[Never], name="share_messages"):
     """Copies of messages; those that are there already stay."""
 
-    __slots__ = ()
-    name = "share_messages"
     marks = Marks(
         owner=0,
         seals=(
@@ -93,40 +71,21 @@ class ShareMessages(Query[Never]):
             Mark(9, "json", "metadata", 4),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        incarnation: UUID,
-        seqs: list[int],
-        ids: list[str],
-        roles: list[str],
-        tokens: list[int],
-        created_at: list[datetime],
-        envelopes: list[str],
-        metadata: list[str | None],
-    ) -> None:
-        self.values = (
-            shard_key,
-            session_key,
-            incarnation,
-            seqs,
-            ids,
-            roles,
-            tokens,
-            created_at,
-            envelopes,
-            metadata,
-        )
+    shard_key: UUID
+    session_key: UUID
+    incarnation: UUID
+    seqs: list[int]
+    ids: list[str]
+    roles: list[str]
+    tokens: list[int]
+    created_at: list[datetime]
+    envelopes: list[str]
+    metadata: list[str | None]
 
 
-class ShareChunks(Query[Never]):
+class ShareChunks(Query[Never], name="share_chunks"):
     """Insert or update searchable pieces of these messages."""
 
-    __slots__ = ()
-    name = "share_chunks"
     marks = Marks(
         owner=0,
         seals=(
@@ -134,43 +93,21 @@ class ShareChunks(Query[Never]):
             Mark(12, "array"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int,
-        batch_id: UUID,
-        session_keys: list[UUID],
-        from_seqs: list[int],
-        pieces: list[int],
-        through_seqs: list[int],
-        event_ids: list[UUID],
-        lengths: list[int],
-        lexemes: list[str],
-        embeddings: list[str | None],
-        roles: list[str],
-        speakers: list[str],
-        tones: list[int],
-        said_on: list[date | None],
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            batch_id,
-            session_keys,
-            from_seqs,
-            pieces,
-            through_seqs,
-            event_ids,
-            lengths,
-            lexemes,
-            embeddings,
-            roles,
-            speakers,
-            tones,
-            said_on,
-        )
+    shard_key: UUID
+    generation_id: int
+    batch_id: UUID
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    pieces: list[int]
+    through_seqs: list[int]
+    event_ids: list[UUID]
+    lengths: list[int]
+    lexemes: list[str]
+    embeddings: list[str | None]
+    roles: list[str]
+    speakers: list[str]
+    tones: list[int]
+    said_on: list[date | None]
 
 
 class SearchSharedChunksRow(NamedTuple):
@@ -191,15 +128,11 @@ class SearchSharedChunksRow(NamedTuple):
     sources: str | None
 
 
-class SearchSharedChunks(Query[SearchSharedChunksRow]):
+class SearchSharedChunks(Query[SearchSharedChunksRow], name="search_shared_chunks", repeatable=True):
     """The best messages of a shared scope for a query, best first, each with those beside it
     (search_hits_v1).
     """
 
-    __slots__ = ()
-    name = "search_shared_chunks"
-    repeatable = True
-    row = SearchSharedChunksRow
     marks = Marks(
         owner=0,
         seals=(
@@ -211,60 +144,28 @@ class SearchSharedChunks(Query[SearchSharedChunksRow]):
             Mark(11, "json", "metadata", 6),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int | None,
-        session_key: UUID,
-        visible_from: int,
-        embedding: str | None,
-        lexemes: list[str],
-        similarity_cutoff: float,
-        top_k: int,
-        is_own: bool,
-        names: list[str],
-        dates_from: list[date],
-        dates_through: list[date],
-        dates_fit: list[float],
-        beside: int,
-        words: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            generation_id,
-            session_key,
-            visible_from,
-            embedding,
-            lexemes,
-            similarity_cutoff,
-            top_k,
-            is_own,
-            names,
-            dates_from,
-            dates_through,
-            dates_fit,
-            beside,
-            words,
-        )
-
-
-class SharedSessionNamesRow(NamedTuple):
+    shard_key: UUID
+    generation_id: int | None
     session_key: UUID
-    session_id: str
+    visible_from: int
+    embedding: str | None
+    lexemes: list[str]
+    similarity_cutoff: float
+    top_k: int
+    is_own: bool
+    names: list[str]
+    dates_from: list[date]
+    dates_through: list[date]
+    dates_fit: list[float]
+    beside: int
+    words: int
 
 
-class SharedSessionNames(Query[SharedSessionNamesRow]):
+class SharedSessionNames(Query[SessionNameRow], name="shared_session_names", repeatable=True):
     """The names of sessions that share with a scope."""
 
-    __slots__ = ()
-    name = "shared_session_names"
-    repeatable = True
-    row = SharedSessionNamesRow
-
-    def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
-        self.values = (shard_key, session_keys)
+    shard_key: UUID
+    session_keys: list[UUID]
 
 
 class SharedLivesRow(NamedTuple):
@@ -272,31 +173,17 @@ class SharedLivesRow(NamedTuple):
     incarnations: list[UUID]
 
 
-class SharedLives(Query[SharedLivesRow]):
+class SharedLives(Query[SharedLivesRow], name="shared_lives", repeatable=True):
     """The scope that a session shares with, and all of its incarnations that may have shared messages."""
 
-    __slots__ = ()
-    name = "shared_lives"
-    repeatable = True
-    row = SharedLivesRow
-
-    def __init__(self, *, owner_key: UUID, session_key: UUID) -> None:
-        self.values = (owner_key, session_key)
+    owner_key: UUID
+    session_key: UUID
 
 
-class ForgetSharedRow(NamedTuple):
-    nothing: str | None
-
-
-class ForgetShared(Query[ForgetSharedRow]):
+class ForgetShared(Query[NothingRow], name="forget_shared", repeatable=True):
     """Remove what these incarnations of a session shared with a scope, for good."""
 
-    __slots__ = ()
-    name = "forget_shared"
-    repeatable = True
-    row = ForgetSharedRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID, owner_key: UUID, incarnations: list[UUID]
-    ) -> None:
-        self.values = (shard_key, session_key, owner_key, incarnations)
+    shard_key: UUID
+    session_key: UUID
+    owner_key: UUID
+    incarnations: list[UUID]

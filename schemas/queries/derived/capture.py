@@ -7,25 +7,19 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import CaptureActRow, EventIdRow, IsOverRow, RecordedRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class RecordCaptureActRow(NamedTuple):
-    number: int
-    created_at: datetime
-
-
-class RecordCaptureAct(Query[RecordCaptureActRow]):
+class RecordCaptureAct(Query[RecordedRow], name="record_capture_act"):
     """Record an act of a namespace (owner_key NULL) or of one owner; no row if another one took the number
     meanwhile.
     """
 
-    __slots__ = ()
-    name = "record_capture_act"
-    row = RecordCaptureActRow
-
-    def __init__(self, *, namespace: str, owner_key: UUID | None, capture: str, actor: str | None) -> None:
-        self.values = (namespace, owner_key, capture, actor)
+    namespace: str
+    owner_key: UUID | None
+    capture: str
+    actor: str | None
 
 
 class NewestCaptureActsRow(NamedTuple):
@@ -36,35 +30,19 @@ class NewestCaptureActsRow(NamedTuple):
     created_at: datetime
 
 
-class NewestCaptureActs(Query[NewestCaptureActsRow]):
+class NewestCaptureActs(Query[NewestCaptureActsRow], name="newest_capture_acts", repeatable=True):
     """The newest act of a namespace, and that of an owner in it."""
 
-    __slots__ = ()
-    name = "newest_capture_acts"
-    repeatable = True
-    row = NewestCaptureActsRow
-
-    def __init__(self, *, namespace: str, owner_key: UUID | None) -> None:
-        self.values = (namespace, owner_key)
+    namespace: str
+    owner_key: UUID | None
 
 
-class CaptureActsRow(NamedTuple):
-    number: int
-    capture: str
-    actor: str | None
-    created_at: datetime
-
-
-class CaptureActs(Query[CaptureActsRow]):
+class CaptureActs(Query[CaptureActRow], name="capture_acts", repeatable=True):
     """The acts of a namespace (owner_key NULL) or of one owner in it, newest first."""
 
-    __slots__ = ()
-    name = "capture_acts"
-    repeatable = True
-    row = CaptureActsRow
-
-    def __init__(self, *, namespace: str, owner_key: UUID | None, limit: int) -> None:
-        self.values = (namespace, owner_key, limit)
+    namespace: str
+    owner_key: UUID | None
+    limit: int
 
 
 class BatchCaptureRow(NamedTuple):
@@ -73,43 +51,28 @@ class BatchCaptureRow(NamedTuple):
     own: str | None
 
 
-class BatchCapture(Query[BatchCaptureRow]):
+class BatchCapture(Query[BatchCaptureRow], name="batch_capture"):
     """What applies to the events of a batch: of its namespace and of its owner; no row if there is no act."""
 
-    __slots__ = ()
-    name = "batch_capture"
-    row = BatchCaptureRow
-
-    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
-        self.values = (shard_key, batch_id)
+    shard_key: UUID
+    batch_id: UUID
 
 
-class WithholdCandidate(Query[Never]):
+class WithholdCandidate(Query[Never], name="withhold_candidate"):
     """A candidate cannot become a fact, since an act has an operation switched off."""
 
-    __slots__ = ()
-    name = "withhold_candidate"
-
-    def __init__(
-        self, *, number: int, shard_key: UUID, generation_id: int, event_id: UUID, ordinal: int
-    ) -> None:
-        self.values = (number, shard_key, generation_id, event_id, ordinal)
-
-
-class SourceEventsRow(NamedTuple):
+    number: int
+    shard_key: UUID
+    generation_id: int
     event_id: UUID
+    ordinal: int
 
 
-class SourceEvents(Query[SourceEventsRow]):
+class SourceEvents(Query[EventIdRow], name="source_events", repeatable=True):
     """The flush events of a session's current incarnation, in their order."""
 
-    __slots__ = ()
-    name = "source_events"
-    repeatable = True
-    row = SourceEventsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID
 
 
 class EventsLeftRow(NamedTuple):
@@ -117,18 +80,13 @@ class EventsLeftRow(NamedTuple):
     failure: str | None
 
 
-class EventsLeft(Query[EventsLeftRow]):
+class EventsLeft(Query[EventsLeftRow], name="events_left", repeatable=True):
     """How many of some events the derivation that serves an owner has not merged yet; and why one of them was
     given up, if one was.
     """
 
-    __slots__ = ()
-    name = "events_left"
-    repeatable = True
-    row = EventsLeftRow
-
-    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
-        self.values = (shard_key, event_ids)
+    shard_key: UUID
+    event_ids: list[UUID]
 
 
 class ChangesOfEventsRow(NamedTuple):
@@ -136,33 +94,20 @@ class ChangesOfEventsRow(NamedTuple):
     operation: str
 
 
-class ChangesOfEvents(Query[ChangesOfEventsRow]):
+class ChangesOfEvents(Query[ChangesOfEventsRow], name="changes_of_events", repeatable=True):
     """What some events did to the facts of the derivation that serves an owner, each operation on a fact
     once; those of an instruction are recorded as edits.
     """
 
-    __slots__ = ()
-    name = "changes_of_events"
-    repeatable = True
-    row = ChangesOfEventsRow
-
-    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
-        self.values = (shard_key, event_ids)
+    shard_key: UUID
+    event_ids: list[UUID]
 
 
-class IsCarriedOutRow(NamedTuple):
-    is_over: bool
-
-
-class IsCarriedOut(Query[IsCarriedOutRow]):
+class IsCarriedOut(Query[IsOverRow], name="is_carried_out"):
     """Whether an instruction has changed facts already, or is gone with its session."""
 
-    __slots__ = ()
-    name = "is_carried_out"
-    row = IsCarriedOutRow
-
-    def __init__(self, *, shard_key: UUID, event_id: UUID) -> None:
-        self.values = (shard_key, event_id)
+    shard_key: UUID
+    event_id: UUID
 
 
 class NewestFactsRow(NamedTuple):
@@ -172,12 +117,9 @@ class NewestFactsRow(NamedTuple):
     fingerprint: bytes
 
 
-class NewestFacts(Query[NewestFactsRow]):
+class NewestFacts(Query[NewestFactsRow], name="newest_facts"):
     """The owner's newest live facts, the longest known first."""
 
-    __slots__ = ()
-    name = "newest_facts"
-    row = NewestFactsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -185,6 +127,6 @@ class NewestFacts(Query[NewestFactsRow]):
             Mark(3, "fingerprint", "", 1),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, limit: int) -> None:
-        self.values = (shard_key, generation_id, limit)
+    shard_key: UUID
+    generation_id: int
+    limit: int

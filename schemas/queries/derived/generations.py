@@ -7,78 +7,44 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import (
+    BacklogRow,
+    EventsRow,
+    GenerationIdRow,
+    GenerationRow,
+    LanesRow,
+    NumberRow,
+    PipelineRow,
+    ShardKeyRow,
+    StageRow,
+)
 
 
-class RegisterGeneration(Query[Never]):
+class RegisterGeneration(Query[Never], name="register_generation"):
     """The first derivation of a pipeline in this database.  One that serves already stays as it was made;
     only if it has derived nothing yet does it take on what it is to be made with from now on.
     """
 
-    __slots__ = ()
-    name = "register_generation"
-
-    def __init__(
-        self, *, config: str, prompts: str, pipeline: str, version: str, entry_scope: str, entry_stage: str
-    ) -> None:
-        self.values = (config, prompts, pipeline, version, entry_scope, entry_stage)
-
-
-class ServingGenerationsRow(NamedTuple):
-    generation_id: int
-    pipeline: str
-    version: str
-    state: str
-    entry_scope: str
     config: str
     prompts: str
+    pipeline: str
+    version: str
+    entry_scope: str
+    entry_stage: str
 
 
-class ServingGenerations(Query[ServingGenerationsRow]):
+class ServingGenerations(Query[GenerationRow], name="serving_generations", repeatable=True):
     """The default serving derivation of each pipeline; an owner may have another one."""
 
-    __slots__ = ()
-    name = "serving_generations"
-    repeatable = True
-    row = ServingGenerationsRow
 
-
-class FindGenerationRow(NamedTuple):
-    generation_id: int
-    pipeline: str
-    version: str
-    state: str
-    entry_scope: str
-    config: str
-    prompts: str
-
-
-class FindGeneration(Query[FindGenerationRow]):
+class FindGeneration(Query[GenerationRow], name="find_generation"):
     """One derivation, whatever its state."""
 
-    __slots__ = ()
-    name = "find_generation"
-    row = FindGenerationRow
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
-
-
-class KeptGenerationsRow(NamedTuple):
     generation_id: int
-    pipeline: str
-    version: str
-    state: str
-    entry_scope: str
-    config: str
-    prompts: str
 
 
-class KeptGenerations(Query[KeptGenerationsRow]):
+class KeptGenerations(Query[GenerationRow], name="kept_generations"):
     """The derivations that are fed: all but those that were pruned."""
-
-    __slots__ = ()
-    name = "kept_generations"
-    row = KeptGenerationsRow
 
 
 class LockPipelineRow(NamedTuple):
@@ -87,105 +53,56 @@ class LockPipelineRow(NamedTuple):
     served_until: datetime | None
 
 
-class LockPipeline(Query[LockPipelineRow]):
+class LockPipeline(Query[LockPipelineRow], name="lock_pipeline"):
     """Keep others from beginning, switching or pruning a derivation of this pipeline until the transaction
     ends.
     """
 
-    __slots__ = ()
-    name = "lock_pipeline"
-    row = LockPipelineRow
-
-    def __init__(self, *, pipeline: str) -> None:
-        self.values = (pipeline,)
+    pipeline: str
 
 
-class BeginGenerationRow(NamedTuple):
-    generation_id: int
-
-
-class BeginGeneration(Query[BeginGenerationRow]):
+class BeginGeneration(Query[GenerationIdRow], name="begin_generation"):
     """A derivation beside the one that serves: fed by every flush that sees this row, closed to workers so
     far.
     """
 
-    __slots__ = ()
-    name = "begin_generation"
-    row = BeginGenerationRow
-
-    def __init__(
-        self, *, pipeline: str, version: str, entry_stage: str, entry_scope: str, config: str, prompts: str
-    ) -> None:
-        self.values = (pipeline, version, entry_stage, entry_scope, config, prompts)
+    pipeline: str
+    version: str
+    entry_stage: str
+    entry_scope: str
+    config: str
+    prompts: str
 
 
-class TransactionsBegunRow(NamedTuple):
-    number: int
-
-
-class TransactionsBegun(Query[TransactionsBegunRow]):
+class TransactionsBegun(Query[NumberRow], name="transactions_begun"):
     """A number above those of all transactions that have written so far.  (The upper end of a snapshot will
     not do: it is the number after the last transaction that has ended, and higher ones may be under way.)
     """
 
-    __slots__ = ()
-    name = "transactions_begun"
-    row = TransactionsBegunRow
 
-
-class TransactionsUnderWayRow(NamedTuple):
-    number: int
-
-
-class TransactionsUnderWay(Query[TransactionsUnderWayRow]):
+class TransactionsUnderWay(Query[NumberRow], name="transactions_under_way"):
     """The number of the oldest transaction that has written and has not ended."""
 
-    __slots__ = ()
-    name = "transactions_under_way"
-    row = TransactionsUnderWayRow
 
-
-class FeedGeneration(Query[Never]):
+class FeedGeneration(Query[Never], name="feed_generation"):
     """Mark that every flush feeds it from now on."""
 
-    __slots__ = ()
-    name = "feed_generation"
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
+    generation_id: int
 
 
-class OwnersAfterRow(NamedTuple):
-    shard_key: UUID
-
-
-class OwnersAfter(Query[OwnersAfterRow]):
+class OwnersAfter(Query[ShardKeyRow], name="owners_after"):
     """Owners that have events to derive from, in order."""
 
-    __slots__ = ()
-    name = "owners_after"
-    row = OwnersAfterRow
-
-    def __init__(self, *, after: UUID, limit: int) -> None:
-        self.values = (after, limit)
+    after: UUID
+    limit: int
 
 
-class LockOwnerLanesRow(NamedTuple):
-    lanes: int
-
-
-class LockOwnerLanes(Query[LockOwnerLanesRow]):
+class LockOwnerLanes(Query[LanesRow], name="lock_owner_lanes", repeatable=True):
     """Keep retention from removing messages of an owner until this transaction ends: it locks lanes of
     theirs, in this order.
     """
 
-    __slots__ = ()
-    name = "lock_owner_lanes"
-    repeatable = True
-    row = LockOwnerLanesRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class LanesToFillRow(NamedTuple):
@@ -193,71 +110,37 @@ class LanesToFillRow(NamedTuple):
     is_known: bool
 
 
-class LanesToFill(Query[LanesToFillRow]):
+class LanesToFill(Query[LanesToFillRow], name="lanes_to_fill"):
     """Lanes of an owner in which a derivation has not seen events that fit (missing), and whether it is to
     derive any.
     """
 
-    __slots__ = ()
-    name = "lanes_to_fill"
-    row = LanesToFillRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        last_stage: str,
-        generation_id: int,
-        namespace: str | None,
-        session_id: str | None,
-        user_id: str | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> None:
-        self.values = (shard_key, last_stage, generation_id, namespace, session_id, user_id, since, until)
+    shard_key: UUID
+    last_stage: str
+    generation_id: int
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+    since: datetime | None
+    until: datetime | None
 
 
-class BackfillOwnerRow(NamedTuple):
-    events: int
-    tokens: int
-
-
-class BackfillOwner(Query[BackfillOwnerRow]):
+class BackfillOwner(Query[BacklogRow], name="backfill_owner"):
     """Make due the matching events of an owner that a derivation has not seen, in one lane or in all: a page
     of them, or none if it has seen all. From before a reset, only events that the serving derivation still
     knows are derived again; the others are void.
     """
 
-    __slots__ = ()
-    name = "backfill_owner"
-    row = BackfillOwnerRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        last_stage: str,
-        generation_id: int,
-        namespace: str | None,
-        session_id: str | None,
-        user_id: str | None,
-        since: datetime | None,
-        until: datetime | None,
-        scope_key: UUID | None,
-        limit: int,
-    ) -> None:
-        self.values = (
-            shard_key,
-            last_stage,
-            generation_id,
-            namespace,
-            session_id,
-            user_id,
-            since,
-            until,
-            scope_key,
-            limit,
-        )
+    shard_key: UUID
+    last_stage: str
+    generation_id: int
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+    since: datetime | None
+    until: datetime | None
+    scope_key: UUID | None
+    limit: int
 
 
 class TruncatedEventRow(NamedTuple):
@@ -268,38 +151,26 @@ class TruncatedEventRow(NamedTuple):
     remaining: int
 
 
-class TruncatedEvent(Query[TruncatedEventRow]):
+class TruncatedEvent(Query[TruncatedEventRow], name="truncated_event"):
     """An event of an owner of which messages are gone from the log, if there is one. Those that a correction
     took back are not missed, nor those that retention removed: what they gave is the base of what is
     derived.
     """
 
-    __slots__ = ()
-    name = "truncated_event"
-    row = TruncatedEventRow
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
-class OpenBackfilled(Query[Never]):
+class OpenBackfilled(Query[Never], name="open_backfilled"):
     """Workers may work on the owners up to this one."""
 
-    __slots__ = ()
-    name = "open_backfilled"
-
-    def __init__(self, *, through: UUID, generation_id: int) -> None:
-        self.values = (through, generation_id)
+    through: UUID
+    generation_id: int
 
 
-class EndBackfill(Query[Never]):
+class EndBackfill(Query[Never], name="end_backfill"):
     """Mark that everything flushed so far is due or done in it."""
 
-    __slots__ = ()
-    name = "end_backfill"
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
+    generation_id: int
 
 
 class UncoveredOwnersRow(NamedTuple):
@@ -311,113 +182,70 @@ class UncoveredOwnersRow(NamedTuple):
     is_shared: bool
 
 
-class UncoveredOwners(Query[UncoveredOwnersRow]):
+class UncoveredOwners(Query[UncoveredOwnersRow], name="uncovered_owners"):
     """A page of owners: how many of their events a derivation lacks, how many of those are dead letters, and
     how many are neither that nor were flushed since it was made; whether it serves them already, or a
     fence stands, so that nothing of them is derived; and whether what they search is shared with other
     owners.
     """
 
-    __slots__ = ()
-    name = "uncovered_owners"
-    row = UncoveredOwnersRow
-
-    def __init__(self, *, generation_id: int, after: UUID, limit: int, last_stage: str) -> None:
-        self.values = (generation_id, after, limit, last_stage)
+    generation_id: int
+    after: UUID
+    limit: int
+    last_stage: str
 
 
-class SwitchOwnerRow(NamedTuple):
-    shard_key: UUID
-
-
-class SwitchOwner(Query[SwitchOwnerRow]):
+class SwitchOwner(Query[ShardKeyRow], name="switch_owner"):
     """Let this derivation serve the owner, if it covers all that the earlier one covers: check and switch are
     one statement. Its row is locked, so that who retires it sees that it serves, or is waited for.
     """
 
-    __slots__ = ()
-    name = "switch_owner"
-    row = SwitchOwnerRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, last_stage: str) -> None:
-        self.values = (shard_key, generation_id, last_stage)
+    shard_key: UUID
+    generation_id: int
+    last_stage: str
 
 
-class PauseOwner(Query[Never]):
+class PauseOwner(Query[Never], name="pause_owner"):
     """For some seconds, the serving derivation takes up no more work of the owner, so that the other one can
     catch up.
     """
 
-    __slots__ = ()
-    name = "pause_owner"
-
-    def __init__(self, *, shard_key: UUID, seconds: float, pipeline: str) -> None:
-        self.values = (shard_key, seconds, pipeline)
+    shard_key: UUID
+    seconds: float
+    pipeline: str
 
 
-class RingOwner(Query[Never]):
+class RingOwner(Query[Never], name="ring_owner"):
     """Ring for due work of this owner in the derivation that serves it now, as for any live work."""
 
-    __slots__ = ()
-    name = "ring_owner"
-
-    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, generation_id)
-
-
-class EndServingRow(NamedTuple):
+    shard_key: UUID
     generation_id: int
 
 
-class EndServing(Query[EndServingRow]):
+class EndServing(Query[GenerationIdRow], name="end_serving"):
     """The derivation that served by default is still fed, so that it can be rolled back to."""
 
-    __slots__ = ()
-    name = "end_serving"
-    row = EndServingRow
-
-    def __init__(self, *, pipeline: str, generation_id: int) -> None:
-        self.values = (pipeline, generation_id)
-
-
-class BeginServingRow(NamedTuple):
+    pipeline: str
     generation_id: int
 
 
-class BeginServing(Query[BeginServingRow]):
+class BeginServing(Query[GenerationIdRow], name="begin_serving"):
     """Let this derivation serve all owners."""
 
-    __slots__ = ()
-    name = "begin_serving"
-    row = BeginServingRow
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
-
-
-class ForgetOwnersGenerationsRow(NamedTuple):
     generation_id: int
 
 
-class ForgetOwnersGenerations(Query[ForgetOwnersGenerationsRow]):
+class ForgetOwnersGenerations(Query[GenerationIdRow], name="forget_owners_generations"):
     """Remove the exceptions: all owners of a pipeline are served by the same derivation again."""
 
-    __slots__ = ()
-    name = "forget_owners_generations"
-    row = ForgetOwnersGenerationsRow
-
-    def __init__(self, *, pipeline: str) -> None:
-        self.values = (pipeline,)
+    pipeline: str
 
 
-class RingGeneration(Query[Never]):
+class RingGeneration(Query[Never], name="ring_generation"):
     """Ring for due work in the derivation that serves all owners now, as for any live work."""
 
-    __slots__ = ()
-    name = "ring_generation"
-
-    def __init__(self, *, generation_id: int, stages: list[str]) -> None:
-        self.values = (generation_id, stages)
+    generation_id: int
+    stages: list[str]
 
 
 class ListGenerationsRow(NamedTuple):
@@ -434,76 +262,38 @@ class ListGenerationsRow(NamedTuple):
     owners: int
 
 
-class ListGenerations(Query[ListGenerationsRow]):
+class ListGenerations(Query[ListGenerationsRow], name="list_generations"):
     """All derivations, newest last, with what they hold and what they lack."""
 
-    __slots__ = ()
-    name = "list_generations"
-    row = ListGenerationsRow
-
-    def __init__(self, *, pipeline: str | None) -> None:
-        self.values = (pipeline,)
+    pipeline: str | None
 
 
-class RetireGenerationRow(NamedTuple):
-    pipeline: str
-
-
-class RetireGeneration(Query[RetireGenerationRow]):
+class RetireGeneration(Query[PipelineRow], name="retire_generation"):
     """Retire it: it is no longer fed, and no worker works on it."""
 
-    __slots__ = ()
-    name = "retire_generation"
-    row = RetireGenerationRow
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
+    generation_id: int
 
 
-class OwnersWithRowsRow(NamedTuple):
-    shard_key: UUID
-
-
-class OwnersWithRows(Query[OwnersWithRowsRow]):
+class OwnersWithRows(Query[ShardKeyRow], name="owners_with_rows"):
     """Owners who may have rows of a derivation, in order."""
 
-    __slots__ = ()
-    name = "owners_with_rows"
-    row = OwnersWithRowsRow
-
-    def __init__(self, *, after: UUID, limit: int) -> None:
-        self.values = (after, limit)
+    after: UUID
+    limit: int
 
 
-class PruneLanesRow(NamedTuple):
-    stage: str
-
-
-class PruneLanes(Query[PruneLanesRow]):
+class PruneLanes(Query[StageRow], name="prune_lanes"):
     """Take the lanes of an owner's derivation from their holders, and lock them: wait for a worker that is
     writing; a later one finds its lease gone.
     """
 
-    __slots__ = ()
-    name = "prune_lanes"
-    row = PruneLanesRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, generation_id)
+    shard_key: UUID
+    generation_id: int
 
 
-class PruneOwnerRow(NamedTuple):
-    events: int
-
-
-class PruneOwner(Query[PruneOwnerRow]):
+class PruneOwner(Query[EventsRow], name="prune_owner"):
     """Delete all rows of an owner's derivation, whose lanes are locked; the cost of its model calls stays in
     the ledger.
     """
 
-    __slots__ = ()
-    name = "prune_owner"
-    row = PruneOwnerRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, generation_id)
+    shard_key: UUID
+    generation_id: int

@@ -8,186 +8,98 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import (
+    AppliedRow,
+    BacklogRow,
+    CallsPerSecondRow,
+    ChunkDigestRow,
+    DueRow,
+    EventIdRow,
+    LaneRow,
+    LeaseEpochRow,
+    OrdinalRow,
+    ReplayIdRow,
+    ReplayRow,
+    ShardKeyRow,
+    StopAskedRow,
+    WaitSecondsRow,
+)
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class ReplayLanesRow(NamedTuple):
-    shard_key: UUID
-    scope_key: UUID
-    generation_id: int
-    stage: str
-
-
-class ReplayLanes(Query[ReplayLanesRow]):
+class ReplayLanes(Query[LaneRow], name="replay_lanes"):
     """Lanes with work of derivations that do not serve, free to be taken, from an owner on: so many of each
     stage.
     """
 
-    __slots__ = ()
-    name = "replay_lanes"
-    row = ReplayLanesRow
-
-    def __init__(
-        self, *, stages: list[str], from_shard: UUID, dead_after_seconds: Decimal | float, limit: int
-    ) -> None:
-        self.values = (stages, from_shard, dead_after_seconds, limit)
+    stages: list[str]
+    from_shard: UUID
+    dead_after_seconds: Decimal | float
+    limit: int
 
 
-class TakeReplayCallRow(NamedTuple):
-    wait_seconds: float
-
-
-class TakeReplayCall(Query[TakeReplayCallRow]):
+class TakeReplayCall(Query[WaitSecondsRow], name="take_replay_call"):
     """Take one model call from what replays may ask for in the owner's namespace: the seconds to wait, 0 for
     none. The allowance fills up by the second, to one second's worth (and at least one call).
     """
 
-    __slots__ = ()
-    name = "take_replay_call"
-    row = TakeReplayCallRow
-
-    def __init__(self, *, shard_key: UUID, calls_per_second: float) -> None:
-        self.values = (shard_key, calls_per_second)
+    shard_key: UUID
+    calls_per_second: float
 
 
-class ReplayRateRow(NamedTuple):
-    calls_per_second: float | None
-
-
-class ReplayRate(Query[ReplayRateRow]):
+class ReplayRate(Query[CallsPerSecondRow], name="replay_rate"):
     """How many model calls a second the replay of a derivation was begun with; NULL: as the settings say."""
 
-    __slots__ = ()
-    name = "replay_rate"
-    row = ReplayRateRow
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
+    generation_id: int
 
 
-class BeginReplayRow(NamedTuple):
-    replay_id: int
-
-
-class BeginReplay(Query[BeginReplayRow]):
+class BeginReplay(Query[ReplayIdRow], name="begin_replay"):
     """Record that a replay begins."""
 
-    __slots__ = ()
-    name = "begin_replay"
-    row = BeginReplayRow
-
-    def __init__(
-        self,
-        *,
-        kind: str,
-        pipeline: str,
-        generation_id: int,
-        selection: str,
-        held: bool,
-        calls_per_second: float | None,
-    ) -> None:
-        self.values = (kind, pipeline, generation_id, selection, held, calls_per_second)
-
-
-class FindReplaysRow(NamedTuple):
-    replay_id: int
     kind: str
     pipeline: str
     generation_id: int
     selection: str
-    state: str
     held: bool
-    position: UUID | None
     calls_per_second: float | None
-    counts: str
-    started_at: datetime
-    updated_at: datetime
-    is_alive: bool
 
 
-class FindReplays(Query[FindReplaysRow]):
+class FindReplays(Query[ReplayRow], name="find_replays"):
     """Replays, newest last; alive are those whose process has reported lately."""
 
-    __slots__ = ()
-    name = "find_replays"
-    row = FindReplaysRow
-
-    def __init__(self, *, replay_id: int | None, pipeline: str | None, unfinished: bool) -> None:
-        self.values = (replay_id, pipeline, unfinished)
+    replay_id: int | None
+    pipeline: str | None
+    unfinished: bool
 
 
-class ReplaysBeforeRow(NamedTuple):
-    replay_id: int
-    kind: str
-    pipeline: str
-    generation_id: int
-    selection: str
-    state: str
-    held: bool
-    position: UUID | None
-    calls_per_second: float | None
-    counts: str
-    started_at: datetime
-    updated_at: datetime
-    is_alive: bool
-
-
-class ReplaysBefore(Query[ReplaysBeforeRow]):
+class ReplaysBefore(Query[ReplayRow], name="replays_before"):
     """The next replays, newest first; alive are those whose process has reported lately."""
 
-    __slots__ = ()
-    name = "replays_before"
-    row = ReplaysBeforeRow
-
-    def __init__(self, *, before: int | None, limit: int) -> None:
-        self.values = (before, limit)
+    before: int | None
+    limit: int
 
 
-class TakeReplayRow(NamedTuple):
-    replay_id: int
-
-
-class TakeReplay(Query[TakeReplayRow]):
+class TakeReplay(Query[ReplayIdRow], name="take_replay"):
     """Resume a replay that is not running elsewhere."""
 
-    __slots__ = ()
-    name = "take_replay"
-    row = TakeReplayRow
-
-    def __init__(self, *, replay_id: int) -> None:
-        self.values = (replay_id,)
-
-
-class AskReplayToStopRow(NamedTuple):
     replay_id: int
 
 
-class AskReplayToStop(Query[AskReplayToStopRow]):
+class AskReplayToStop(Query[ReplayIdRow], name="ask_replay_to_stop"):
     """Ask whichever process carries a replay on to stop; one that no process carries on is stopped by this."""
 
-    __slots__ = ()
-    name = "ask_replay_to_stop"
-    row = AskReplayToStopRow
-
-    def __init__(self, *, replay_id: int) -> None:
-        self.values = (replay_id,)
+    replay_id: int
 
 
-class ReportReplayRow(NamedTuple):
-    stop_asked: bool
-
-
-class ReportReplay(Query[ReportReplayRow]):
+class ReportReplay(Query[StopAskedRow], name="report_replay"):
     """Record a replay's progress, which also shows that its process lives; the row says whether it was asked
     to stop.
     """
 
-    __slots__ = ()
-    name = "report_replay"
-    row = ReportReplayRow
-
-    def __init__(self, *, state: str, position: UUID | None, counts: str, replay_id: int) -> None:
-        self.values = (state, position, counts, replay_id)
+    state: str
+    position: UUID | None
+    counts: str
+    replay_id: int
 
 
 class GenerationBacklogRow(NamedTuple):
@@ -195,30 +107,17 @@ class GenerationBacklogRow(NamedTuple):
     due: int
 
 
-class GenerationBacklog(Query[GenerationBacklogRow]):
+class GenerationBacklog(Query[GenerationBacklogRow], name="generation_backlog"):
     """The due work in a derivation, by stage."""
 
-    __slots__ = ()
-    name = "generation_backlog"
-    row = GenerationBacklogRow
-
-    def __init__(self, *, generation_id: int) -> None:
-        self.values = (generation_id,)
+    generation_id: int
 
 
-class OwnersBacklogRow(NamedTuple):
-    due: int
-
-
-class OwnersBacklog(Query[OwnersBacklogRow]):
+class OwnersBacklog(Query[DueRow], name="owners_backlog"):
     """How much is due in a derivation for some owners."""
 
-    __slots__ = ()
-    name = "owners_backlog"
-    row = OwnersBacklogRow
-
-    def __init__(self, *, shard_keys: list[UUID], generation_id: int) -> None:
-        self.values = (shard_keys, generation_id)
+    shard_keys: list[UUID]
+    generation_id: int
 
 
 class OlderBacklogRow(NamedTuple):
@@ -226,34 +125,23 @@ class OlderBacklogRow(NamedTuple):
     moment: datetime
 
 
-class OlderBacklog(Query[OlderBacklogRow]):
+class OlderBacklog(Query[OlderBacklogRow], name="older_backlog"):
     """How much is due in a derivation from flushes before a moment (NULL: now), of owners whom no fence keeps
     away; and that moment.
     """
 
-    __slots__ = ()
-    name = "older_backlog"
-    row = OlderBacklogRow
-
-    def __init__(self, *, before: datetime | None, generation_id: int) -> None:
-        self.values = (before, generation_id)
+    before: datetime | None
+    generation_id: int
 
 
-class SelectedOwnersRow(NamedTuple):
-    shard_key: UUID
-
-
-class SelectedOwners(Query[SelectedOwnersRow]):
+class SelectedOwners(Query[ShardKeyRow], name="selected_owners"):
     """Owners who have sessions that fit, in order."""
 
-    __slots__ = ()
-    name = "selected_owners"
-    row = SelectedOwnersRow
-
-    def __init__(
-        self, *, after: UUID, namespace: str | None, session_id: str | None, user_id: str | None, limit: int
-    ) -> None:
-        self.values = (after, namespace, session_id, user_id, limit)
+    after: UUID
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+    limit: int
 
 
 class SelectedBatchesRow(NamedTuple):
@@ -263,39 +151,29 @@ class SelectedBatchesRow(NamedTuple):
     is_removed: bool
 
 
-class SelectedBatches(Query[SelectedBatchesRow]):
+class SelectedBatches(Query[SelectedBatchesRow], name="selected_batches"):
     """The batches that a derivation applied from an owner's matching events, in order, each with its lane and
     events; is_removed: retention has removed messages of it, so it cannot be derived again, and stays as
     it is.
     """
 
-    __slots__ = ()
-    name = "selected_batches"
-    row = SelectedBatchesRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        generation_id: int,
-        stage: str,
-        namespace: str | None,
-        session_id: str | None,
-        user_id: str | None,
-        since: datetime | None,
-        until: datetime | None,
-    ) -> None:
-        self.values = (shard_key, generation_id, stage, namespace, session_id, user_id, since, until)
+    shard_key: UUID
+    generation_id: int
+    stage: str
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+    since: datetime | None
+    until: datetime | None
 
 
-class OpenLane(Query[Never]):
+class OpenLane(Query[Never], name="open_lane"):
     """A lane that no worker has taken yet, so that it can be locked."""
 
-    __slots__ = ()
-    name = "open_lane"
-
-    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
-        self.values = (shard_key, scope_key, generation_id, stage)
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
 
 
 class LaneStatesRow(NamedTuple):
@@ -307,106 +185,59 @@ class LaneStatesRow(NamedTuple):
     is_removed: bool
 
 
-class LaneStates(Query[LaneStatesRow]):
+class LaneStates(Query[LaneStatesRow], name="lane_states"):
     """The states of an ordered lane in order, each with the batch that made it; is_removed: retention has
     removed messages of it, so it is taken as it is: the base of those after it.
     """
 
-    __slots__ = ()
-    name = "lane_states"
-    row = LaneStatesRow
     marks = Marks(owner=0, opens=(Mark(2, "json", "state"),))
-
-    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, scope_key, generation_id)
-
-
-class RewriteStateRow(NamedTuple):
-    ordinal: int
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
 
 
-class RewriteState(Query[RewriteStateRow]):
+class RewriteState(Query[OrdinalRow], name="rewrite_state"):
     """The state of a batch as it is derived again."""
 
-    __slots__ = ()
-    name = "rewrite_state"
-    row = RewriteStateRow
     marks = Marks(owner=1, seals=(Mark(0, "json", "state"),))
-
-    def __init__(
-        self, *, state: str, shard_key: UUID, scope_key: UUID, generation_id: int, batch_id: UUID
-    ) -> None:
-        self.values = (state, shard_key, scope_key, generation_id, batch_id)
-
-
-class DigestChunksRow(NamedTuple):
-    pieces: int
-    digest: str
+    state: str
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    batch_id: UUID
 
 
-class DigestChunks(Query[DigestChunksRow]):
+class DigestChunks(Query[ChunkDigestRow], name="digest_chunks"):
     """A digest of the stored chunks of a batch."""
 
-    __slots__ = ()
-    name = "digest_chunks"
-    row = DigestChunksRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
-        self.values = (shard_key, generation_id, batch_id)
+    shard_key: UUID
+    generation_id: int
+    batch_id: UUID
 
 
-class DigestDerivedChunksRow(NamedTuple):
-    pieces: int
-    digest: str
-
-
-class DigestDerivedChunks(Query[DigestDerivedChunksRow]):
+class DigestDerivedChunks(Query[ChunkDigestRow], name="digest_derived_chunks"):
     """The same digest of the chunks that `insert_chunks` would write."""
 
-    __slots__ = ()
-    name = "digest_derived_chunks"
-    row = DigestDerivedChunksRow
-
-    def __init__(
-        self,
-        *,
-        session_keys: list[UUID],
-        from_seqs: list[int],
-        pieces: list[int],
-        through_seqs: list[int],
-        event_ids: list[UUID],
-        lengths: list[int],
-        lexemes: list[str],
-        embeddings: list[str | None],
-        roles: list[str],
-        speakers: list[str],
-        tones: list[int],
-        said_on: list[date | None],
-    ) -> None:
-        self.values = (
-            session_keys,
-            from_seqs,
-            pieces,
-            through_seqs,
-            event_ids,
-            lengths,
-            lexemes,
-            embeddings,
-            roles,
-            speakers,
-            tones,
-            said_on,
-        )
+    session_keys: list[UUID]
+    from_seqs: list[int]
+    pieces: list[int]
+    through_seqs: list[int]
+    event_ids: list[UUID]
+    lengths: list[int]
+    lexemes: list[str]
+    embeddings: list[str | None]
+    roles: list[str]
+    speakers: list[str]
+    tones: list[int]
+    said_on: list[date | None]
 
 
-class DeleteChunks(Query[Never]):
+class DeleteChunks(Query[Never], name="delete_chunks"):
     """Delete the pieces of a batch, which are written again."""
 
-    __slots__ = ()
-    name = "delete_chunks"
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
-        self.values = (shard_key, generation_id, batch_id)
+    shard_key: UUID
+    generation_id: int
+    batch_id: UUID
 
 
 class StoredCandidatesRow(NamedTuple):
@@ -423,12 +254,9 @@ class StoredCandidatesRow(NamedTuple):
     prompt_hash: str
 
 
-class StoredCandidates(Query[StoredCandidatesRow]):
+class StoredCandidates(Query[StoredCandidatesRow], name="stored_candidates"):
     """The candidates of a batch as extract made them; edits of facts do not change these columns."""
 
-    __slots__ = ()
-    name = "stored_candidates"
-    row = StoredCandidatesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -437,9 +265,9 @@ class StoredCandidates(Query[StoredCandidatesRow]):
             Mark(6, "name", "said_by"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, batch_id: UUID) -> None:
-        self.values = (shard_key, generation_id, batch_id)
+    shard_key: UUID
+    generation_id: int
+    batch_id: UUID
 
 
 class StoredAnswersRow(NamedTuple):
@@ -449,109 +277,63 @@ class StoredAnswersRow(NamedTuple):
     body: bytes
 
 
-class StoredAnswers(Query[StoredAnswersRow]):
+class StoredAnswers(Query[StoredAnswersRow], name="stored_answers"):
     """The answers of a batch."""
 
-    __slots__ = ()
-    name = "stored_answers"
-    row = StoredAnswersRow
     marks = Marks(owner=0, opens=(Mark(3, "bytes", "answer"),))
-
-    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
-        self.values = (shard_key, batch_id)
-
-
-class LockLaneForReplayRow(NamedTuple):
-    lease_epoch: int
+    shard_key: UUID
+    batch_id: UUID
 
 
-class LockLaneForReplay(Query[LockLaneForReplayRow]):
+class LockLaneForReplay(Query[LeaseEpochRow], name="lock_lane_for_replay"):
     """Lock a lane, so that no worker, and no reset that forgets, writes in it until the transaction ends."""
 
-    __slots__ = ()
-    name = "lock_lane_for_replay"
-    row = LockLaneForReplayRow
-
-    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str) -> None:
-        self.values = (shard_key, scope_key, generation_id, stage)
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
 
 
-class IsAppliedRow(NamedTuple):
-    applied: int
-
-
-class IsApplied(Query[IsAppliedRow]):
+class IsApplied(Query[AppliedRow], name="is_applied"):
     """Whether a batch still counts as applied: one that a reset has touched does not."""
 
-    __slots__ = ()
-    name = "is_applied"
-    row = IsAppliedRow
-
-    def __init__(self, *, shard_key: UUID, batch_id: UUID) -> None:
-        self.values = (shard_key, batch_id)
+    shard_key: UUID
+    batch_id: UUID
 
 
-class RedoBatchRow(NamedTuple):
-    event_id: UUID
-
-
-class RedoBatch(Query[RedoBatchRow]):
+class RedoBatch(Query[EventIdRow], name="redo_batch"):
     """Its answers are gone: make its events due again, so that the model is called again.  What was derived
     from before a reset is due in its session's present incarnation, as in unfold_v1.
     """
 
-    __slots__ = ()
-    name = "redo_batch"
-    row = RedoBatchRow
-
-    def __init__(
-        self, *, shard_key: UUID, batch_id: UUID, generation_id: int, stage: str, scope_key: UUID
-    ) -> None:
-        self.values = (shard_key, batch_id, generation_id, stage, scope_key)
+    shard_key: UUID
+    batch_id: UUID
+    generation_id: int
+    stage: str
+    scope_key: UUID
 
 
-class UnfoldFromRow(NamedTuple):
-    event_id: UUID
-
-
-class UnfoldFrom(Query[UnfoldFromRow]):
+class UnfoldFrom(Query[EventIdRow], name="unfold_from"):
     """Take an ordered lane back to before one of its states (NULL: only drop its open batch)."""
 
-    __slots__ = ()
-    name = "unfold_from"
-    row = UnfoldFromRow
-
-    def __init__(
-        self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str, ordinal: int | None
-    ) -> None:
-        self.values = (shard_key, scope_key, generation_id, stage, ordinal)
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+    ordinal: int | None
 
 
-class ReplaySizeRow(NamedTuple):
-    events: int
-    tokens: int
-
-
-class ReplaySize(Query[ReplaySizeRow]):
+class ReplaySize(Query[BacklogRow], name="replay_size"):
     """The work of a replay in place: the matching events of a pipeline, and their tokens."""
 
-    __slots__ = ()
-    name = "replay_size"
-    row = ReplaySizeRow
-
-    def __init__(
-        self,
-        *,
-        pipeline: str,
-        namespace: str | None,
-        session_id: str | None,
-        user_id: str | None,
-        since: datetime | None,
-        until: datetime | None,
-        only_dead: bool,
-        generation_id: int,
-    ) -> None:
-        self.values = (pipeline, namespace, session_id, user_id, since, until, only_dead, generation_id)
+    pipeline: str
+    namespace: str | None
+    session_id: str | None
+    user_id: str | None
+    since: datetime | None
+    until: datetime | None
+    only_dead: bool
+    generation_id: int
 
 
 class EventSizesRow(NamedTuple):
@@ -559,15 +341,11 @@ class EventSizesRow(NamedTuple):
     tokens: int
 
 
-class EventSizes(Query[EventSizesRow]):
+class EventSizes(Query[EventSizesRow], name="event_sizes"):
     """Events with the sizes that a batch is limited by, in the order of a lane."""
 
-    __slots__ = ()
-    name = "event_sizes"
-    row = EventSizesRow
-
-    def __init__(self, *, shard_key: UUID, event_ids: list[UUID]) -> None:
-        self.values = (shard_key, event_ids)
+    shard_key: UUID
+    event_ids: list[UUID]
 
 
 class DerivableEventsRow(NamedTuple):
@@ -576,17 +354,15 @@ class DerivableEventsRow(NamedTuple):
     tokens: int
 
 
-class DerivableEvents(Query[DerivableEventsRow]):
+class DerivableEvents(Query[DerivableEventsRow], name="derivable_events"):
     """The events of an owner that a new derivation of a pipeline would derive (as backfill_owner makes them
     due), in the order of its lanes: by session, or by time.
     """
 
-    __slots__ = ()
-    name = "derivable_events"
-    row = DerivableEventsRow
-
-    def __init__(self, *, pipeline: str, shard_key: UUID, last_stage: str, by_owner: bool) -> None:
-        self.values = (pipeline, shard_key, last_stage, by_owner)
+    pipeline: str
+    shard_key: UUID
+    last_stage: str
+    by_owner: bool
 
 
 class DerivedCandidatesRow(NamedTuple):
@@ -596,14 +372,11 @@ class DerivedCandidatesRow(NamedTuple):
     texts: list[str]
 
 
-class DerivedCandidates(Query[DerivedCandidatesRow]):
+class DerivedCandidates(Query[DerivedCandidatesRow], name="derived_candidates"):
     """The candidates of the derivation that serves an owner, by event, in the order of the flushes: the
     tokens of the event, all texts, and those that neither a person nor an act has dropped.
     """
 
-    __slots__ = ()
-    name = "derived_candidates"
-    row = DerivedCandidatesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -611,9 +384,7 @@ class DerivedCandidates(Query[DerivedCandidatesRow]):
             Mark(3, "text", "fact"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID) -> None:
-        self.values = (shard_key,)
+    shard_key: UUID
 
 
 class LedgerAveragesRow(NamedTuple):
@@ -624,17 +395,12 @@ class LedgerAveragesRow(NamedTuple):
     tokens: float
 
 
-class LedgerAverages(Query[LedgerAveragesRow]):
+class LedgerAverages(Query[LedgerAveragesRow], name="ledger_averages"):
     """Per stage of a pipeline, over the latest calls: how many there were for how many tokens of events, and
     their size.
     """
 
-    __slots__ = ()
-    name = "ledger_averages"
-    row = LedgerAveragesRow
-
-    def __init__(self, *, pipeline: str) -> None:
-        self.values = (pipeline,)
+    pipeline: str
 
 
 class CompareFactsRow(NamedTuple):
@@ -643,14 +409,11 @@ class CompareFactsRow(NamedTuple):
     after: str | None
 
 
-class CompareFacts(Query[CompareFactsRow]):
+class CompareFacts(Query[CompareFactsRow], name="compare_facts"):
     """The live facts of two derivations of an owner, matched by their words, or else by a message they both
     come from.
     """
 
-    __slots__ = ()
-    name = "compare_facts"
-    row = CompareFactsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -658,9 +421,9 @@ class CompareFacts(Query[CompareFactsRow]):
             Mark(2, "text", "fact"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
-        self.values = (shard_key, old, new)
+    shard_key: UUID
+    old: int
+    new: int
 
 
 class CompareStatesRow(NamedTuple):
@@ -669,12 +432,9 @@ class CompareStatesRow(NamedTuple):
     after: str | None
 
 
-class CompareStates(Query[CompareStatesRow]):
+class CompareStates(Query[CompareStatesRow], name="compare_states"):
     """The newest states of two derivations of an owner's lanes, side by side."""
 
-    __slots__ = ()
-    name = "compare_states"
-    row = CompareStatesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -682,9 +442,9 @@ class CompareStates(Query[CompareStatesRow]):
             Mark(2, "json", "state"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, old: int, new: int) -> None:
-        self.values = (shard_key, old, new)
+    shard_key: UUID
+    old: int
+    new: int
 
 
 class OwnerNamesRow(NamedTuple):
@@ -694,15 +454,10 @@ class OwnerNamesRow(NamedTuple):
     session_id: str
 
 
-class OwnerNames(Query[OwnerNamesRow]):
+class OwnerNames(Query[OwnerNamesRow], name="owner_names"):
     """The names of an owner: a namespace, and the user or the session."""
 
-    __slots__ = ()
-    name = "owner_names"
-    row = OwnerNamesRow
-
-    def __init__(self, *, shard_keys: list[UUID]) -> None:
-        self.values = (shard_keys,)
+    shard_keys: list[UUID]
 
 
 class CitedMessagesRow(NamedTuple):
@@ -710,12 +465,9 @@ class CitedMessagesRow(NamedTuple):
     seq: int
 
 
-class CitedMessages(Query[CitedMessagesRow]):
+class CitedMessages(Query[CitedMessagesRow], name="cited_messages"):
     """The messages that facts of a derivation come from."""
 
-    __slots__ = ()
-    name = "cited_messages"
-    row = CitedMessagesRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_ids: list[UUID]) -> None:
-        self.values = (shard_key, generation_id, fact_ids)
+    shard_key: UUID
+    generation_id: int
+    fact_ids: list[UUID]

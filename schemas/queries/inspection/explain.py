@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import ShardKeyRow, SourceMessageRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -19,23 +20,14 @@ class ExplainFindMessagesRow(NamedTuple):
     current: bool
 
 
-class ExplainFindMessages(Query[ExplainFindMessagesRow]):
+class ExplainFindMessages(Query[ExplainFindMessagesRow], name="explain_find_messages"):
     """Messages with this id, also from before a reset; within a session, or wherever the namespace has one."""
 
-    __slots__ = ()
-    name = "explain_find_messages"
-    row = ExplainFindMessagesRow
-
-    def __init__(
-        self,
-        *,
-        message_id: str,
-        namespace: str,
-        session_id: str | None,
-        user_id: str | None,
-        without_user: bool,
-    ) -> None:
-        self.values = (message_id, namespace, session_id, user_id, without_user)
+    message_id: str
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    without_user: bool
 
 
 class ExplainFindFactsRow(NamedTuple):
@@ -43,48 +35,26 @@ class ExplainFindFactsRow(NamedTuple):
     generation_id: int
 
 
-class ExplainFindFacts(Query[ExplainFindFactsRow]):
+class ExplainFindFacts(Query[ExplainFindFactsRow], name="explain_find_facts"):
     """Facts with this id."""
 
-    __slots__ = ()
-    name = "explain_find_facts"
-    row = ExplainFindFactsRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        session_id: str | None,
-        user_id: str | None,
-        without_user: bool,
-        owner_key: UUID | None,
-        fact_id: UUID,
-    ) -> None:
-        self.values = (namespace, session_id, user_id, without_user, owner_key, fact_id)
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    without_user: bool
+    owner_key: UUID | None
+    fact_id: UUID
 
 
-class ExplainFindFactEventsRow(NamedTuple):
-    shard_key: UUID
-
-
-class ExplainFindFactEvents(Query[ExplainFindFactEventsRow]):
+class ExplainFindFactEvents(Query[ShardKeyRow], name="explain_find_fact_events"):
     """The owners whose events name this fact, which may be gone by now."""
 
-    __slots__ = ()
-    name = "explain_find_fact_events"
-    row = ExplainFindFactEventsRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        session_id: str | None,
-        user_id: str | None,
-        without_user: bool,
-        owner_key: UUID | None,
-        fact_id: UUID,
-    ) -> None:
-        self.values = (namespace, session_id, user_id, without_user, owner_key, fact_id)
+    namespace: str
+    session_id: str | None
+    user_id: str | None
+    without_user: bool
+    owner_key: UUID | None
+    fact_id: UUID
 
 
 class ExplainMessageRow(NamedTuple):
@@ -111,12 +81,9 @@ class ExplainMessageRow(NamedTuple):
     flushed_at: datetime
 
 
-class ExplainMessage(Query[ExplainMessageRow]):
+class ExplainMessage(Query[ExplainMessageRow], name="explain_message"):
     """A message, its session's marks, and the event that delivered it."""
 
-    __slots__ = ()
-    name = "explain_message"
-    row = ExplainMessageRow
     marks = Marks(
         owner=0,
         opens=(
@@ -124,9 +91,9 @@ class ExplainMessage(Query[ExplainMessageRow]):
             Mark(6, "json", "metadata", 1),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, session_key, seq)
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainStagesRow(NamedTuple):
@@ -157,26 +124,17 @@ class ExplainStagesRow(NamedTuple):
     is_used_up: bool
 
 
-class ExplainStages(Query[ExplainStagesRow]):
+class ExplainStages(Query[ExplainStagesRow], name="explain_stages"):
     """The outcome of an event, stage by stage, in each generation of the session's pipelines. A lane that was
     not tried because its provider refuses everything has no error: the workers report it. A budget that a
     namespace waits for is used up; or it is not, and other workers hold slices of the rest.
     """
 
-    __slots__ = ()
-    name = "explain_stages"
-    row = ExplainStagesRow
-
-    def __init__(
-        self,
-        *,
-        pipelines: list[str],
-        stages: list[str],
-        stages_before: list[str],
-        shard_key: UUID,
-        event_id: UUID,
-    ) -> None:
-        self.values = (pipelines, stages, stages_before, shard_key, event_id)
+    pipelines: list[str]
+    stages: list[str]
+    stages_before: list[str]
+    shard_key: UUID
+    event_id: UUID
 
 
 class ExplainCallsRow(NamedTuple):
@@ -191,15 +149,11 @@ class ExplainCallsRow(NamedTuple):
     created_at: datetime
 
 
-class ExplainCalls(Query[ExplainCallsRow]):
+class ExplainCalls(Query[ExplainCallsRow], name="explain_calls"):
     """The ledger of some batches: model, time, tokens and cost of each call."""
 
-    __slots__ = ()
-    name = "explain_calls"
-    row = ExplainCallsRow
-
-    def __init__(self, *, shard_key: UUID, batch_ids: list[UUID]) -> None:
-        self.values = (shard_key, batch_ids)
+    shard_key: UUID
+    batch_ids: list[UUID]
 
 
 class ExplainCandidatesRow(NamedTuple):
@@ -212,16 +166,13 @@ class ExplainCandidatesRow(NamedTuple):
     kind: str | None
 
 
-class ExplainCandidates(Query[ExplainCandidatesRow]):
+class ExplainCandidates(Query[ExplainCandidatesRow], name="explain_candidates"):
     """The candidates that extract found in a message, and the person's event that dropped each, if any."""
 
-    __slots__ = ()
-    name = "explain_candidates"
-    row = ExplainCandidatesRow
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, session_key, seq)
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainCitedRow(NamedTuple):
@@ -232,16 +183,13 @@ class ExplainCitedRow(NamedTuple):
     operations: list[str]
 
 
-class ExplainCited(Query[ExplainCitedRow]):
+class ExplainCited(Query[ExplainCitedRow], name="explain_cited"):
     """The facts that cite a message, and the operation it led to in each."""
 
-    __slots__ = ()
-    name = "explain_cited"
-    row = ExplainCitedRow
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, session_key, seq)
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainContextsRow(NamedTuple):
@@ -251,15 +199,12 @@ class ExplainContextsRow(NamedTuple):
     through_seq: int
 
 
-class ExplainContexts(Query[ExplainContextsRow]):
+class ExplainContexts(Query[ExplainContextsRow], name="explain_contexts"):
     """The batches that a message was shown to as context, and the messages that they were made of."""
 
-    __slots__ = ()
-    name = "explain_contexts"
-    row = ExplainContextsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, session_key, seq)
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainChunksRow(NamedTuple):
@@ -269,15 +214,12 @@ class ExplainChunksRow(NamedTuple):
     pieces: int
 
 
-class ExplainChunks(Query[ExplainChunksRow]):
+class ExplainChunks(Query[ExplainChunksRow], name="explain_chunks"):
     """The searchable pieces that hold a message."""
 
-    __slots__ = ()
-    name = "explain_chunks"
-    row = ExplainChunksRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID, seq: int) -> None:
-        self.values = (shard_key, session_key, seq)
+    shard_key: UUID
+    session_key: UUID
+    seq: int
 
 
 class ExplainStatesRow(NamedTuple):
@@ -288,16 +230,13 @@ class ExplainStatesRow(NamedTuple):
     created_at: datetime
 
 
-class ExplainStates(Query[ExplainStatesRow]):
+class ExplainStates(Query[ExplainStatesRow], name="explain_states"):
     """The first state of each folding pipeline that a message went into."""
 
-    __slots__ = ()
-    name = "explain_states"
-    row = ExplainStatesRow
     marks = Marks(owner=1, opens=(Mark(2, "json", "state"),))
-
-    def __init__(self, *, event_id: UUID, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (event_id, shard_key, session_key)
+    event_id: UUID
+    shard_key: UUID
+    session_key: UUID
 
 
 class ExplainFactRow(NamedTuple):
@@ -321,12 +260,9 @@ class ExplainFactRow(NamedTuple):
     updated_at: datetime
 
 
-class ExplainFact(Query[ExplainFactRow]):
+class ExplainFact(Query[ExplainFactRow], name="explain_fact"):
     """A fact as it is, and, if it ended, the fact that replaced or condensed it."""
 
-    __slots__ = ()
-    name = "explain_fact"
-    row = ExplainFactRow
     marks = Marks(
         owner=0,
         opens=(
@@ -337,9 +273,9 @@ class ExplainFact(Query[ExplainFactRow]):
             Mark(15, "text", "feedback"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
-        self.values = (shard_key, generation_id, fact_id)
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
 
 
 class ExplainRevisionsRow(NamedTuple):
@@ -362,16 +298,13 @@ class ExplainRevisionsRow(NamedTuple):
     carried_from: int | None
 
 
-class ExplainRevisions(Query[ExplainRevisionsRow]):
+class ExplainRevisions(Query[ExplainRevisionsRow], name="explain_revisions"):
     """A fact's history, each step with its session and its flush event."""
 
-    __slots__ = ()
-    name = "explain_revisions"
-    row = ExplainRevisionsRow
     marks = Marks(owner=0, opens=(Mark(2, "text", "fact"),))
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
-        self.values = (shard_key, generation_id, fact_id)
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
 
 
 class ExplainFactEventsRow(NamedTuple):
@@ -381,36 +314,19 @@ class ExplainFactEventsRow(NamedTuple):
     actor: str | None
 
 
-class ExplainFactEvents(Query[ExplainFactEventsRow]):
+class ExplainFactEvents(Query[ExplainFactEventsRow], name="explain_fact_events"):
     """People's events on a fact, by its id or by the events that worded it; for a deleted fact, clearings
     too.
     """
 
-    __slots__ = ()
-    name = "explain_fact_events"
-    row = ExplainFactEventsRow
-
-    def __init__(self, *, shard_key: UUID, fact_id: UUID, generation_id: int | None) -> None:
-        self.values = (shard_key, fact_id, generation_id)
+    shard_key: UUID
+    fact_id: UUID
+    generation_id: int | None
 
 
-class ExplainSourcesRow(NamedTuple):
-    revision: int
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-
-
-class ExplainSources(Query[ExplainSourcesRow]):
+class ExplainSources(Query[SourceMessageRow], name="explain_sources"):
     """The messages that a fact's history cites, the newest first, up to the one that fills a page."""
 
-    __slots__ = ()
-    name = "explain_sources"
-    row = ExplainSourcesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -418,9 +334,10 @@ class ExplainSources(Query[ExplainSourcesRow]):
             Mark(7, "json", "metadata", 2),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID, page_bytes: int) -> None:
-        self.values = (shard_key, generation_id, fact_id, page_bytes)
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
+    page_bytes: int
 
 
 class ExplainRemovedSourcesRow(NamedTuple):
@@ -433,38 +350,21 @@ class ExplainRemovedSourcesRow(NamedTuple):
     object_name: str | None
 
 
-class ExplainRemovedSources(Query[ExplainRemovedSourcesRow]):
+class ExplainRemovedSources(Query[ExplainRemovedSourcesRow], name="explain_removed_sources"):
     """The messages that a fact's history cites and that retention has removed: by range, and where they are
     archived.
     """
 
-    __slots__ = ()
-    name = "explain_removed_sources"
-    row = ExplainRemovedSourcesRow
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID) -> None:
-        self.values = (shard_key, generation_id, fact_id)
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
 
 
-class ExplainContextSourcesRow(NamedTuple):
-    revision: int
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-
-
-class ExplainContextSources(Query[ExplainContextSourcesRow]):
+class ExplainContextSources(Query[SourceMessageRow], name="explain_context_sources"):
     """The messages that extract saw as context when it found what each step of a fact's history says, as far
     as they fill a page.
     """
 
-    __slots__ = ()
-    name = "explain_context_sources"
-    row = ExplainContextSourcesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -472,6 +372,7 @@ class ExplainContextSources(Query[ExplainContextSourcesRow]):
             Mark(7, "json", "metadata", 2),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, generation_id: int, fact_id: UUID, page_bytes: int) -> None:
-        self.values = (shard_key, generation_id, fact_id, page_bytes)
+    shard_key: UUID
+    generation_id: int
+    fact_id: UUID
+    page_bytes: int

@@ -8,6 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import PipelineRow
 
 
 class StatusPipelinesRow(NamedTuple):
@@ -21,17 +22,12 @@ class StatusPipelinesRow(NamedTuple):
     dead: str
 
 
-class StatusPipelines(Query[StatusPipelinesRow]):
+class StatusPipelines(Query[StatusPipelinesRow], name="status_pipelines"):
     """Per stage: what is due, held, dead, and how late the oldest work is that waits for no budget
     (ring_due); a turn in company is late once it is ready.
     """
 
-    __slots__ = ()
-    name = "status_pipelines"
-    row = StatusPipelinesRow
-
-    def __init__(self, *, dead_after_seconds: Decimal | float) -> None:
-        self.values = (dead_after_seconds,)
+    dead_after_seconds: Decimal | float
 
 
 class StatusTotalsRow(NamedTuple):
@@ -43,12 +39,8 @@ class StatusTotalsRow(NamedTuple):
     calls_by_model: str
 
 
-class StatusTotals(Query[StatusTotalsRow]):
+class StatusTotals(Query[StatusTotalsRow], name="status_totals"):
     """Totals; of derived memory only what serves."""
-
-    __slots__ = ()
-    name = "status_totals"
-    row = StatusTotalsRow
 
 
 class StatusKeysRow(NamedTuple):
@@ -59,14 +51,10 @@ class StatusKeysRow(NamedTuple):
     events: int
 
 
-class StatusKeys(Query[StatusKeysRow]):
+class StatusKeys(Query[StatusKeysRow], name="status_keys"):
     """Lanes with due work of encrypted namespaces that were given back with an error, by what it says; with
     the keys that wrap those of their owners. Which of these errors are of a key, the caller sees.
     """
-
-    __slots__ = ()
-    name = "status_keys"
-    row = StatusKeysRow
 
 
 class StatusWorkersRow(NamedTuple):
@@ -81,27 +69,14 @@ class StatusWorkersRow(NamedTuple):
     condition: str
 
 
-class StatusWorkers(Query[StatusWorkersRow]):
+class StatusWorkers(Query[StatusWorkersRow], name="status_workers"):
     """The live workers, and the stages that each one serves."""
 
-    __slots__ = ()
-    name = "status_workers"
-    row = StatusWorkersRow
-
-    def __init__(self, *, dead_after_seconds: Decimal | float) -> None:
-        self.values = (dead_after_seconds,)
+    dead_after_seconds: Decimal | float
 
 
-class UsedPipelinesRow(NamedTuple):
-    pipeline: str
-
-
-class UsedPipelines(Query[UsedPipelinesRow]):
+class UsedPipelines(Query[PipelineRow], name="used_pipelines"):
     """The pipelines that sessions feed; work of those that no live worker serves piles up."""
-
-    __slots__ = ()
-    name = "used_pipelines"
-    row = UsedPipelinesRow
 
 
 class DescribeServerRow(NamedTuple):
@@ -114,15 +89,10 @@ class DescribeServerRow(NamedTuple):
     epoch_seconds: Decimal
 
 
-class DescribeServer(Query[DescribeServerRow]):
+class DescribeServer(Query[DescribeServerRow], name="describe_server"):
     """Version, pgvector, rights and clock of the server; needs no tables."""
 
-    __slots__ = ()
-    name = "describe_server"
-    row = DescribeServerRow
-
-    def __init__(self, *, schema: str) -> None:
-        self.values = (schema,)
+    schema: str
 
 
 class SchemaRevisionRow(NamedTuple):
@@ -130,14 +100,10 @@ class SchemaRevisionRow(NamedTuple):
     is_own: bool
 
 
-class SchemaRevision(Query[SchemaRevisionRow]):
+class SchemaRevision(Query[SchemaRevisionRow], name="schema_revision"):
     """Which migration the tables are at, and whether they are ours: other applications have a table of that
     name.
     """
-
-    __slots__ = ()
-    name = "schema_revision"
-    row = SchemaRevisionRow
 
 
 class DividedTablesRow(NamedTuple):
@@ -145,12 +111,7 @@ class DividedTablesRow(NamedTuple):
     partitions: int
 
 
-class DividedTables(Query[DividedTablesRow]):
+class DividedTables(Query[DividedTablesRow], name="divided_tables"):
     """The tables that are divided (strandline migrate --partitions), and into how many partitions."""
 
-    __slots__ = ()
-    name = "divided_tables"
-    row = DividedTablesRow
-
-    def __init__(self, *, schema: str) -> None:
-        self.values = (schema,)
+    schema: str

@@ -6,14 +6,12 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import FindingRow, ShardKeyRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
-class VerifySnapshot(Query[Never]):
+class VerifySnapshot(Query[Never], name="verify_snapshot"):
     """All questions see the same moment, so that a running system verifies clean."""
-
-    __slots__ = ()
-    name = "verify_snapshot"
 
 
 class VerifyLimitsRow(NamedTuple):
@@ -25,27 +23,14 @@ class VerifyLimitsRow(NamedTuple):
     f: str
 
 
-class VerifyLimits(Query[VerifyLimitsRow]):
+class VerifyLimits(Query[VerifyLimitsRow], name="verify_limits"):
     """Big joins may take their time and memory here, and only here."""
 
-    __slots__ = ()
-    name = "verify_limits"
-    row = VerifyLimitsRow
 
-
-class VerifyOwnersRow(NamedTuple):
-    shard_key: UUID
-
-
-class VerifyOwners(Query[VerifyOwnersRow]):
+class VerifyOwners(Query[ShardKeyRow], name="verify_owners"):
     """The owners that have sessions in a namespace, or were given facts there."""
 
-    __slots__ = ()
-    name = "verify_owners"
-    row = VerifyOwnersRow
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
+    namespace: str
 
 
 class VerifyFindSessionRow(NamedTuple):
@@ -53,15 +38,11 @@ class VerifyFindSessionRow(NamedTuple):
     session_key: UUID
 
 
-class VerifyFindSession(Query[VerifyFindSessionRow]):
+class VerifyFindSession(Query[VerifyFindSessionRow], name="verify_find_session"):
     """The keys of a session by its name."""
 
-    __slots__ = ()
-    name = "verify_find_session"
-    row = VerifyFindSessionRow
-
-    def __init__(self, *, namespace: str, session_id: str) -> None:
-        self.values = (namespace, session_id)
+    namespace: str
+    session_id: str
 
 
 class VerifyUnjudgedRow(NamedTuple):
@@ -70,15 +51,12 @@ class VerifyUnjudgedRow(NamedTuple):
     owner_key: UUID
 
 
-class VerifyUnjudged(Query[VerifyUnjudgedRow]):
+class VerifyUnjudged(Query[VerifyUnjudgedRow], name="verify_unjudged"):
     """Owners that are not checked, since an erasure of theirs, or of one of their sessions, is not finished."""
 
-    __slots__ = ()
-    name = "verify_unjudged"
-    row = VerifyUnjudgedRow
-
-    def __init__(self, *, namespace: str | None, session_key: UUID | None, owners: list[UUID] | None) -> None:
-        self.values = (namespace, session_key, owners)
+    namespace: str | None
+    session_key: UUID | None
+    owners: list[UUID] | None
 
 
 class VerifyNamesRow(NamedTuple):
@@ -87,15 +65,10 @@ class VerifyNamesRow(NamedTuple):
     session_id: str
 
 
-class VerifyNames(Query[VerifyNamesRow]):
+class VerifyNames(Query[VerifyNamesRow], name="verify_names"):
     """The names of these sessions."""
 
-    __slots__ = ()
-    name = "verify_names"
-    row = VerifyNamesRow
-
-    def __init__(self, *, session_keys: list[UUID]) -> None:
-        self.values = (session_keys,)
+    session_keys: list[UUID]
 
 
 class VerifyTotalsRow(NamedTuple):
@@ -111,324 +84,156 @@ class VerifyTotalsRow(NamedTuple):
     tombstones: int
 
 
-class VerifyTotals(Query[VerifyTotalsRow]):
+class VerifyTotals(Query[VerifyTotalsRow], name="verify_totals"):
     """Totals of what was checked."""
 
-    __slots__ = ()
-    name = "verify_totals"
-    row = VerifyTotalsRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyLogRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyLog(Query[VerifyLogRow]):
+class VerifyLog(Query[FindingRow], name="verify_log"):
     """Marks in order, no message missing between them but those popped, and counters that are the messages'
     sums.
     """
 
-    __slots__ = ()
-    name = "verify_log"
-    row = VerifyLogRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyStraysRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyStrays(Query[VerifyStraysRow]):
+class VerifyStrays(Query[FindingRow], name="verify_strays"):
     """Messages outside their session's log: without session, past its end, or of the wrong incarnation."""
 
-    __slots__ = ()
-    name = "verify_strays"
-    row = VerifyStraysRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyRetentionRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyRetention(Query[VerifyRetentionRow]):
+class VerifyRetention(Query[FindingRow], name="verify_retention"):
     """What retention took out of the log is gone, but for what is important; it was read back from its
     archive first; and it went from below, so that the log begins where it ended.
     """
 
-    __slots__ = ()
-    name = "verify_retention"
-    row = VerifyRetentionRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyRangesRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyRanges(Query[VerifyRangesRow]):
+class VerifyRanges(Query[FindingRow], name="verify_ranges"):
     """Each seq between the marks in exactly one event: contiguous, in order, none beyond the marks."""
 
-    __slots__ = ()
-    name = "verify_ranges"
-    row = VerifyRangesRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyEventContentsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyEventContents(Query[VerifyEventContentsRow]):
+class VerifyEventContents(Query[FindingRow], name="verify_event_contents"):
     """An event's counts agree with its messages, and with those that corrections took out of it.  The
     incarnation is counted, not searched for: with it in the condition the index by id is taken, and each
     event reads its whole session.
     """
 
-    __slots__ = ()
-    name = "verify_event_contents"
-    row = VerifyEventContentsRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyCorrectionsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyCorrections(Query[VerifyCorrectionsRow]):
+class VerifyCorrections(Query[FindingRow], name="verify_corrections"):
     """Corrections are numbered without a gap, each with what it superseded; what a rewind took is not in the
     log, and nothing that was derived of superseded words counts: no batch from before a correction is
     applied that read one of its messages, as such or as context.
     """
 
-    __slots__ = ()
-    name = "verify_corrections"
-    row = VerifyCorrectionsRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyWorkRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyWork(Query[VerifyWorkRow]):
+class VerifyWork(Query[FindingRow], name="verify_work"):
     """Each event is due or received in the first stage of each generation it was fed to, and in a later stage
     once the one before it is applied.  A generation is owed what was flushed since it was fed; one that a
     replay has filled from the log, everything.
     """
 
-    __slots__ = ()
-    name = "verify_work"
-    row = VerifyWorkRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyOrderRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyOrder(Query[VerifyOrderRow]):
+class VerifyOrder(Query[FindingRow], name="verify_order"):
     """Nothing is due or received in a later stage before the one before it is applied."""
 
-    __slots__ = ()
-    name = "verify_order"
-    row = VerifyOrderRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyDueRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyDue(Query[VerifyDueRow]):
+class VerifyDue(Query[FindingRow], name="verify_due"):
     """Due work belongs to an event, and to one that has not been received already."""
 
-    __slots__ = ()
-    name = "verify_due"
-    row = VerifyDueRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyReceiptsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyReceipts(Query[VerifyReceiptsRow]):
+class VerifyReceipts(Query[FindingRow], name="verify_receipts"):
     """Each receipt stands for an event and for what it says: applied by its batch, void by a reset or since
     its messages were removed, or dead with its dead letter, which stays when it is dropped.
     """
 
-    __slots__ = ()
-    name = "verify_receipts"
-    row = VerifyReceiptsRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyLettersRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyLetters(Query[VerifyLettersRow]):
+class VerifyLetters(Query[FindingRow], name="verify_letters"):
     """Each dead letter has its event, and a receipt that says dead."""
 
-    __slots__ = ()
-    name = "verify_letters"
-    row = VerifyLettersRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyBatchesRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyBatches(Query[VerifyBatchesRow]):
+class VerifyBatches(Query[FindingRow], name="verify_batches"):
     """An open batch is still to be done, all of it; an applied one has the receipt of each of its events.
     Events that a reset with derived has deleted no longer concern batches that are over.
     """
 
-    __slots__ = ()
-    name = "verify_batches"
-    row = VerifyBatchesRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyContextsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyContexts(Query[VerifyContextsRow]):
+class VerifyContexts(Query[FindingRow], name="verify_contexts"):
     """The context of a batch is what its recipe makes of the log: the lines before its first event, without
     those that a person took back; and none if the event had failed before.  When a person did so is not
     asked: a line that was shown before it was taken back, or while it was, is not wrong.  A fork's batch
     of what it took over, which no worker began (its epoch is 0), shows none.
     """
 
-    __slots__ = ()
-    name = "verify_contexts"
-    row = VerifyContextsRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyCapturesRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyCaptures(Query[VerifyCapturesRow]):
+class VerifyCaptures(Query[FindingRow], name="verify_captures"):
     """A batch of facts names an act on capturing that applied to each of its events, and what that act was."""
 
-    __slots__ = ()
-    name = "verify_captures"
-    row = VerifyCapturesRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyCandidatesRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyCandidates(Query[VerifyCandidatesRow]):
+class VerifyCandidates(Query[FindingRow], name="verify_candidates"):
     """Candidates come from the batch that their event's receipt names, and each was folded in once merged, or
     was dropped because of a person's event.
     """
 
-    __slots__ = ()
-    name = "verify_candidates"
-    row = VerifyCandidatesRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyChunksRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyChunks(Query[VerifyChunksRow]):
+class VerifyChunks(Query[FindingRow], name="verify_chunks"):
     """Chunks come from the batch that their event's receipt names, and lie within their event; those of
     shared scopes are verify_shared's.
     """
 
-    __slots__ = ()
-    name = "verify_chunks"
-    row = VerifyChunksRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
 class VerifySearchableRow(NamedTuple):
@@ -439,133 +244,69 @@ class VerifySearchableRow(NamedTuple):
     envelope: str | None
 
 
-class VerifySearchable(Query[VerifySearchableRow]):
+class VerifySearchable(Query[VerifySearchableRow], name="verify_searchable"):
     """What an event brought to vectors can be found: each of its messages that has words has a chunk once the
     event is applied.  Messages are looked at where a session has fewer chunks than messages, and only
     contents of plain text.  Of sealed ones, if they are asked for, the envelope comes as well: only who
     has opened it can tell whether it has words.
     """
 
-    __slots__ = ()
-    name = "verify_searchable"
-    row = VerifySearchableRow
     marks = Marks(owner=None, owner_column=2, opens=(Mark(4, "json", "message", 3),))
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None, with_sealed: bool) -> None:
-        self.values = (owners, session_key, with_sealed)
-
-
-class VerifySharedRow(NamedTuple):
-    kind: str
-    place: str
+    owners: list[UUID] | None
+    session_key: UUID | None
+    with_sealed: bool
 
 
-class VerifyShared(Query[VerifySharedRow]):
+class VerifyShared(Query[FindingRow], name="verify_shared"):
     """Rows of a shared scope come from the events of sessions that share with it, of incarnations that were
     not forgotten; and nothing that such a session has received is missing there.
     """
 
-    __slots__ = ()
-    name = "verify_shared"
-    row = VerifySharedRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifySharedCorrectionsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifySharedCorrections(Query[VerifySharedCorrectionsRow]):
+class VerifySharedCorrections(Query[FindingRow], name="verify_shared_corrections"):
     """No copy in a shared scope is of a message that a correction took back or replaced, unless its event is
     due for vectors: the worker that derives it removes the copy.
     """
 
-    __slots__ = ()
-    name = "verify_shared_corrections"
-    row = VerifySharedCorrectionsRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyStatesRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyStates(Query[VerifyStatesRow]):
+class VerifyStates(Query[FindingRow], name="verify_states"):
     """A state stands for one applied batch of its lane, and ends where that batch ends."""
 
-    __slots__ = ()
-    name = "verify_states"
-    row = VerifyStatesRow
-
-    def __init__(self, *, owners: list[UUID] | None, session_key: UUID | None) -> None:
-        self.values = (owners, session_key)
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyFactsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyFacts(Query[VerifyFactsRow]):
+class VerifyFacts(Query[FindingRow], name="verify_facts"):
     """A fact begins with an addition, says what its newest change says, is live once, and if it ended, then
     because of another.  Where a session of the owner was reset, corrected or erased, sources may be gone:
     those are tombstones. A person may have deleted the fact that replaced another; a fact that a person
     deleted is not live.
     """
 
-    __slots__ = ()
-    name = "verify_facts"
-    row = VerifyFactsRow
-
-    def __init__(self, *, owners: list[UUID] | None) -> None:
-        self.values = (owners,)
+    owners: list[UUID] | None
 
 
-class VerifyRevisionsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyRevisions(Query[VerifyRevisionsRow]):
+class VerifyRevisions(Query[FindingRow], name="verify_revisions"):
     """Where a fact comes from can be followed: its event, its messages, and the batches that made it."""
 
-    __slots__ = ()
-    name = "verify_revisions"
-    row = VerifyRevisionsRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
-class VerifyGenerationsRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyGenerations(Query[VerifyGenerationsRow]):
+class VerifyGenerations(Query[FindingRow], name="verify_generations"):
     """A derivation that serves some owners apart is fed for them; and each pipeline has one that serves the
     rest.
     """
 
-    __slots__ = ()
-    name = "verify_generations"
-    row = VerifyGenerationsRow
-
-    def __init__(self, *, owners: list[UUID] | None) -> None:
-        self.values = (owners,)
+    owners: list[UUID] | None
 
 
 class VerifyCoverageRow(NamedTuple):
@@ -577,22 +318,13 @@ class VerifyCoverageRow(NamedTuple):
     holes: int
 
 
-class VerifyCoverage(Query[VerifyCoverageRow]):
+class VerifyCoverage(Query[VerifyCoverageRow], name="verify_coverage"):
     """Per derivation that is kept: what it has applied to the end, what is due, and its holes."""
 
-    __slots__ = ()
-    name = "verify_coverage"
-    row = VerifyCoverageRow
-
-    def __init__(
-        self,
-        *,
-        stages: list[str],
-        stages_before: list[str],
-        owners: list[UUID] | None,
-        session_key: UUID | None,
-    ) -> None:
-        self.values = (stages, stages_before, owners, session_key)
+    stages: list[str]
+    stages_before: list[str]
+    owners: list[UUID] | None
+    session_key: UUID | None
 
 
 class VerifyFactPageRow(NamedTuple):
@@ -603,12 +335,9 @@ class VerifyFactPageRow(NamedTuple):
     fingerprint: bytes
 
 
-class VerifyFactPage(Query[VerifyFactPageRow]):
+class VerifyFactPage(Query[VerifyFactPageRow], name="verify_fact_page"):
     """Facts with their texts and fingerprints, page by page: Python decides when two texts are the same."""
 
-    __slots__ = ()
-    name = "verify_fact_page"
-    row = VerifyFactPageRow
     marks = Marks(
         owner=None,
         owner_column=0,
@@ -617,27 +346,12 @@ class VerifyFactPage(Query[VerifyFactPageRow]):
             Mark(4, "fingerprint", "", 3),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        owners: list[UUID] | None,
-        after_shard: UUID,
-        after_generation: int,
-        after_fact: UUID,
-        page_size: int,
-    ) -> None:
-        self.values = (owners, after_shard, after_generation, after_fact, page_size)
+    owners: list[UUID] | None
+    after_shard: UUID
+    after_generation: int
+    after_fact: UUID
+    page_size: int
 
 
-class VerifyErasedRow(NamedTuple):
-    kind: str
-    place: str
-
-
-class VerifyErased(Query[VerifyErasedRow]):
+class VerifyErased(Query[FindingRow], name="verify_erased"):
     """Rows of users and sessions that were erased, by table (erased_rows_v1)."""
-
-    __slots__ = ()
-    name = "verify_erased"
-    row = VerifyErasedRow

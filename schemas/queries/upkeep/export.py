@@ -8,6 +8,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import CaptureActRow, MessageOfSessionRow, SubjectRow
 from strandline.schemas.sealing.marks import Mark, Marks
 
 
@@ -27,34 +28,18 @@ class ExportSessionsRow(NamedTuple):
     time_zone: str | None
 
 
-class ExportSessions(Query[ExportSessionsRow]):
+class ExportSessions(Query[ExportSessionsRow], name="export_sessions"):
     """Sessions of an owner, with their marks and policy."""
 
-    __slots__ = ()
-    name = "export_sessions"
-    row = ExportSessionsRow
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, limit: int) -> None:
-        self.values = (shard_key, session_key, after_session, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    limit: int
 
 
-class ExportMessagesRow(NamedTuple):
-    session_key: UUID
-    seq: int
-    id: str
-    role: str
-    tokens: int
-    created_at: datetime
-    envelope: str
-    metadata: str | None
-
-
-class ExportMessages(Query[ExportMessagesRow]):
+class ExportMessages(Query[MessageOfSessionRow], name="export_messages"):
     """Messages, those from before a reset included."""
 
-    __slots__ = ()
-    name = "export_messages"
-    row = ExportMessagesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -62,18 +47,12 @@ class ExportMessages(Query[ExportMessagesRow]):
             Mark(7, "json", "metadata", 2),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID | None,
-        after_session: UUID,
-        after_seq: int,
-        limit: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_seq, limit, page_bytes)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_seq: int
+    limit: int
+    page_bytes: int
 
 
 class ExportCorrectionsRow(NamedTuple):
@@ -86,17 +65,14 @@ class ExportCorrectionsRow(NamedTuple):
     created_at: datetime
 
 
-class ExportCorrections(Query[ExportCorrectionsRow]):
+class ExportCorrections(Query[ExportCorrectionsRow], name="export_corrections"):
     """How logs were corrected."""
 
-    __slots__ = ()
-    name = "export_corrections"
-    row = ExportCorrectionsRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_number, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_number: int
+    limit: int
 
 
 class ExportPolicyChangesRow(NamedTuple):
@@ -108,17 +84,14 @@ class ExportPolicyChangesRow(NamedTuple):
     created_at: datetime
 
 
-class ExportPolicyChanges(Query[ExportPolicyChangesRow]):
+class ExportPolicyChanges(Query[ExportPolicyChangesRow], name="export_policy_changes"):
     """How the policies of sessions were changed."""
 
-    __slots__ = ()
-    name = "export_policy_changes"
-    row = ExportPolicyChangesRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_number, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_number: int
+    limit: int
 
 
 class ExportRunsRow(NamedTuple):
@@ -133,17 +106,14 @@ class ExportRunsRow(NamedTuple):
     changed_at: datetime
 
 
-class ExportRuns(Query[ExportRunsRow]):
+class ExportRuns(Query[ExportRunsRow], name="export_runs"):
     """Runs of agents."""
 
-    __slots__ = ()
-    name = "export_runs"
-    row = ExportRunsRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_run: str, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_run, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_run: str
+    limit: int
 
 
 class ExportFlushesRow(NamedTuple):
@@ -158,17 +128,14 @@ class ExportFlushesRow(NamedTuple):
     receipts: str
 
 
-class ExportFlushes(Query[ExportFlushesRow]):
+class ExportFlushes(Query[ExportFlushesRow], name="export_flushes"):
     """What was delivered to the pipelines, with what became of it in each stage."""
 
-    __slots__ = ()
-    name = "export_flushes"
-    row = ExportFlushesRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_seq, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_seq: int
+    limit: int
 
 
 class ExportFactsRow(NamedTuple):
@@ -193,12 +160,9 @@ class ExportFactsRow(NamedTuple):
     updated_at: datetime
 
 
-class ExportFacts(Query[ExportFactsRow]):
+class ExportFacts(Query[ExportFactsRow], name="export_facts"):
     """Facts of every derivation, ended ones included; of a session, those that some revision got from it."""
 
-    __slots__ = ()
-    name = "export_facts"
-    row = ExportFactsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -209,17 +173,11 @@ class ExportFacts(Query[ExportFactsRow]):
             Mark(16, "text", "feedback"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        after_generation: int,
-        after_fact: UUID,
-        session_key: UUID | None,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, after_generation, after_fact, session_key, limit)
+    shard_key: UUID
+    after_generation: int
+    after_fact: UUID
+    session_key: UUID | None
+    limit: int
 
 
 class ExportRevisionsRow(NamedTuple):
@@ -241,12 +199,9 @@ class ExportRevisionsRow(NamedTuple):
     created_at: datetime
 
 
-class ExportRevisions(Query[ExportRevisionsRow]):
+class ExportRevisions(Query[ExportRevisionsRow], name="export_revisions"):
     """The histories of facts: which messages, prompt and model, or which edit, did what."""
 
-    __slots__ = ()
-    name = "export_revisions"
-    row = ExportRevisionsRow
     marks = Marks(
         owner=0,
         opens=(
@@ -254,18 +209,12 @@ class ExportRevisions(Query[ExportRevisionsRow]):
             Mark(5, "text", "fact"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID | None,
-        after_generation: int,
-        after_fact: UUID,
-        after_revision: int,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, session_key, after_generation, after_fact, after_revision, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_generation: int
+    after_fact: UUID
+    after_revision: int
+    limit: int
 
 
 class ExportEditsRow(NamedTuple):
@@ -278,21 +227,18 @@ class ExportEditsRow(NamedTuple):
     created_at: datetime
 
 
-class ExportEdits(Query[ExportEditsRow]):
+class ExportEdits(Query[ExportEditsRow], name="export_edits"):
     """What people and agents did to facts."""
 
-    __slots__ = ()
-    name = "export_edits"
-    row = ExportEditsRow
     marks = Marks(
         owner=0,
         opens=(
             Mark(3, "within", "text=text:fact;input=text:input;feedback=text:feedback;topics.*=name:topic"),
         ),
     )
-
-    def __init__(self, *, shard_key: UUID, after_number: int, limit: int) -> None:
-        self.values = (shard_key, after_number, limit)
+    shard_key: UUID
+    after_number: int
+    limit: int
 
 
 class ExportCandidatesRow(NamedTuple):
@@ -313,12 +259,9 @@ class ExportCandidatesRow(NamedTuple):
     withheld_by: int | None
 
 
-class ExportCandidates(Query[ExportCandidatesRow]):
+class ExportCandidates(Query[ExportCandidatesRow], name="export_candidates"):
     """What was found in messages as possible facts."""
 
-    __slots__ = ()
-    name = "export_candidates"
-    row = ExportCandidatesRow
     marks = Marks(
         owner=0,
         opens=(
@@ -327,18 +270,12 @@ class ExportCandidates(Query[ExportCandidatesRow]):
             Mark(8, "name", "said_by"),
         ),
     )
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID | None,
-        after_generation: int,
-        after_event: UUID,
-        after_ordinal: int,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, session_key, after_generation, after_event, after_ordinal, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_generation: int
+    after_event: UUID
+    after_ordinal: int
+    limit: int
 
 
 class ExportStatesRow(NamedTuple):
@@ -352,26 +289,17 @@ class ExportStatesRow(NamedTuple):
     created_at: datetime
 
 
-class ExportStates(Query[ExportStatesRow]):
+class ExportStates(Query[ExportStatesRow], name="export_states"):
     """Summaries and the states of custom blocks, each after each batch."""
 
-    __slots__ = ()
-    name = "export_states"
-    row = ExportStatesRow
     marks = Marks(owner=0, opens=(Mark(5, "json", "state"),))
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        scope_key: UUID | None,
-        after_scope: UUID,
-        after_generation: int,
-        after_ordinal: int,
-        limit: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (shard_key, scope_key, after_scope, after_generation, after_ordinal, limit, page_bytes)
+    shard_key: UUID
+    scope_key: UUID | None
+    after_scope: UUID
+    after_generation: int
+    after_ordinal: int
+    limit: int
+    page_bytes: int
 
 
 class ExportAnswersRow(NamedTuple):
@@ -386,25 +314,16 @@ class ExportAnswersRow(NamedTuple):
     created_at: datetime
 
 
-class ExportAnswers(Query[ExportAnswersRow]):
+class ExportAnswers(Query[ExportAnswersRow], name="export_answers"):
     """The raw answers of models; of vectors, which are numbers, the size alone."""
 
-    __slots__ = ()
-    name = "export_answers"
-    row = ExportAnswersRow
     marks = Marks(owner=0, opens=(Mark(6, "bytes", "answer"),))
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        scope_key: UUID | None,
-        after_batch: UUID,
-        after_step: str,
-        limit: int,
-        page_bytes: int,
-    ) -> None:
-        self.values = (shard_key, scope_key, after_batch, after_step, limit, page_bytes)
+    shard_key: UUID
+    scope_key: UUID | None
+    after_batch: UUID
+    after_step: str
+    limit: int
+    page_bytes: int
 
 
 class ExportDeadLettersRow(NamedTuple):
@@ -419,25 +338,16 @@ class ExportDeadLettersRow(NamedTuple):
     dropped_at: datetime | None
 
 
-class ExportDeadLetters(Query[ExportDeadLettersRow]):
+class ExportDeadLetters(Query[ExportDeadLettersRow], name="export_dead_letters"):
     """Events that a lane went past, and why."""
 
-    __slots__ = ()
-    name = "export_dead_letters"
-    row = ExportDeadLettersRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID | None,
-        after_session: UUID,
-        after_generation: int,
-        after_stage: str,
-        after_seq: int,
-        limit: int,
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_generation, after_stage, after_seq, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_generation: int
+    after_stage: str
+    after_seq: int
+    limit: int
 
 
 class ExportCallsRow(NamedTuple):
@@ -455,33 +365,22 @@ class ExportCallsRow(NamedTuple):
     created_at: datetime
 
 
-class ExportCalls(Query[ExportCallsRow]):
+class ExportCalls(Query[ExportCallsRow], name="export_calls"):
     """The ledger of model calls; of a session, those of its batches."""
 
-    __slots__ = ()
-    name = "export_calls"
-    row = ExportCallsRow
-
-    def __init__(self, *, shard_key: UUID, after_call: UUID, scope_key: UUID | None, limit: int) -> None:
-        self.values = (shard_key, after_call, scope_key, limit)
+    shard_key: UUID
+    after_call: UUID
+    scope_key: UUID | None
+    limit: int
 
 
-class ExportCaptureActsRow(NamedTuple):
-    number: int
-    capture: str
-    actor: str | None
-    created_at: datetime
-
-
-class ExportCaptureActs(Query[ExportCaptureActsRow]):
+class ExportCaptureActs(Query[CaptureActRow], name="export_capture_acts"):
     """The choices on capturing of one owner."""
 
-    __slots__ = ()
-    name = "export_capture_acts"
-    row = ExportCaptureActsRow
-
-    def __init__(self, *, namespace: str, owner_key: UUID, after_number: int, limit: int) -> None:
-        self.values = (namespace, owner_key, after_number, limit)
+    namespace: str
+    owner_key: UUID
+    after_number: int
+    limit: int
 
 
 class ExportArchivedRow(NamedTuple):
@@ -499,20 +398,16 @@ class ExportArchivedRow(NamedTuple):
     removed_at: datetime | None
 
 
-class ExportArchived(Query[ExportArchivedRow]):
+class ExportArchived(Query[ExportArchivedRow], name="export_archived", repeatable=True):
     """The next ranges of messages that left an owner's logs, or one session's, or are on their way; and where
     they are.
     """
 
-    __slots__ = ()
-    name = "export_archived"
-    repeatable = True
-    row = ExportArchivedRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_seq: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_seq, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_seq: int
+    limit: int
 
 
 class ExportRetentionActsRow(NamedTuple):
@@ -527,34 +422,21 @@ class ExportRetentionActsRow(NamedTuple):
     created_at: datetime
 
 
-class ExportRetentionActs(Query[ExportRetentionActsRow]):
+class ExportRetentionActs(Query[ExportRetentionActsRow], name="export_retention_acts", repeatable=True):
     """The next acts on retention of an owner's sessions, or of one."""
 
-    __slots__ = ()
-    name = "export_retention_acts"
-    repeatable = True
-    row = ExportRetentionActsRow
-
-    def __init__(
-        self, *, shard_key: UUID, session_key: UUID | None, after_session: UUID, after_number: int, limit: int
-    ) -> None:
-        self.values = (shard_key, session_key, after_session, after_number, limit)
+    shard_key: UUID
+    session_key: UUID | None
+    after_session: UUID
+    after_number: int
+    limit: int
 
 
-class ExportPseudonymRow(NamedTuple):
-    subject: UUID
-
-
-class ExportPseudonym(Query[ExportPseudonymRow]):
+class ExportPseudonym(Query[SubjectRow], name="export_pseudonym", repeatable=True):
     """The pseudonym of an owner in the audit trail; no row if nothing was recorded of it."""
 
-    __slots__ = ()
-    name = "export_pseudonym"
-    repeatable = True
-    row = ExportPseudonymRow
-
-    def __init__(self, *, shard_key: UUID, limit: int) -> None:
-        self.values = (shard_key, limit)
+    shard_key: UUID
+    limit: int
 
 
 class ExportServiceKeysRow(NamedTuple):
@@ -566,13 +448,10 @@ class ExportServiceKeysRow(NamedTuple):
     revoked_at: datetime | None
 
 
-class ExportServiceKeys(Query[ExportServiceKeysRow]):
+class ExportServiceKeys(Query[ExportServiceKeysRow], name="export_service_keys", repeatable=True):
     """The next keys of the HTTP service that open one user alone; without their digests."""
 
-    __slots__ = ()
-    name = "export_service_keys"
-    repeatable = True
-    row = ExportServiceKeysRow
-
-    def __init__(self, *, namespace: str, user_id: str, after_key: str, limit: int) -> None:
-        self.values = (namespace, user_id, after_key, limit)
+    namespace: str
+    user_id: str
+    after_key: str
+    limit: int

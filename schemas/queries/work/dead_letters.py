@@ -7,6 +7,7 @@ from typing import NamedTuple
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import BatchIdRow, CurrentRow, EventIdRow, LeaseEpochRow
 
 
 class ListDeadLettersRow(NamedTuple):
@@ -36,46 +37,23 @@ class ListDeadLettersRow(NamedTuple):
     retries: int
 
 
-class ListDeadLetters(Query[ListDeadLettersRow]):
+class ListDeadLetters(Query[ListDeadLettersRow], name="list_dead_letters", repeatable=True):
     """Dead letters with their names, oldest first; dropped ones only if asked for.  Behind a place in that
     order, if one is given, and so many at most.
     """
 
-    __slots__ = ()
-    name = "list_dead_letters"
-    repeatable = True
-    row = ListDeadLettersRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str | None,
-        session_id: str | None,
-        pipeline: str | None,
-        stage: str | None,
-        event_id: UUID | None,
-        dropped: bool,
-        after_at: datetime | None,
-        after_session: UUID | None,
-        after_seq: int | None,
-        after_generation: int | None,
-        after_stage: str | None,
-        limit: int | None,
-    ) -> None:
-        self.values = (
-            namespace,
-            session_id,
-            pipeline,
-            stage,
-            event_id,
-            dropped,
-            after_at,
-            after_session,
-            after_seq,
-            after_generation,
-            after_stage,
-            limit,
-        )
+    namespace: str | None
+    session_id: str | None
+    pipeline: str | None
+    stage: str | None
+    event_id: UUID | None
+    dropped: bool
+    after_at: datetime | None
+    after_session: UUID | None
+    after_seq: int | None
+    after_generation: int | None
+    after_stage: str | None
+    limit: int | None
 
 
 class RipeLettersRow(NamedTuple):
@@ -84,104 +62,60 @@ class RipeLettersRow(NamedTuple):
     generation_id: int
 
 
-class RipeLetters(Query[RipeLettersRow]):
+class RipeLetters(Query[RipeLettersRow], name="ripe_letters"):
     """The dead letters that are to be retried now.  Nothing is locked: a retry deletes the letter."""
 
-    __slots__ = ()
-    name = "ripe_letters"
-    row = RipeLettersRow
-
-    def __init__(self, *, stages: list[str], limit: int) -> None:
-        self.values = (stages, limit)
+    stages: list[str]
+    limit: int
 
 
-class ReopenLaneRow(NamedTuple):
-    lease_epoch: int
-
-
-class ReopenLane(Query[ReopenLaneRow]):
+class ReopenLane(Query[LeaseEpochRow], name="reopen_lane"):
     """The lane's failure counts are cleared, and it may be tried at once.  The row stays locked until the
     end. An ordered lane is also taken from its holder, which would continue from a state that is about to
     be deleted.
     """
 
-    __slots__ = ()
-    name = "reopen_lane"
-    row = ReopenLaneRow
-
-    def __init__(
-        self, *, seize: bool, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str
-    ) -> None:
-        self.values = (seize, shard_key, scope_key, generation_id, stage)
+    seize: bool
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
 
 
-class ReviveEventRow(NamedTuple):
-    current: bool
-
-
-class ReviveEvent(Query[ReviveEventRow]):
+class ReviveEvent(Query[CurrentRow], name="revive_event"):
     """Delete the dead letter and its receipt, and make the event due again; after a reset it is void instead.
     Merge work is sized by its candidates, as when extract passed it on.  Where the derivation does not
     serve the owner, it is left to the replay slots (ring_at: infinity). retries: how often it was retried
     by itself, this one included.
     """
 
-    __slots__ = ()
-    name = "revive_event"
-    row = ReviveEventRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        generation_id: int,
-        stage: str,
-        from_seq: int,
-        event_id: UUID,
-        retries: int,
-    ) -> None:
-        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id, retries)
-
-
-class RefoldRow(NamedTuple):
+    shard_key: UUID
+    session_key: UUID
+    generation_id: int
+    stage: str
+    from_seq: int
     event_id: UUID
+    retries: int
 
 
-class Refold(Query[RefoldRow]):
+class Refold(Query[EventIdRow], name="refold"):
     """Take an ordered lane back to before the first of its folds that holds what comes behind an event:
     behind it in the conversation, or, where a lane serves several sessions, flushed after it.
     """
 
-    __slots__ = ()
-    name = "refold"
-    row = RefoldRow
-
-    def __init__(
-        self, *, shard_key: UUID, scope_key: UUID, generation_id: int, stage: str, event_id: UUID
-    ) -> None:
-        self.values = (shard_key, scope_key, generation_id, stage, event_id)
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    stage: str
+    event_id: UUID
 
 
-class DropLetterRow(NamedTuple):
-    batch_id: UUID
-
-
-class DropLetter(Query[DropLetterRow]):
+class DropLetter(Query[BatchIdRow], name="drop_letter"):
     """Give up for good: receipt and batch stay dead, and the letter stays as the record of the drop."""
 
-    __slots__ = ()
-    name = "drop_letter"
-    row = DropLetterRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        session_key: UUID,
-        generation_id: int,
-        stage: str,
-        from_seq: int,
-        event_id: UUID,
-    ) -> None:
-        self.values = (shard_key, session_key, generation_id, stage, from_seq, event_id)
+    shard_key: UUID
+    session_key: UUID
+    generation_id: int
+    stage: str
+    from_seq: int
+    event_id: UUID

@@ -8,138 +8,72 @@ from typing import NamedTuple, Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import MayWriteRow, NamespaceRow, NothingRow, ShardKeyRow
 
 
-class SetLimitsRow(NamedTuple):
-    namespace: str
-
-
-class SetLimits(Query[SetLimitsRow]):
+class SetLimits(Query[NamespaceRow], name="set_limits"):
     """Set limits of a namespace; a limit that is not given (NULL) stays as it was."""
 
-    __slots__ = ()
-    name = "set_limits"
-    row = SetLimitsRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        max_lanes: int | None,
-        max_lanes_per_worker: int | None,
-        calls_per_day: int | None,
-        tokens_per_day: int | None,
-        usd_per_day: float | None,
-        agents_read_only: bool | None,
-        max_sessions: int | None,
-        max_bytes: int | None,
-    ) -> None:
-        self.values = (
-            namespace,
-            max_lanes,
-            max_lanes_per_worker,
-            calls_per_day,
-            tokens_per_day,
-            usd_per_day,
-            agents_read_only,
-            max_sessions,
-            max_bytes,
-        )
+    namespace: str
+    max_lanes: int | None
+    max_lanes_per_worker: int | None
+    calls_per_day: int | None
+    tokens_per_day: int | None
+    usd_per_day: float | None
+    agents_read_only: bool | None
+    max_sessions: int | None
+    max_bytes: int | None
 
 
-class ClearLimitsRow(NamedTuple):
+class ClearLimits(Query[NamespaceRow], name="clear_limits"):
+    """Remove the named limits of a namespace."""
+
+    cleared: list[str]
     namespace: str
 
 
-class ClearLimits(Query[ClearLimitsRow]):
-    """Remove the named limits of a namespace."""
-
-    __slots__ = ()
-    name = "clear_limits"
-    row = ClearLimitsRow
-
-    def __init__(self, *, cleared: list[str], namespace: str) -> None:
-        self.values = (cleared, namespace)
-
-
-class ForgetCleared(Query[Never]):
+class ForgetCleared(Query[Never], name="forget_cleared"):
     """Delete the row of a namespace without any limit."""
 
-    __slots__ = ()
-    name = "forget_cleared"
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
+    namespace: str
 
 
-class CountAnew(Query[Never]):
+class CountAnew(Query[Never], name="count_anew"):
     """Have what a namespace has stored counted by the next put, if there is a bound on it; after a change of
     its limits.
     """
 
-    __slots__ = ()
-    name = "count_anew"
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
-
-
-class AgentsMayWriteRow(NamedTuple):
-    may_write: bool
-
-
-class AgentsMayWrite(Query[AgentsMayWriteRow]):
-    """Whether agents may change memories of a namespace by their tools."""
-
-    __slots__ = ()
-    name = "agents_may_write"
-    repeatable = True
-    row = AgentsMayWriteRow
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
-
-
-class RevokeSlices(Query[Never]):
-    """Make workers return the slices of a namespace's budget, which were cut from the earlier one."""
-
-    __slots__ = ()
-    name = "revoke_slices"
-
-    def __init__(self, *, namespace: str) -> None:
-        self.values = (namespace,)
-
-
-class RevokedSlicesRow(NamedTuple):
     namespace: str
 
 
-class RevokedSlices(Query[RevokedSlicesRow]):
+class AgentsMayWrite(Query[MayWriteRow], name="agents_may_write", repeatable=True):
+    """Whether agents may change memories of a namespace by their tools."""
+
+    namespace: str
+
+
+class RevokeSlices(Query[Never], name="revoke_slices"):
+    """Make workers return the slices of a namespace's budget, which were cut from the earlier one."""
+
+    namespace: str
+
+
+class RevokedSlices(Query[NamespaceRow], name="revoked_slices"):
     """The namespaces whose slices this worker is to return."""
 
-    __slots__ = ()
-    name = "revoked_slices"
-    row = RevokedSlicesRow
-
-    def __init__(self, *, namespaces: list[str], days: list[date], worker_id: UUID) -> None:
-        self.values = (namespaces, days, worker_id)
+    namespaces: list[str]
+    days: list[date]
+    worker_id: UUID
 
 
-class RingPutOffRow(NamedTuple):
-    shard_key: UUID
-
-
-class RingPutOff(Query[RingPutOffRow]):
+class RingPutOff(Query[ShardKeyRow], name="ring_put_off"):
     """Ring now for a page of the work that waited for a namespace's budget; by owner, and locked in this
     order.
     """
 
-    __slots__ = ()
-    name = "ring_put_off"
-    row = RingPutOffRow
-
-    def __init__(self, *, namespace: str, from_shard: UUID, limit: int) -> None:
-        self.values = (namespace, from_shard, limit)
+    namespace: str
+    from_shard: UUID
+    limit: int
 
 
 class ListLimitsRow(NamedTuple):
@@ -163,16 +97,11 @@ class ListLimitsRow(NamedTuple):
     waits_for: str
 
 
-class ListLimits(Query[ListLimitsRow]):
+class ListLimits(Query[ListLimitsRow], name="list_limits", repeatable=True):
     """The limits of namespaces, their use today, and their work under way and waiting."""
 
-    __slots__ = ()
-    name = "list_limits"
-    repeatable = True
-    row = ListLimitsRow
-
-    def __init__(self, *, dead_after_seconds: Decimal | float, namespace: str | None) -> None:
-        self.values = (dead_after_seconds, namespace)
+    dead_after_seconds: Decimal | float
+    namespace: str | None
 
 
 class TakeSliceRow(NamedTuple):
@@ -186,54 +115,28 @@ class TakeSliceRow(NamedTuple):
     waits_for: str | None
 
 
-class TakeSlice(Query[TakeSliceRow]):
+class TakeSlice(Query[TakeSliceRow], name="take_slice"):
     """The next slice of a namespace's budget for this worker (take_slice_v1)."""
 
-    __slots__ = ()
-    name = "take_slice"
-    row = TakeSliceRow
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        worker_id: UUID,
-        day: date,
-        calls_used: int,
-        tokens_used: int,
-        usd_used: float,
-        tokens_wanted: int,
-        slice_seconds: float,
-    ) -> None:
-        self.values = (
-            namespace,
-            worker_id,
-            day,
-            calls_used,
-            tokens_used,
-            usd_used,
-            tokens_wanted,
-            slice_seconds,
-        )
+    namespace: str
+    worker_id: UUID
+    day: date
+    calls_used: int
+    tokens_used: int
+    usd_used: float
+    tokens_wanted: int
+    slice_seconds: float
 
 
-class ReturnSlice(Query[Never]):
+class ReturnSlice(Query[Never], name="return_slice"):
     """Record this worker's use of a day's budget; it no longer holds a slice of it."""
 
-    __slots__ = ()
-    name = "return_slice"
-
-    def __init__(
-        self,
-        *,
-        namespace: str,
-        day: date,
-        worker_id: UUID,
-        calls_used: int,
-        tokens_used: int,
-        usd_used: float,
-    ) -> None:
-        self.values = (namespace, day, worker_id, calls_used, tokens_used, usd_used)
+    namespace: str
+    day: date
+    worker_id: UUID
+    calls_used: int
+    tokens_used: int
+    usd_used: float
 
 
 class AdmitCallRow(NamedTuple):
@@ -242,66 +145,37 @@ class AdmitCallRow(NamedTuple):
     seconds: float
 
 
-class AdmitCall(Query[AdmitCallRow]):
+class AdmitCall(Query[AdmitCallRow], name="admit_call"):
     """Count a producer's model call before it is made; no row without a budget (admit_call_v1)."""
 
-    __slots__ = ()
-    name = "admit_call"
-    row = AdmitCallRow
-
-    def __init__(self, *, namespace: str, tokens: int) -> None:
-        self.values = (namespace, tokens)
+    namespace: str
+    tokens: int
 
 
-class SettleCall(Query[Never]):
+class SettleCall(Query[Never], name="settle_call"):
     """Count the difference between the use of a producer's call and its estimate."""
 
-    __slots__ = ()
-    name = "settle_call"
-
-    def __init__(self, *, calls: int, tokens: int, usd: float, namespace: str, day: date) -> None:
-        self.values = (calls, tokens, usd, namespace, day)
-
-
-class RecordCallRow(NamedTuple):
-    nothing: str
+    calls: int
+    tokens: int
+    usd: float
+    namespace: str
+    day: date
 
 
-class RecordCall(Query[RecordCallRow]):
+class RecordCall(Query[NothingRow], name="record_call"):
     """Write a producer's model call, which belongs to no derivation, into the ledger (record_call_v1)."""
 
-    __slots__ = ()
-    name = "record_call"
-    row = RecordCallRow
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        call_id: UUID,
-        purpose: str,
-        batch_id: UUID,
-        step: str,
-        model: str,
-        prompt_hash: str,
-        input_tokens: int,
-        output_tokens: int,
-        seconds: float,
-        cost_usd: Decimal | float | None,
-    ) -> None:
-        self.values = (
-            shard_key,
-            call_id,
-            purpose,
-            batch_id,
-            step,
-            model,
-            prompt_hash,
-            input_tokens,
-            output_tokens,
-            seconds,
-            cost_usd,
-        )
+    shard_key: UUID
+    call_id: UUID
+    purpose: str
+    batch_id: UUID
+    step: str
+    model: str
+    prompt_hash: str
+    input_tokens: int
+    output_tokens: int
+    seconds: float
+    cost_usd: Decimal | float | None
 
 
 class LockPaceRow(NamedTuple):
@@ -309,24 +183,16 @@ class LockPaceRow(NamedTuple):
     now: float
 
 
-class LockPace(Query[LockPaceRow]):
+class LockPace(Query[LockPaceRow], name="lock_pace"):
     """The pace that workers keep with a model server, as JSON, and the present in seconds; locked to the end
     of the transaction.
     """
 
-    __slots__ = ()
-    name = "lock_pace"
-    row = LockPaceRow
-
-    def __init__(self, *, server: str) -> None:
-        self.values = (server,)
+    server: str
 
 
-class KeepPace(Query[Never]):
+class KeepPace(Query[Never], name="keep_pace"):
     """Keep the pace that was locked."""
 
-    __slots__ = ()
-    name = "keep_pace"
-
-    def __init__(self, *, pace: str, server: str) -> None:
-        self.values = (pace, server)
+    pace: str
+    server: str

@@ -15,13 +15,8 @@ class FlushedSessionsRow(NamedTuple):
     user_id: str | None
 
 
-class FlushedSessions(Query[FlushedSessionsRow]):
+class FlushedSessions(Query[FlushedSessionsRow], name="flushed_sessions", repeatable=True):
     """The names of sessions whose events are handed over."""
 
-    __slots__ = ()
-    name = "flushed_sessions"
-    repeatable = True
-    row = FlushedSessionsRow
-
-    def __init__(self, *, shard_key: UUID, session_keys: list[UUID]) -> None:
-        self.values = (shard_key, session_keys)
+    shard_key: UUID
+    session_keys: list[UUID]

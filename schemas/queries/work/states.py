@@ -15,36 +15,25 @@ class LatestStateRow(NamedTuple):
     through_seq: int
 
 
-class LatestState(Query[LatestStateRow]):
+class LatestState(Query[LatestStateRow], name="latest_state"):
     """The state that an ordered lane continues from."""
 
-    __slots__ = ()
-    name = "latest_state"
-    row = LatestStateRow
     marks = Marks(owner=0, opens=(Mark(0, "json", "state"),))
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
 
-    def __init__(self, *, shard_key: UUID, scope_key: UUID, generation_id: int) -> None:
-        self.values = (shard_key, scope_key, generation_id)
 
-
-class InsertState(Query[Never]):
+class InsertState(Query[Never], name="insert_state"):
     """The state after a batch, with the next number of its lane."""
 
-    __slots__ = ()
-    name = "insert_state"
     marks = Marks(owner=0, seals=(Mark(4, "json", "state"),))
-
-    def __init__(
-        self,
-        *,
-        shard_key: UUID,
-        scope_key: UUID,
-        generation_id: int,
-        through_seq: int,
-        state: str,
-        batch_id: UUID,
-    ) -> None:
-        self.values = (shard_key, scope_key, generation_id, through_seq, state, batch_id)
+    shard_key: UUID
+    scope_key: UUID
+    generation_id: int
+    through_seq: int
+    state: str
+    batch_id: UUID
 
 
 class SessionSummaryRow(NamedTuple):
@@ -55,16 +44,11 @@ class SessionSummaryRow(NamedTuple):
     created_at: datetime
 
 
-class SessionSummary(Query[SessionSummaryRow]):
+class SessionSummary(Query[SessionSummaryRow], name="session_summary", repeatable=True):
     """The summary of a session in the derivation that serves its owner, if there is one; whether the session
     feeds summaries, and through which message it was delivered.
     """
 
-    __slots__ = ()
-    name = "session_summary"
-    repeatable = True
-    row = SessionSummaryRow
     marks = Marks(owner=0, opens=(Mark(2, "json", "state"),))
-
-    def __init__(self, *, shard_key: UUID, session_key: UUID) -> None:
-        self.values = (shard_key, session_key)
+    shard_key: UUID
+    session_key: UUID

@@ -2,65 +2,44 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple, Never
+from typing import Never
 from uuid import UUID
 
 from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.rows import LaneRow
 
 
-class Beat(Query[Never]):
+class Beat(Query[Never], name="beat", repeatable=True):
     """Record a heartbeat of this worker, by the database's clock."""
 
-    __slots__ = ()
-    name = "beat"
-    repeatable = True
+    worker_id: UUID
+    host: str
+    pid: int
+    version: str
+    stages: list[str]
 
-    def __init__(self, *, worker_id: UUID, host: str, pid: int, version: str, stages: list[str]) -> None:
-        self.values = (worker_id, host, pid, version, stages)
 
-
-class TellUnbuildable(Query[Never]):
+class TellUnbuildable(Query[Never], name="tell_unbuildable"):
     """Generations that this worker cannot serve: their work is left to others."""
 
-    __slots__ = ()
-    name = "tell_unbuildable"
-
-    def __init__(self, *, generation_ids: list[int], worker_id: UUID) -> None:
-        self.values = (generation_ids, worker_id)
+    generation_ids: list[int]
+    worker_id: UUID
 
 
-class TellCondition(Query[Never]):
+class TellCondition(Query[Never], name="tell_condition"):
     """Record a worker's condition: the broker's messages that it dropped, and the like."""
 
-    __slots__ = ()
-    name = "tell_condition"
-
-    def __init__(self, *, condition: str, worker_id: UUID) -> None:
-        self.values = (condition, worker_id)
+    condition: str
+    worker_id: UUID
 
 
-class LeaveRow(NamedTuple):
-    shard_key: UUID
-    scope_key: UUID
-    generation_id: int
-    stage: str
-
-
-class Leave(Query[LeaveRow]):
+class Leave(Query[LaneRow], name="leave"):
     """Remove this worker, and release the lanes it still holds, so that they do not count as crashes, and any
     sweep rings for them at once. Wait for a lane that is being written, which is short.
     """
 
-    __slots__ = ()
-    name = "leave"
-    row = LeaveRow
-
-    def __init__(self, *, worker_id: UUID) -> None:
-        self.values = (worker_id,)
+    worker_id: UUID
 
 
-class ForgetDeadWorkers(Query[Never]):
+class ForgetDeadWorkers(Query[Never], name="forget_dead_workers"):
     """Delete heartbeat rows of workers that died long ago, and budget slices of days long gone."""
-
-    __slots__ = ()
-    name = "forget_dead_workers"

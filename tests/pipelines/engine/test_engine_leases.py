@@ -23,7 +23,8 @@ from strandline.schemas.errors import BudgetError, LeaseLostError, ReplayBudgetE
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes, ReleaseUndrainedLanesRow
+from strandline.schemas.queries.rows import StageRow
+from strandline.schemas.queries.work.lanes import ReleaseUndrainedLanes
 from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.lanes import SUMMARY_STAGE, Lane
@@ -327,7 +328,7 @@ def test_a_lane_whose_release_got_lost_is_handed_back(
     assert HandWorker(database, counting()).drain(lane) == "drained"
 
 
-def release_undrained(database: Database, worker: HandWorker) -> list[ReleaseUndrainedLanesRow]:
+def release_undrained(database: Database, worker: HandWorker) -> list[StageRow]:
     return database.fetch(ReleaseUndrainedLanes(worker_id=worker.worker_id, **worker.engine.active.params()))
 
 

@@ -26,8 +26,8 @@ from strandline.producers.sessions import history_page
 from strandline.schemas.errors import DatabaseTimeoutError, OwnerError, StrandlineError, TransientModelError
 from strandline.schemas.postgres.operations import Operation, Pause, Run, Step, WithContent
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.conversation.messages import HistoryRow
 from strandline.schemas.queries.conversation.read import ReadRow
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.sealing.codec import WithoutKeys
 from strandline.schemas.values.identity import identify_session
 from strandline.schemas.values.message import Message
@@ -87,16 +87,16 @@ class Postgres:
 
 def message_row(
     seq: int, role: str = "user", text: str | None = None, tokens: int = 1, **more: Any
-) -> HistoryRow:
+) -> MessageRow:
     envelope = json.dumps({"content": f"m{seq}" if text is None else text, **more})
-    return HistoryRow(seq, f"id{seq}", role, tokens, NOON, envelope, None)
+    return MessageRow(seq, f"id{seq}", role, tokens, NOON, envelope, None)
 
 
 def snapshot_rows(
     *,
     exists: bool = True,
-    tail: Sequence[HistoryRow] = (),
-    messages: Sequence[HistoryRow] = (),
+    tail: Sequence[MessageRow] = (),
+    messages: Sequence[MessageRow] = (),
     facts: Sequence[str] = (),
     states: Mapping[str, Any] | None = None,
     pending: Sequence[tuple[str, int, int]] = (),

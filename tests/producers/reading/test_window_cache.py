@@ -28,7 +28,7 @@ from strandline.producers.reading.window_cache import (
 )
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.query import Query
-from strandline.schemas.queries.conversation.messages import HistoryRow
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.message import Message, ReadOnlyDict
 from tests.conftest import rows_of
 from tests.support.opened_rows import clear_only
@@ -221,8 +221,8 @@ def test_a_read_only_dict_is_a_dict_to_all_who_read_it() -> None:
 NOON = datetime(2026, 1, 1, 12, tzinfo=UTC)
 
 
-def row(seq: int, size: int = 0) -> HistoryRow:
-    return HistoryRow(seq, f"id{seq}", "user", 3, NOON, json.dumps({"content": "x" * size}), None)
+def row(seq: int, size: int = 0) -> MessageRow:
+    return MessageRow(seq, f"id{seq}", "user", 3, NOON, json.dumps({"content": "x" * size}), None)
 
 
 def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
@@ -243,9 +243,9 @@ def test_a_cache_keeps_what_was_read_last_within_its_bound() -> None:
     assert cache.size == known.size
 
 
-def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> HistoryRow:
+def row_of(body: Mapping[str, Any], metadata: Mapping[str, Any] | None) -> MessageRow:
     stored = None if metadata is None else json.dumps(metadata, ensure_ascii=False)
-    return HistoryRow(1, "id", "user", 3, NOON, json.dumps(body, ensure_ascii=False), stored)
+    return MessageRow(1, "id", "user", 3, NOON, json.dumps(body, ensure_ascii=False), stored)
 
 
 def in_memory(value: Any) -> int:

@@ -29,7 +29,8 @@ from strandline.schemas.errors import (
 from strandline.schemas.postgres.operations import Operation
 from strandline.schemas.postgres.query import Query
 from strandline.schemas.postgres.translation import translate_errors
-from strandline.schemas.queries.conversation.messages import Put, PutManyRow, PutOneRow, PutRow
+from strandline.schemas.queries.conversation.messages import Put, PutManyRow
+from strandline.schemas.queries.rows import PutRow, SeqRow
 from strandline.schemas.values.identity import SessionIdentity
 from strandline.schemas.values.message import Message
 from tests.conftest import rows_of
@@ -85,7 +86,7 @@ class Log:
             raise RuntimeError("a defect")
         if params["id"] in self.left_out:
             return []
-        return [PutOneRow(self._store(params["session_key"], params["id"]))]
+        return [SeqRow(self._store(params["session_key"], params["id"]))]
 
     def _put_many(self, params: Mapping[str, Any]) -> list[Any]:
         pairs = [(UUID(one["session_key"]), one["id"]) for one in json.loads(params["messages"])]

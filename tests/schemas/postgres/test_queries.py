@@ -5,19 +5,23 @@ from __future__ import annotations
 import ast
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import psycopg
 import pytest
 from psycopg import pq
 
 from strandline.schemas.postgres.statements import compile_statements
+from strandline.schemas.queries.application.items import LockItems
+from strandline.schemas.queries.derived.generations import ServingGenerations
 from tests.project.test_contracts import ALL, name_of
 from tests.support.sql.declared_nulls import wrong_columns
 from tests.support.syntax_trees import tree_of
 from tools.queries.headers import Field, read_all, read_headers
-from tools.queries.modules import QUERIES, ROOMS, TYPES, class_name, write_modules
+from tools.queries.modules import QUERIES, ROOMS, TYPES, class_name, row_class, write_modules
 
 HEADERS = read_all()
+KEY = UUID(int=1)
 # They cannot be prepared, or say nothing of themselves, and have neither parameters nor rows.
 UTILITY = {"make_import_table", "copy_import", "verify_snapshot"}
 OTHERWISE_CALLED = {
@@ -70,6 +74,25 @@ def test_the_classes_are_written_from_the_statements() -> None:
     assert set(written) == set(QUERIES.rglob("*.py"))
     stale = [name_of(path) for path, text in written.items() if path.read_text(encoding="utf-8") != text]
     assert not stale, "`make queries` writes them anew"
+
+
+def test_equal_rows_are_one_class() -> None:
+    classes: dict[tuple[Field, ...], set[str]] = {}
+    for header in HEADERS.values():
+        classes.setdefault(header.row, set()).add(row_class(header))
+    doubled = [names for row, names in classes.items() if row and len(names) > 1]
+    assert not doubled, "name the row in `schemas/sql/rows.txt`"
+
+
+def test_a_query_takes_its_parameters_by_keyword() -> None:
+    for _ in range(2):  # the first query of a class makes its `__init__`
+        query = LockItems(shard_key=KEY, keys=["k"], paths=["p"])
+        assert query.values == (["p"], ["k"], KEY)
+        assert query.params == {"paths": ["p"], "keys": ["k"], "shard_key": KEY}
+        for wrong in ({}, {**query.params, "more": 1}):
+            with pytest.raises(TypeError):
+                LockItems(**wrong)
+    assert ServingGenerations().values == ()
 
 
 def test_every_file_of_statements_has_its_classes() -> None:

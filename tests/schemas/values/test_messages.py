@@ -15,7 +15,7 @@ from openai.types.chat import ChatCompletionMessage
 
 from strandline import InvalidMessageError, Message
 from strandline.producers.writing.validate import PutLimits, prepare
-from strandline.schemas.queries.conversation.messages import HistoryRow
+from strandline.schemas.queries.rows import MessageRow
 from strandline.schemas.values.message import ROLES, read_rows
 
 LIMITS = PutLimits(max_content_bytes=10_000, max_metadata_bytes=1_000)
@@ -62,7 +62,7 @@ def stored(message: Message) -> Message:
     """The message as it comes back from the row that a put would write."""
     prepared = prepare(message, "message", LIMITS)
     columns = (7, prepared.id, prepared.role, 3, prepared.created_at or NOON)
-    (read,) = read_rows([HistoryRow(*columns, prepared.envelope, prepared.metadata)])
+    (read,) = read_rows([MessageRow(*columns, prepared.envelope, prepared.metadata)])
     return read
 
 

@@ -22,7 +22,8 @@ from strandline.schemas.postgres.async_database import AsyncDatabase
 from strandline.schemas.postgres.database import Database
 from strandline.schemas.postgres.deadlines import BoundedConnection
 from strandline.schemas.postgres.options import ConnectionOptions
-from strandline.schemas.queries.conversation.sessions import FindOwner
+from strandline.schemas.postgres.query import Query
+from strandline.schemas.queries.conversation.sessions import FindOwner, FindOwnerRow
 from strandline.schemas.queries.work.workers import Beat
 from strandline.schemas.settings import Settings
 from strandline.workers.worker import Worker
@@ -36,11 +37,10 @@ MakeMemory = Callable[..., Memory]
 LOOK = FindOwner(directory_key=UUID(int=1))
 
 
-class LookOnce(FindOwner):
+class LookOnce(Query[FindOwnerRow], name="find_owner"):
     """The same, as a statement that may not be repeated."""
 
-    __slots__ = ()
-    repeatable = False
+    directory_key: UUID
 
 
 LOOK_ONCE = LookOnce(directory_key=UUID(int=1))

@@ -50,10 +50,8 @@ times = st.datetimes(
 NOTHING = (None,) * 16
 
 
-class Asked(Query[tuple[Any, ...]]):
+class Asked(Query[tuple[Any, ...]], name="asked"):
     """A test's query, with its parameters in the order of the statement's."""
-
-    name = "asked"
 
     def __init__(self, *values: object) -> None:
         self.values = values

@@ -18,7 +18,9 @@ from strandline.schemas.postgres.migrate import migrate
 from strandline.schemas.postgres.options import ConnectionOptions
 from strandline.schemas.postgres.pools.reconnecting import RECONNECT_SECONDS
 from strandline.schemas.postgres.pools.thin_pool import ThinPool
+from strandline.schemas.postgres.query import Query
 from strandline.schemas.queries.derived.generations import ServingGenerations
+from strandline.schemas.queries.rows import GenerationRow
 from strandline.schemas.settings import load_settings
 from tests.chaos.servers import PostgresServer
 from tests.conftest import wait_until
@@ -27,11 +29,8 @@ CONNECTIONS = 8
 LOOK = ServingGenerations()
 
 
-class LookOnce(ServingGenerations):
+class LookOnce(Query[GenerationRow], name="serving_generations"):
     """The same, as a statement that may not be repeated."""
-
-    __slots__ = ()
-    repeatable = False
 
 
 LOOK_ONCE = LookOnce()
