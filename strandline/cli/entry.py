@@ -14,7 +14,7 @@ from typing import Any
 
 import click
 
-from strandline.cli.commands import COMMANDS
+from strandline.cli.commands import COMMANDS, TASKS, load_command
 from strandline.cli.terminal.interrupts import INTERRUPTED_EXIT, Terminated, ends_as_interrupts
 from strandline.cli.terminal.streams import complain, drop_output, is_of_output, open_closed_streams
 from strandline.schemas.display.shown_text import shown, shown_lines
@@ -31,8 +31,7 @@ class LazyGroup(click.Group):
         return list(COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        listed = COMMANDS.get(cmd_name)
-        return listed.load() if listed else None
+        return load_command(cmd_name) if cmd_name in COMMANDS else None
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
@@ -44,8 +43,9 @@ class LazyGroup(click.Group):
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, listed.summary) for name, listed in COMMANDS.items()])
+        for task, commands in TASKS.items():
+            with formatter.section(task):
+                formatter.write_dl([*commands.items()])
 
 
 @click.group(cls=LazyGroup, context_settings={"help_option_names": ["-h", "--help"]})

@@ -3,50 +3,36 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import ReadMessage, ReadReport, ReadState
-from strandline.cli.servers.options import settings_from
-from strandline.cli.servers.reads import coverage_lines, omission_lines, read_options, read_session
-from strandline.cli.terminal.output import show
+from strandline.cli.servers.memories import OpenedSession, opened_session
+from strandline.cli.servers.options import session_options
+from strandline.cli.servers.reads import coverage_lines, omission_lines, read, token_limit_option
 from strandline.pipelines.transcript import full_text, speaker
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.values.message import Message
 
 
-@click.command("get")
-@click.argument("session")
+@cli_command("get", opened_session, ReadReport)
+@session_options
 @click.option("--query", metavar="TEXT", help="The text to search memory for; default: the latest messages.")
-@read_options(ReadReport)
-def command(
-    session: str,
-    query: str | None,
-    namespace: str,
-    user: str | None,
-    token_limit: int | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+@token_limit_option
+def command(opened: OpenedSession, query: str | None) -> Output:
     """Show the messages that `Memory.get` returns for the next model call, memory included.
 
     The blocks are the default blocks of the session's pipelines. The application's own tokenizer is not
     available here, so the default one counts memory. The only model call is the query's embedding.
     """
-    context, state = read_session(
-        settings_from(**target), session, query, namespace=namespace, user=user, token_limit=token_limit
-    )
-    show(_report(context, state), _lines(context, state), as_json=as_json)
-
-
-def _report(context: MemoryContext, state: ReadState) -> ReadReport:
+    context, state = read(opened, query)
     messages = [
-        ReadMessage(seq=message.seq, id=message.id, created_at=message.created_at, message=message.to_dict())
+        ReadMessage.of(message, created_at=message.created_at, message=message.to_dict())
         for message in context
     ]
-    return ReadReport(**dict(state), messages=messages)
+    return Output(ReadReport(**dict(state), messages=messages), _lines(context, state))
 
 
 def _lines(context: MemoryContext, state: ReadState) -> Iterator[str]:

@@ -1,22 +1,19 @@
-"""``strandline search``: what was said and what is known, best first."""
+"""``strandline search``: messages and facts, best first."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, Literal
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Literal
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import HitReport, SearchReport
 from strandline.cli.servers.memories import opened_session, opened_user
-from strandline.cli.servers.options import (
-    json_options,
-    limit_option,
-    namespace_option,
-    settings_from,
-    target_options,
-)
-from strandline.cli.terminal.output import print_json, print_table, say
+from strandline.cli.servers.options import limit_option, namespace_option
+from strandline.cli.terminal.output import table
+from strandline.memory import Memory
 from strandline.pipelines.inspect.rows import excerpt
 from strandline.pipelines.transcript import speaker
 from strandline.producers.search.facts import FoundFact
@@ -27,7 +24,24 @@ from strandline.schemas.settings import Settings
 Scope = Literal["session", "owner"]
 
 
-@click.command("search")
+@contextmanager
+def _opened(
+    settings: Settings, session: str | None, user: str | None, scope: Scope | None, namespace: str
+) -> Iterator[Memory]:
+    """A session, or all that is known of a user."""
+    if session is not None:
+        with opened_session(settings, session, namespace, user) as (memory, _):
+            yield memory
+    elif user is None:
+        raise click.UsageError("Where? Give --session, or --user for all sessions of a user.")
+    elif scope == "session":
+        raise click.UsageError("--scope session needs --session.")
+    else:
+        with opened_user(settings, user, namespace) as memory:
+            yield memory
+
+
+@cli_command("search", _opened, SearchReport)
 @click.argument("query")
 @namespace_option
 @click.option("--session", metavar="ID", help="Search in this session.")
@@ -45,9 +59,8 @@ Scope = Literal["session", "owner"]
     help="Only hits of this kind; default: both.",
 )
 @limit_option(default=10)
-@json_options(SearchReport)
-@target_options
 def command(
+    memory: Memory,
     query: str,
     namespace: str,
     session: str | None,
@@ -55,93 +68,43 @@ def command(
     scope: Scope | None,
     kinds: tuple[HitKind, ...],
     limit: int,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Search the messages and facts of a session, or of all sessions of a user, as `memory.search` does.
 
     The only model call is the query's embedding; without one, words decide.
     """
-    if session is None and user is None:
-        raise click.UsageError("Where? Give --session, or --user for all sessions of a user.")
-    where: Scope = scope or ("owner" if session is None else "session")
-    if session is None and where == "session":
-        raise click.UsageError("--scope session needs --session.")
-    results = _search(
-        settings_from(**target), query, namespace, session, user, where, kinds or ("message", "fact"), limit
+    scope = scope or ("owner" if session is None else "session")
+    results = memory.search(query, limit=limit, scope=scope, kinds=kinds or ("message", "fact"))
+    report = SearchReport(
+        namespace=namespace,
+        session_id=session,
+        user_id=user,
+        scope=scope,
+        query=query,
+        hits=[_hit(one) for one in results],
+        problem=results.problem if isinstance(results, SearchResults) else None,
     )
-    hits = [_hit(one) for one in results]
-    problem = results.problem if isinstance(results, SearchResults) else None
-    if as_json:
-        print_json(
-            SearchReport(
-                namespace=namespace,
-                session_id=session,
-                user_id=user,
-                scope=where,
-                query=query,
-                hits=hits,
-                problem=problem,
-            )
-        )
-        return
-    if problem is not None:
-        say(problem, err=True)
-    if not hits:
-        say("nothing found")
-    else:
-        print_table(("score", "kind", "id", "session", "said by", "text"), [_row(hit) for hit in hits])
-
-
-def _search(
-    settings: Settings,
-    query: str,
-    namespace: str,
-    session: str | None,
-    user: str | None,
-    scope: Scope,
-    kinds: Sequence[HitKind],
-    limit: int,
-) -> Sequence[SearchResult]:
-    if session is None:
-        with opened_user(settings, user or "", namespace=namespace) as memory:
-            return memory.search(query, limit=limit, scope=scope, kinds=kinds)
-    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, _state):
-        return memory.search(query, limit=limit, scope=scope, kinds=kinds)
+    return Output(report, _lines(report), notes=[report.problem] if report.problem is not None else [])
 
 
 def _hit(hit: SearchResult) -> HitReport:
     if isinstance(hit, FoundFact):
-        return HitReport(
-            kind="fact",
-            score=hit.score,
-            similarity=hit.similarity,
-            text=hit.text,
-            session_id=None,
-            seq=None,
-            id=str(hit.fact.fact_id),
-            said_by=hit.fact.said_by,
-            at=hit.fact.said_at,
+        fact = hit.fact
+        return HitReport.of(
+            hit, session_id=None, seq=None, id=str(fact.fact_id), said_by=fact.said_by, at=fact.said_at
         )
-    return HitReport(
-        kind="message",
-        score=hit.score,
-        similarity=hit.similarity,
-        text=hit.text,
-        session_id=hit.session_id,
-        seq=hit.message.seq,
-        id=hit.message.id or "",
-        said_by=speaker(hit.message),
-        at=hit.message.created_at,
+    message = hit.message
+    return HitReport.of(
+        hit, seq=message.seq, id=message.id or "", said_by=speaker(message), at=message.created_at
     )
 
 
-def _row(hit: HitReport) -> tuple[str, ...]:
-    return (
-        f"{hit.score:.3f}",
-        hit.kind,
-        hit.id,
-        hit.session_id or "-",
-        hit.said_by or "-",
-        excerpt(hit.text),
-    )
+def _lines(report: SearchReport) -> Iterator[str]:
+    rows = [
+        (f"{hit.score:.3f}", hit.kind, hit.id, hit.session_id or "-", hit.said_by or "-", excerpt(hit.text))
+        for hit in report.hits
+    ]
+    if not rows:
+        yield "nothing found"
+        return
+    yield from table(("score", "kind", "id", "session", "said by", "text"), rows)

@@ -43,6 +43,8 @@ def _help_texts(tree: ast.AST) -> Iterator[ast.expr]:
 
 def _makes_a_command(decorator: ast.expr) -> bool:
     made = decorator.func if isinstance(decorator, ast.Call) else decorator
+    if isinstance(made, ast.Name):
+        return made.id in {"cli_command", "offline_command"}
     return isinstance(made, ast.Attribute) and made.attr in {"command", "group"}
 
 

@@ -86,7 +86,7 @@ def test_the_command_line_has_one_module_a_command() -> None:
     modules = {path.parts[0].removesuffix(".py") for path in inside} - {"__init__"}
     imported = [name for _, name in imports_in(tree_of(COMMAND_LINE / "commands.py")) if is_own(name)]
     commands = {name.split(".")[2] for name in imported}
-    assert modules == {*commands, *SHARED_BY_COMMANDS, "entry", "commands"}
+    assert modules == {*commands, *SHARED_BY_COMMANDS, "entry", "command", "commands"}
 
 
 def test_what_the_commands_share_knows_none_of_them() -> None:

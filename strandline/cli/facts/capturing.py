@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import CaptureActReport, CaptureReport
 from strandline.cli.servers.memories import opened_facts
-from strandline.cli.servers.options import json_options, namespace_option, settings_from
-from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.options import Command, actor_option, namespace_option, settings_alone
 from strandline.cli.servers.targets import servers_for_once
-from strandline.cli.terminal.output import show
 from strandline.facts import Facts
 from strandline.producers.facts.capturing import CaptureAct
 from strandline.producers.owner_facts import CaptureFace
@@ -26,7 +24,12 @@ from strandline.schemas.values.acts.capture import MAX_INSTRUCTIONS_CHARACTERS, 
 _OPERATIONS = ("add", "update", "delete")
 
 
-@click.command("capture", short_help="Show or set what is captured as facts.")
+def _file_option(name: str, help_text: str) -> Callable[[Command], Command]:
+    file = click.Path(exists=True, dir_okay=False, path_type=Path)
+    return click.option(name, type=file, metavar="FILE", help=help_text)
+
+
+@cli_command("capture", settings_alone, CaptureReport, short_help="Show or set what is captured as facts.")
 @namespace_option
 @click.option("--user", metavar="ID", help="Of this user; without --user and --session, of the namespace.")
 @click.option("--session", metavar="ID", help="Of the owner of this session, which has no user.")
@@ -37,28 +40,12 @@ _OPERATIONS = ("add", "update", "delete")
 @click.option(
     "--off", "off", type=click.Choice(_OPERATIONS), multiple=True, help="Switch an operation off; repeatable."
 )
-@click.option(
-    "--instructions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="What to keep, in place of what the prompt says.",
-)
-@click.option(
-    "--more-instructions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="Further instructions, beside those on what to keep.",
-)
-@click.option(
-    "--summary-instructions",
-    type=click.Path(exists=True, dir_okay=False, path_type=Path),
-    metavar="FILE",
-    help="How to write summaries, in place of what the prompt says.",
-)
-@click.option("--actor", metavar="NAME", help="The name stored with the act.")
-@json_options(CaptureReport)
-@targets
+@_file_option("--instructions", "What to keep, in place of what the prompt says.")
+@_file_option("--more-instructions", "Further instructions, beside those on what to keep.")
+@_file_option("--summary-instructions", "How to write summaries, in place of what the prompt says.")
+@actor_option
 def capture_command(
+    settings: Settings,
     namespace: str,
     user: str | None,
     session: str | None,
@@ -69,9 +56,7 @@ def capture_command(
     more_instructions: Path | None,
     summary_instructions: Path | None,
     actor: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Show the choice of a namespace or an owner on capturing facts, and all acts; --set records an act.
 
     An act is the whole choice of its level, and applies to what is flushed from then on. A choice that it
@@ -83,20 +68,15 @@ def capture_command(
         raise click.UsageError("Nothing would be set. Add --set to record an act.")
     if both := set(on) & set(off):
         raise click.UsageError(f"--on and --off both name {', '.join(sorted(both))}. Choose one of the two.")
-    with _open_face(settings_from(**target), namespace, user, session) as face:
+    with _open_face(settings, namespace, user, session) as face:
         if is_set:
             add, update, delete = (name in on if name in on + off else None for name in _OPERATIONS)
             capture = Capture(add, update, delete, *map(_read, files))
             face.set_capture(capture, actor=actor)
         applied, acts = face.get_capture(), face.capture_acts()
-    report = CaptureReport(
-        namespace=namespace,
-        user_id=user,
-        session_id=session,
-        **asdict(applied),
-        acts=[_report(act) for act in acts],
-    )
-    show(report, _lines(applied, acts), as_json=as_json)
+    acts_done = [CaptureActReport.of(act, **asdict(act.capture)) for act in acts]
+    report = CaptureReport.of(applied, namespace=namespace, user_id=user, session_id=session, acts=acts_done)
+    return Output(report, _lines(applied, acts))
 
 
 @contextmanager
@@ -104,15 +84,13 @@ def _open_face(
     settings: Settings, namespace: str, user: str | None, session: str | None
 ) -> Iterator[CaptureFace]:
     if user is not None or session is not None:
-        with opened_facts(settings, namespace=namespace, user_id=user, session_id=session) as facts:
+        with opened_facts(settings, namespace, user, session) as facts:
             yield facts
         return
     with servers_for_once(settings) as servers:
-        namespace_facts = Facts.of_namespace(
-            namespace, database_url=servers.database_url, schema=settings.database_schema
-        )
-        with closing(namespace_facts):
-            yield namespace_facts
+        url, schema = servers.database_url, settings.database_schema
+        with closing(Facts.of_namespace(namespace, database_url=url, schema=schema)) as facts_of_all:
+            yield facts_of_all
 
 
 def _read(path: Path | None) -> str | None:
@@ -124,12 +102,6 @@ def _read(path: Path | None) -> str | None:
             return file.read(MAX_INSTRUCTIONS_CHARACTERS + 1)
     except (OSError, UnicodeDecodeError):
         raise click.UsageError(f"{path} cannot be read as UTF-8 text.") from None
-
-
-def _report(act: CaptureAct) -> CaptureActReport:
-    return CaptureActReport(
-        number=act.number, actor=act.actor, created_at=act.created_at, **asdict(act.capture)
-    )
 
 
 def _lines(applied: Capture, acts: list[CaptureAct]) -> Iterator[str]:

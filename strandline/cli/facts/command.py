@@ -4,56 +4,43 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.facts.capturing import capture_command
 from strandline.cli.facts.figures import figures_command, users_command
 from strandline.cli.facts.listing import history_command, list_command
 from strandline.cli.servers.memories import opened_namespace
-from strandline.cli.servers.options import as_json, settings_from, target_options
-from strandline.cli.terminal.output import console, is_rich, show
+from strandline.cli.servers.options import actor_option
+from strandline.cli.terminal.output import console, is_rich
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.wire.work import ClearFactsReport
 
 
-@click.group("facts")
-def command() -> None:
-    """List facts, their history and figures, set what is captured, clear a namespace.
-
-    To correct a fact, use `Facts.for_owner`.
-    """
-
-
-command.add_command(list_command)
-command.add_command(history_command)
-command.add_command(figures_command)
-command.add_command(users_command)
-command.add_command(capture_command)
-
-
-@command.command("clear", short_help="Clear all facts of all owners of a namespace.")
+@cli_command(
+    "clear",
+    opened_namespace,
+    ClearFactsReport,
+    short_help="Clear all facts of all owners of a namespace.",
+)
 @click.option(
     "--namespace", metavar="NAME", required=True, help="The namespace whose owners' facts are cleared."
 )
 @click.option("--yes", is_flag=True, help="Clear them; without --yes, only print what would be cleared.")
-@click.option("--actor", metavar="NAME", help="The name stored with the events.")
-@as_json
-@target_options
-def clear(namespace: str, yes: bool, actor: str | None, as_json: bool, **target: Any) -> None:
+@actor_option
+def clear_command(facts: NamespaceFacts, namespace: str, yes: bool, actor: str | None) -> Output:
     """Clear the facts of every owner of a namespace, for good, as one event per owner.
 
     Nothing said earlier comes back as a fact; messages, summaries and vectors stay. The command may be
     interrupted; run again, it continues where it stopped.
     """
-    with opened_namespace(settings_from(**target), namespace) as facts:
-        done = _clear_facts(facts, actor) if yes else facts.to_clear()
+    done = _clear_facts(facts, actor) if yes else facts.to_clear()
     report = ClearFactsReport(namespace=namespace, dry_run=not yes, owners=done.owners, facts=done.facts)
     what = f"{quantity(done.facts, 'live fact')} of {quantity(done.owners, 'owner')}"
     line = f"{namespace}: cleared {what}" if yes else f"{namespace}: would clear {what}; add --yes to do it"
-    show(report, [line], as_json=as_json)
+    return Output(report, [line])
 
 
 def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
@@ -73,3 +60,21 @@ def _progress() -> Iterator[Callable[[Clearing], None]]:
         return
     with console(stderr=True).status("clearing") as status:
         yield lambda done: status.update(f"clearing: {quantity(done.owners, 'owner')} done")
+
+
+@click.group(
+    "facts",
+    commands=[
+        list_command,
+        history_command,
+        figures_command,
+        users_command,
+        capture_command,
+        clear_command,
+    ],
+)
+def command() -> None:
+    """List facts, their history and figures, set what is captured, clear a namespace.
+
+    To correct a fact, use `Facts.for_owner`.
+    """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from dataclasses import asdict
+from collections.abc import Iterator, Sequence
 from datetime import datetime
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import (
     FiguresReport,
     OwnerFiguresReport,
@@ -17,24 +16,22 @@ from strandline.cli.reports.memory import (
     UsersReport,
 )
 from strandline.cli.servers.memories import opened_facts, opened_namespace
-from strandline.cli.servers.options import (
-    json_options,
-    limit_option,
-    namespace_option,
-    settings_from,
-    target_options,
-)
-from strandline.cli.terminal.output import print_json, print_table, say
-from strandline.producers.facts.figures import OwnerFigures, TopicCount, UserPage
+from strandline.cli.servers.options import limit_option, namespace_option, owner_options
+from strandline.cli.terminal.output import Row, table
+from strandline.facts import Facts
+from strandline.producers.namespace_facts import NamespaceFacts
 from strandline.schemas.display.shown_text import quantity, time_text
 
 _HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", "last put")
 
 
-@click.command("figures", short_help="Show how much there is of a user, and the topics.")
-@namespace_option
-@click.option("--user", metavar="ID", help="The user whose figures are shown.")
-@click.option("--session", metavar="ID", help="The session whose owner's figures are shown.")
+@cli_command(
+    "figures",
+    opened_facts,
+    OwnerFiguresReport,
+    short_help="Show how much there is of a user, and the topics.",
+)
+@owner_options
 @click.option(
     "--topics",
     "most_topics",
@@ -43,77 +40,51 @@ _HEADERS = ("user", "facts", "sessions", "messages", "tokens", "first session", 
     show_default=True,
     help="Show this many of the most frequent topics.",
 )
-@json_options(OwnerFiguresReport)
-@target_options
 def figures_command(
-    namespace: str,
-    user: str | None,
-    session: str | None,
-    most_topics: int,
-    as_json: bool,
-    **target: Any,
-) -> None:
+    facts: Facts, namespace: str, user: str | None, session: str | None, most_topics: int
+) -> Output:
     """Show the number of facts, sessions, messages and tokens of an owner, their age, and the topics."""
-    settings = settings_from(**target)
-    with opened_facts(settings, namespace=namespace, user_id=user, session_id=session) as facts:
-        figures, topics = facts.figures(), facts.topics(limit=most_topics)
-    if as_json:
-        print_json(
-            OwnerFiguresReport(
-                namespace=namespace,
-                user_id=user,
-                session_id=session,
-                figures=_report(figures),
-                topics=[TopicReport(topic=one.topic, facts=one.facts) for one in topics],
-            )
-        )
-    else:
-        _print(figures, topics)
+    figures = FiguresReport.of(facts.figures())
+    topics = [TopicReport.of(one) for one in facts.topics(limit=most_topics)]
+    report = OwnerFiguresReport(
+        namespace=namespace, user_id=user, session_id=session, figures=figures, topics=topics
+    )
+    return Output(report, _lines(figures, topics))
 
 
-@click.command("users", short_help="List users with how much there is of each.")
+@cli_command("users", opened_namespace, UsersReport, short_help="List users with how much there is of each.")
 @namespace_option
 @limit_option(most=200)
 @click.option("--after", metavar="ID", help="Continue after this user.")
-@json_options(UsersReport)
-@target_options
-def users_command(namespace: str, limit: int, after: str | None, as_json: bool, **target: Any) -> None:
+def users_command(facts: NamespaceFacts, namespace: str, limit: int, after: str | None) -> Output:
     """List the users of a namespace who have a session or were given facts, by name, page by page."""
-    with opened_namespace(settings_from(**target), namespace) as facts:
-        page = facts.users(limit=limit, after=after)
-    if as_json:
-        users = [UserReport(user_id=one.user_id, figures=_report(one.figures)) for one in page]
-        print_json(UsersReport(namespace=namespace, users=users, after=page.after))
-    else:
-        _print_users(page, is_first=after is None)
+    page = facts.users(limit=limit, after=after)
+    users = [UserReport(user_id=one.user_id, figures=FiguresReport.of(one.figures)) for one in page]
+    report = UsersReport(namespace=namespace, users=users, after=page.after)
+    if not users:
+        return Output(report, ["no users" if after is None else "no more users"])
+    more = [] if page.after is None else [f"there are more: add --after {page.after}"]
+    return Output(report, [*table(_HEADERS, map(_row, users)), *more])
 
 
-def _print(figures: OwnerFigures, topics: Sequence[TopicCount]) -> None:
+def _lines(figures: FiguresReport, topics: Sequence[TopicReport]) -> Iterator[str]:
     since = "" if figures.oldest_fact_at is None else f", said {_at(figures.oldest_fact_at)} to"
     since += "" if figures.newest_fact_at is None else f" {_at(figures.newest_fact_at)}"
-    say(f"{quantity(figures.facts, 'live fact')}{since}")
+    yield f"{quantity(figures.facts, 'live fact')}{since}"
     put = "" if figures.last_put_at is None else f", the last put to {_at(figures.last_put_at)}"
-    say(
+    yield (
         f"{quantity(figures.sessions, 'session')}{put}: {quantity(figures.messages, 'message')},"
         f" {quantity(figures.tokens, 'token')}"
     )
     if topics:
-        say("")
-        print_table(("topic", "facts"), [(one.topic, one.facts) for one in topics])
+        yield ""
+        yield from table(("topic", "facts"), [(one.topic, one.facts) for one in topics])
 
 
-def _print_users(page: UserPage, *, is_first: bool) -> None:
-    if not page:
-        say("no users" if is_first else "no more users")
-        return
-    print_table(_HEADERS, [_row(one.user_id, one.figures) for one in page])
-    if page.after is not None:
-        say(f"there are more: add --after {page.after}")
-
-
-def _row(user_id: str, figures: OwnerFigures) -> tuple[str | int, ...]:
+def _row(user: UserReport) -> Row:
+    figures = user.figures
     return (
-        user_id,
+        user.user_id,
         figures.facts,
         figures.sessions,
         figures.messages,
@@ -121,10 +92,6 @@ def _row(user_id: str, figures: OwnerFigures) -> tuple[str | int, ...]:
         _at(figures.first_session_at),
         _at(figures.last_put_at),
     )
-
-
-def _report(figures: OwnerFigures) -> FiguresReport:
-    return FiguresReport(**asdict(figures))
 
 
 def _at(moment: datetime | None) -> str:

@@ -3,31 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.reports.memory import FactDeed, FactHistoryReport, FactReport, FactsReport, FactStep
 from strandline.cli.servers.memories import opened_facts
-from strandline.cli.servers.options import (
-    json_options,
-    limit_option,
-    namespace_option,
-    settings_from,
-    target_options,
-)
+from strandline.cli.servers.options import limit_option, owner_options
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, print_table, say, show
+from strandline.cli.terminal.output import table
+from strandline.facts import Facts
 from strandline.pipelines.inspect.explain_message import explain_fact_alone
 from strandline.producers.facts.listing import Fact, FactPage, Sort
 from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExplanation, RevisionTrace
 
 
-@click.command("list", short_help="List the facts of a user or a session.")
-@namespace_option
-@click.option("--user", metavar="ID", help="The user whose facts are listed.")
-@click.option("--session", metavar="ID", help="The session whose owner's facts are listed.")
+@cli_command("list", opened_facts, FactsReport, short_help="List the facts of a user or a session.")
+@owner_options
 @click.option(
     "--sort", type=click.Choice(["newest", "oldest", "updated"]), default="newest", show_default=True
 )
@@ -42,9 +36,8 @@ from strandline.schemas.wire.explanations import FactExplanation, RemovedFactExp
 @click.option("--all", "everything", is_flag=True, help="Include facts that ended or were condensed.")
 @limit_option()
 @click.option("--offset", type=click.IntRange(0), default=0, help="How many to skip, for the next page.")
-@json_options(FactsReport)
-@target_options
 def list_command(
+    facts: Facts,
     namespace: str,
     user: str | None,
     session: str | None,
@@ -54,75 +47,55 @@ def list_command(
     everything: bool,
     limit: int,
     offset: int,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """List the facts of a user, or of the owner of a session, page by page."""
-    with opened_facts(
-        settings_from(**target), namespace=namespace, user_id=user, session_id=session
-    ) as facts:
-        page = facts.list(
-            limit=limit,
-            offset=offset,
-            sort=sort,
-            contains=contains,
-            topics=list(topics) or None,
-            with_invalidated=everything,
-        )
+    page = facts.list(
+        limit=limit,
+        offset=offset,
+        sort=sort,
+        contains=contains,
+        topics=list(topics) or None,
+        with_invalidated=everything,
+    )
     following = offset + len(page) if offset + len(page) < page.total else None
-    if as_json:
-        print_json(
-            FactsReport(
-                namespace=namespace,
-                user_id=user,
-                session_id=session,
-                total=page.total,
-                next_offset=following,
-                facts=[_report(fact) for fact in page],
-            )
-        )
-    else:
-        _print(page, following)
+    report = FactsReport(
+        namespace=namespace,
+        user_id=user,
+        session_id=session,
+        total=page.total,
+        next_offset=following,
+        facts=[_report(fact) for fact in page],
+    )
+    return Output(report, _lines(page, following))
 
 
-@click.command("history", short_help="Show the history of a fact.")
+@cli_command("history", opened_database, FactHistoryReport, short_help="Show the history of a fact.")
 @click.argument("fact_id", metavar="FACT_ID")
-@namespace_option
-@click.option("--user", metavar="ID", help="The user whose fact it is.")
-@click.option("--session", metavar="ID", help="The session whose owner's fact it is.")
-@json_options(FactHistoryReport)
-@target_options
+@owner_options
 def history_command(
-    fact_id: str,
-    namespace: str,
-    user: str | None,
-    session: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+    database: Database, fact_id: str, namespace: str, user: str | None, session: str | None
+) -> Output:
     """Show each step of a fact, oldest first, and the changes people made to it, even if it is gone.
 
     `strandline explain` shows the same fact with its flushes, batches, prompts and model calls.
     """
-    with opened_database(settings_from(**target)) as database:
-        explanation = explain_fact_alone(
-            database, fact_id, namespace=namespace, session_id=session, user_id=user
-        )
-    report = _history(explanation)
-    show(report, _history_lines(report), as_json=as_json)
+    report = _history(
+        explain_fact_alone(database, fact_id, namespace=namespace, session_id=session, user_id=user)
+    )
+    return Output(report, _history_lines(report))
 
 
-def _print(page: FactPage, following: int | None) -> None:
+def _lines(page: FactPage, following: int | None) -> Iterator[str]:
     if not page:
-        say("no facts" if not page.total else f"no more facts; there are {page.total:,}")
+        yield "no facts" if not page.total else f"no more facts; there are {page.total:,}"
         return
     rows = [
         (str(fact.fact_id), _state(fact), time_text(fact.said_at), fact.said_by or "-", fact.text)
         for fact in page
     ]
-    print_table(("fact", "state", "said", "by", "text"), rows)
+    yield from table(("fact", "state", "said", "by", "text"), rows)
     more = "" if following is None else f"; the next page: --offset {following}"
-    say(f"{len(page):,} of {quantity(page.total, 'fact')}{more}")
+    yield f"{len(page):,} of {quantity(page.total, 'fact')}{more}"
 
 
 def _state(fact: Fact) -> str:
@@ -132,33 +105,19 @@ def _state(fact: Fact) -> str:
 
 
 def _report(fact: Fact) -> FactReport:
-    taken_over = {
-        name: getattr(fact, name)
-        for name in FactReport.model_fields
-        if name not in ("live", "topics", "message_ids")
-    }
-    return FactReport(
-        **taken_over, live=fact.is_live, topics=list(fact.topics), message_ids=list(fact.message_ids)
+    return FactReport.of(
+        fact, live=fact.is_live, topics=list(fact.topics), message_ids=list(fact.message_ids)
     )
 
 
 def _history(explanation: FactExplanation | RemovedFactExplanation) -> FactHistoryReport:
-    deeds = [
-        FactDeed(number=event.number, kind=event.kind, at=event.at, actor=event.actor)
-        for event in explanation.events
-    ]
+    deeds = [FactDeed.of(event) for event in explanation.events]
     if isinstance(explanation, RemovedFactExplanation):
         return FactHistoryReport(
             fact_id=explanation.fact_id, gone=True, live=False, text=None, steps=[], deeds=deeds
         )
-    return FactHistoryReport(
-        fact_id=explanation.fact_id,
-        gone=False,
-        live=explanation.live,
-        text=explanation.text,
-        steps=[_step(revision) for revision in explanation.revisions],
-        deeds=deeds,
-    )
+    steps = [_step(revision) for revision in explanation.revisions]
+    return FactHistoryReport.of(explanation, gone=False, steps=steps, deeds=deeds)
 
 
 def _step(revision: RevisionTrace) -> FactStep:

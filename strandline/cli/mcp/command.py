@@ -10,12 +10,14 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
+from strandline.cli.command import cli_command
 from strandline.cli.mcp.streams import ProtocolStreams, protocol_streams
 from strandline.cli.servers.memories import opened_for_agent
-from strandline.cli.servers.options import namespace_option, settings_from, target_options
+from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.terminal.logs import log_to_stderr
 from strandline.memory import Memory
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
 from strandline.workers.signal_pipe import SignalPipe, ending_signals
 
 if TYPE_CHECKING:
@@ -24,7 +26,7 @@ if TYPE_CHECKING:
 _NEEDED = "strandline mcp needs the MCP SDK, version 2.3 or newer: pip install 'strandline[mcp]'."
 
 
-@click.command("mcp")
+@cli_command("mcp", settings_alone)
 @click.option(
     "--user", required=True, metavar="ID", help="Whose memory it is; the client cannot choose another."
 )
@@ -33,8 +35,7 @@ _NEEDED = "strandline mcp needs the MCP SDK, version 2.3 or newer: pip install '
     "--session", metavar="ID", help="A session of this user, whose latest messages get_context shows as well."
 )
 @click.option("--read-only", is_flag=True, help="Offer no tool that changes anything.")
-@target_options
-def command(user: str, namespace: str, session: str | None, read_only: bool, **target: Any) -> None:
+def command(settings: Settings, user: str, namespace: str, session: str | None, read_only: bool) -> None:
     """Offer a user's memory as tools to an MCP client, over stdin and stdout, until the client closes them.
 
     The tools search memories, add, correct and delete facts, and give the context of a question. Logs go to
@@ -45,8 +46,7 @@ def command(user: str, namespace: str, session: str | None, read_only: bool, **t
     make_server = _load_server()
     with protocol_streams() as streams, _given_up_at_signals(streams):
         log_to_stderr("WARNING")
-        settings = settings_from(**target)
-        with opened_for_agent(settings, user, namespace=namespace, session_id=session) as memory:
+        with opened_for_agent(settings, user, namespace, session) as memory:
             server = make_server(memory.acall_tool, read_only=read_only)
             asyncio.run(_serve(server, memory, streams))
 

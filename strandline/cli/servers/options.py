@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from functools import wraps
 from typing import Any, TypeVar, cast
 
@@ -18,18 +19,35 @@ Command = TypeVar("Command", bound=Callable[..., Any])
 as_json = click.option("--json", "as_json", is_flag=True, help="Print JSON instead of text.")
 
 _SHOWS = "Arguments show in `ps`: a URL with a password belongs in that variable."
-_DATABASE = click.option(
-    "--database-url", metavar="URL", help=f"Postgres; overrides STRANDLINE_DATABASE_URL. {_SHOWS}"
+TARGETS = (
+    click.Option(
+        ["--database-url"], metavar="URL", help=f"Postgres; overrides STRANDLINE_DATABASE_URL. {_SHOWS}"
+    ),
+    click.Option(
+        ["--broker-url"], metavar="URL", help=f"Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL. {_SHOWS}"
+    ),
+    click.Option(
+        ["--schema"],
+        metavar="NAME",
+        help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA.",
+    ),
 )
-_BROKER = click.option(
-    "--broker-url", metavar="URL", help=f"Redis or RabbitMQ; overrides STRANDLINE_BROKER_URL. {_SHOWS}"
-)
-_SCHEMA = click.option(
-    "--schema", metavar="NAME", help="Postgres schema of the tables; overrides STRANDLINE_DATABASE_SCHEMA."
-)
-
 
 namespace_option = click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+user_option = click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+actor_option = click.option("--actor", metavar="NAME", help="Your name; it is stored with the change.")
+
+
+def session_options(command: Command) -> Command:
+    """A session by its id, ``--namespace`` and ``--user``."""
+    return click.argument("session")(namespace_option(user_option(command)))
+
+
+def owner_options(command: Command) -> Command:
+    """``--namespace``, and ``--user`` or ``--session`` for an owner of facts."""
+    user = click.option("--user", metavar="ID", help="The user whose facts they are.")
+    session = click.option("--session", metavar="ID", help="The session whose owner's facts they are.")
+    return namespace_option(user(session(command)))
 
 
 def json_options(*reports: type[BaseModel]) -> Callable[[Command], Command]:
@@ -67,7 +85,15 @@ def limit_option(*, default: int = 50, most: int = 1_000) -> Callable[[Command],
 
 def target_options(command: Command) -> Command:
     """``--database-url``, ``--broker-url`` and ``--schema``."""
-    return _DATABASE(_BROKER(_SCHEMA(command)))
+    for option in reversed(TARGETS):
+        command = click.option(*option.opts, metavar=option.metavar, help=option.help)(command)
+    return command
+
+
+@contextmanager
+def settings_alone(settings: Settings) -> Iterator[Settings]:
+    """The settings, for a command that checks its options before it opens anything."""
+    yield settings
 
 
 _OPTIONS = {"database_url": "--database-url", "broker_url": "--broker-url", "database_schema": "--schema"}

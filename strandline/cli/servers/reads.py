@@ -3,30 +3,43 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import asdict
 from typing import Any, TypeVar
 
 import click
 from pydantic import BaseModel
 
 from strandline.cli.reports.memory import LeftOut, ReadState
-from strandline.cli.servers.memories import opened_session
-from strandline.cli.servers.options import json_options, namespace_option, target_options
+from strandline.cli.servers.memories import OpenedSession, opened_session
+from strandline.cli.servers.options import json_options, namespace_option, target_options, user_option
 from strandline.producers.reading.context import MemoryContext
 from strandline.schemas.settings import Settings
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-_USER = click.option("--user", metavar="ID", help="The user that must own it; default: any.")
-_TOKEN_LIMIT = click.option(
+token_limit_option = click.option(
     "--token-limit", type=click.IntRange(1), metavar="N", help="The token limit; default: the session's."
 )
 
 
+def read(opened: OpenedSession, query: str | None) -> tuple[MemoryContext, ReadState]:
+    """What ``Memory.get`` gives with the default blocks of the session's pipelines, and its state."""
+    memory, stored = opened
+    context = memory.get(query)
+    state = ReadState.of(
+        context,
+        namespace=stored.namespace,
+        session_id=stored.session_id,
+        user_id=stored.user_id,
+        token_limit=memory.token_limit,
+        covered_through=dict(context.covered_through),
+        omitted=[LeftOut.of(item) for item in context.omitted],
+    )
+    return context, state
+
+
 def read_options(report: type[BaseModel]) -> Callable[[Command], Command]:
-    """``--namespace``, ``--user``, ``--token-limit``, those of the report as JSON, those of the servers."""
     output = json_options(report)
-    return lambda command: namespace_option(_USER(_TOKEN_LIMIT(output(target_options(command)))))
+    return lambda command: namespace_option(user_option(token_limit_option(output(target_options(command)))))
 
 
 def read_session(
@@ -38,29 +51,8 @@ def read_session(
     user: str | None,
     token_limit: int | None,
 ) -> tuple[MemoryContext, ReadState]:
-    """What ``Memory.get`` gives with the default blocks of the session's pipelines, and its state.
-
-    Raises:
-        NotFoundError: there is no such session.
-    """
-    with opened_session(settings, session, namespace=namespace, user_id=user, token_limit=token_limit) as (
-        memory,
-        stored,
-    ):
-        context = memory.get(query)
-        limit = memory.token_limit
-    state = ReadState(
-        namespace=namespace,
-        session_id=session,
-        user_id=stored.user_id,
-        token_limit=limit,
-        tokens=context.tokens,
-        over_budget=context.over_budget,
-        caught_up=context.caught_up,
-        covered_through=dict(context.covered_through),
-        omitted=[LeftOut(**asdict(item)) for item in context.omitted],
-    )
-    return context, state
+    with opened_session(settings, session, namespace, user, token_limit) as opened:
+        return read(opened, query)
 
 
 def coverage_lines(state: ReadState) -> Iterator[str]:

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Literal
+from typing import Literal, TypedDict
 
 from pydantic import SecretStr
 
@@ -154,17 +154,42 @@ def servers_for_once(settings: Settings, *, create: bool = False) -> Iterator[Se
         yield Servers(stack.database_url, broker_url, "embedded", kind, alone=not stack.joined)
 
 
+class Urls(TypedDict):
+    """Where the tables are, as ``Memory.from_defaults`` takes it."""
+
+    database_url: str
+    schema: str
+
+
+@dataclass(frozen=True, slots=True)
+class Running:
+    """The servers of a command, with a pool on the database."""
+
+    settings: Settings
+    servers: Servers
+    database: Database
+
+    @property
+    def urls(self) -> Urls:
+        """The tables of this database."""
+        return {"database_url": self.servers.database_url, "schema": self.settings.database_schema}
+
+
+@contextmanager
+def opened_servers(settings: Settings, *, create: bool = False, pool_size: int = 2) -> Iterator[Running]:
+    """The servers of ``servers_for_once``, with a pool on the database."""
+    with (
+        servers_for_once(settings, create=create) as servers,
+        opened_pool(servers.database_url, settings, pool_size=pool_size) as database,
+    ):
+        yield Running(settings, servers, database)
+
+
 @contextmanager
 def opened_database(settings: Settings) -> Iterator[Database]:
-    """The database, for a command that does one thing and goes.
-
-    Raises: as ``servers_for_once``.
-    """
-    with (
-        servers_for_once(settings) as servers,
-        opened_pool(servers.database_url, settings) as database,
-    ):
-        yield database
+    """The database alone, of ``opened_servers``."""
+    with opened_servers(settings) as running:
+        yield running.database
 
 
 @contextmanager

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from typing import Any
 
 import click
 
-from strandline.cli.servers.options import json_options, limit_option, settings_from, target_options
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import limit_option, user_option
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.sessions.corrections import (
     delete_command,
@@ -16,11 +16,12 @@ from strandline.cli.sessions.corrections import (
     rewind_command,
 )
 from strandline.cli.sessions.policy import policy_lines, set_policy_command
-from strandline.cli.terminal.output import print_json, print_table, say
+from strandline.cli.terminal.output import Row, table
 from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.policy_history import change_line
 from strandline.pipelines.inspect.sessions import (
     PipelineCoverage,
+    SessionFlush,
     SessionPage,
     SessionPicture,
     SessionState,
@@ -28,6 +29,7 @@ from strandline.pipelines.inspect.sessions import (
     show_session,
 )
 from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.postgres.database import Database
 
 _HEADERS = (
     "namespace", "session", "user", "messages", "window tokens", "pinned", "flushed", "window from",
@@ -35,52 +37,28 @@ _HEADERS = (
 )  # fmt: skip
 
 
-@click.group("sessions")
-def command() -> None:
-    """List and show the sessions of a database; set the policy of one, correct or delete it."""
-
-
-command.add_command(set_policy_command)
-command.add_command(rewind_command)
-command.add_command(replace_command)
-command.add_command(fork_command)
-command.add_command(delete_command)
-
-
-@command.command("list", short_help="List sessions by name.")
+@cli_command("list", opened_database, SessionPage, short_help="List sessions by name.")
 @click.option("--namespace", metavar="NAME", help="Only those of this namespace.")
 @click.option(
     "--user", metavar="ID", help="Only those of this user (of namespace default, unless one is named)."
 )
 @limit_option()
 @click.option("--after", metavar="PLACE", help="Continue after a page, with the PLACE that it printed.")
-@json_options(SessionPage)
-@target_options
 def list_command(
-    namespace: str | None,
-    user: str | None,
-    limit: int,
-    after: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+    database: Database, namespace: str | None, user: str | None, limit: int, after: str | None
+) -> Output:
     """List sessions by name, with their marks, page by page."""
-    with opened_database(settings_from(**target)) as database:
-        page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
-    if as_json:
-        print_json(page)
-    elif not page.sessions:
-        say("no more sessions" if after else "no sessions")
-    else:
-        print_table(_HEADERS, [_row(state) for state in page.sessions])
-        if page.after is not None:
-            say(f"there are more: add --after {page.after}")
+    page = list_sessions(database, namespace=namespace, user_id=user, limit=limit, after=after)
+    if not page.sessions:
+        return Output(page, ["no more sessions" if after else "no sessions"])
+    more = [] if page.after is None else [f"there are more: add --after {page.after}"]
+    return Output(page, [*table(_HEADERS, map(_row, page.sessions)), *more])
 
 
-@command.command("show", short_help="Show the state of a session.")
+@cli_command("show", opened_database, SessionPicture, short_help="Show the state of a session.")
 @click.argument("session")
 @click.option("--namespace", metavar="NAME", help="Its namespace; default: default.")
-@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+@user_option
 @click.option(
     "--flushes",
     type=click.IntRange(0, 1000),
@@ -88,26 +66,15 @@ def list_command(
     show_default=True,
     help="Show this many of the newest flushes.",
 )
-@json_options(SessionPicture)
-@target_options
 def show_command(
-    session: str,
-    namespace: str | None,
-    user: str | None,
-    flushes: int,
-    as_json: bool,
-    **target: Any,
-) -> None:
+    database: Database, session: str, namespace: str | None, user: str | None, flushes: int
+) -> Output:
     """Show a session's marks, its policy, how far each pipeline is, its flushes and its dead letters."""
-    with opened_database(settings_from(**target)) as database:
-        picture = show_session(database, session, namespace=namespace, user_id=user, flushes=flushes)
-    if as_json:
-        print_json(picture)
-    else:
-        _print(picture)
+    picture = show_session(database, session, namespace=namespace, user_id=user, flushes=flushes)
+    return Output(picture, _lines(picture))
 
 
-def _row(state: SessionState) -> tuple[str | int, ...]:
+def _row(state: SessionState) -> Row:
     return (
         state.namespace,
         state.session_id,
@@ -121,30 +88,27 @@ def _row(state: SessionState) -> tuple[str | int, ...]:
     )
 
 
-def _print(picture: SessionPicture) -> None:
-    say(*_state_lines(picture.session), *policy_lines(picture.session.policy))
-    say(*map(change_line, picture.policy_changes), *map(correction_line, picture.corrections))
+def _lines(picture: SessionPicture) -> Iterator[str]:
+    yield from _state_lines(picture.session)
+    yield from policy_lines(picture.session.policy)
+    yield from map(change_line, picture.policy_changes)
+    yield from map(correction_line, picture.corrections)
     if picture.coverage:
-        say("")
-        print_table(
-            ("pipeline", "generation", "covered", "due", "dead"), [*map(_coverage_row, picture.coverage)]
+        yield ""
+        yield from table(
+            ("pipeline", "generation", "covered", "due", "dead"), map(_coverage_row, picture.coverage)
         )
-    say("", f"{quantity(picture.flushes, 'flush', 'flushes')} so far")
+    yield from ("", f"{quantity(picture.flushes, 'flush', 'flushes')} so far")
     if picture.latest_flushes:
-        flushes = [
-            (
-                str(flush.event_id),
-                flush.cause,
-                flush.from_seq,
-                flush.through_seq,
-                flush.tokens,
-                time_text(flush.at),
-            )
-            for flush in picture.latest_flushes
-        ]
-        print_table(("flush event", "cause", "from", "through", "tokens", "at"), flushes)
+        headers = ("flush event", "cause", "from", "through", "tokens", "at")
+        yield from table(headers, map(_flush_row, picture.latest_flushes))
     for letter in picture.dead_letters:
-        say(f"dead letter {letter.id}: messages {letter.from_seq} to {letter.through_seq}: {letter.reason}")
+        yield f"dead letter {letter.id}: messages {letter.from_seq} to {letter.through_seq}: {letter.reason}"
+
+
+def _flush_row(flush: SessionFlush) -> Row:
+    at = time_text(flush.at)
+    return (str(flush.event_id), flush.cause, flush.from_seq, flush.through_seq, flush.tokens, at)
 
 
 def _state_lines(state: SessionState) -> Iterator[str]:
@@ -162,7 +126,7 @@ def _state_lines(state: SessionState) -> Iterator[str]:
     )
 
 
-def _coverage_row(coverage: PipelineCoverage) -> tuple[str | int, ...]:
+def _coverage_row(coverage: PipelineCoverage) -> Row:
     if coverage.generation is None:
         return coverage.pipeline, "not registered", "-", "-", "-"
     return (
@@ -172,3 +136,19 @@ def _coverage_row(coverage: PipelineCoverage) -> tuple[str | int, ...]:
         str(coverage.due),
         str(coverage.dead),
     )
+
+
+@click.group(
+    "sessions",
+    commands=[
+        list_command,
+        show_command,
+        set_policy_command,
+        rewind_command,
+        replace_command,
+        fork_command,
+        delete_command,
+    ],
+)
+def command() -> None:
+    """List and show the sessions of a database; set the policy of one, correct or delete it."""

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import closing
 from functools import partial
 from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.memories import opened_session
-from strandline.cli.servers.options import (
-    json_options,
-    namespace_option,
-    settings_from,
-    target_options,
-)
-from strandline.cli.servers.targets import opened_pool, servers_for_once
-from strandline.cli.terminal.output import print_json, say
+from strandline.cli.servers.options import actor_option, namespace_option, settings_alone, user_option
+from strandline.cli.servers.targets import Running, opened_servers
 from strandline.memory import Memory
 from strandline.pipelines.inspect.sessions import SessionPolicy, SessionState, list_sessions
 from strandline.producers.blocks.resolve import stored_blocks
@@ -27,7 +22,6 @@ from strandline.schemas.postgres.database import Database
 from strandline.schemas.settings import Settings
 from strandline.schemas.values.policy import (
     DELIVERIES,
-    PLAIN_VALUES,
     PolicyChange,
     changed_policy,
     stored_policy,
@@ -51,12 +45,18 @@ class PoliciesChanged(Report):
     dry_run: bool
 
 
-@click.command("set-policy", short_help="Change the limits or pipelines of a session, or of all.")
+@cli_command(
+    "set-policy",
+    settings_alone,
+    SessionPolicy,
+    PoliciesChanged,
+    short_help="Change the limits or pipelines of a session, or of all.",
+)
 @click.argument("session", required=False)
 @click.option("--all", "everything", is_flag=True, help="All sessions of the namespace, or of --user.")
 @click.option("--dry-run", is_flag=True, help="Say what would change, and change nothing.")
 @namespace_option
-@click.option("--user", metavar="ID", help="The user that must own it; default: any.")
+@user_option
 @click.option("--token-limit", type=int, metavar="N", help="Maximum tokens of a read.")
 @click.option("--history-ratio", type=float, metavar="R", help="The mark as a share of the token limit.")
 @click.option("--token-flush-size", type=int, metavar="N", help="Minimum tokens of one flush event.")
@@ -74,10 +74,9 @@ class PoliciesChanged(Report):
 @click.option(
     "--max-facts", type=click.IntRange(1), metavar="N", help="Facts in the facts block; needs --pipelines."
 )
-@click.option("--actor", metavar="NAME", help="Your name; it is stored with the change, and shown with it.")
-@json_options(SessionPolicy, PoliciesChanged)
-@target_options
+@actor_option
 def set_policy_command(
+    settings: Settings,
     session: str | None,
     everything: bool,
     dry_run: bool,
@@ -90,9 +89,8 @@ def set_policy_command(
     no_pipelines: bool,
     max_facts: int | None,
     actor: str | None,
-    as_json: bool,
-    **options: Any,
-) -> int:
+    **plain: Any,
+) -> Output:
     """Change the stored policy of SESSION, from its next put and flush on; settings not named stay.
 
     With --all, of all sessions, one after the other; run again, it resumes with the rest.
@@ -101,23 +99,20 @@ def set_policy_command(
     """
     if everything is (session is not None):
         raise click.UsageError("Name one SESSION, or give --all.")
-    plain = {name: options.pop(name) for name in PLAIN_VALUES}
     names = _names(pipelines, no_pipelines)
     values = _values({**plain, "chat_history_token_ratio": history_ratio}, idle_seconds, never_idle)
     _refuse_nothing(values, names, max_facts)
     change = partial(_change_session, values, names, max_facts, actor, dry_run=dry_run)
     done = "would change" if dry_run else "changed"
-    settings = settings_from(**options)
     if session is None:
-        changes = _change_all(settings, namespace, user, change, dry_run)
-        _print(changes, _lines_of_all(changes, done, namespace), as_json)
-        return 1 if changes.refused else 0
-    with opened_session(settings, session, namespace=namespace, user_id=user) as (memory, state):
+        with opened_servers(settings) as running:
+            changes = _change_all(running, namespace, user, change, dry_run)
+        return Output(changes, _lines_of_all(changes, done, namespace), code=1 if changes.refused else 0)
+    with opened_session(settings, session, namespace, user) as (memory, state):
         policy = change(memory, state)
     first = "nothing changed" if policy == state.policy else f"{done} the policy of session {session}"
     size = values["token_flush_size"] or state.policy.token_flush_size
-    _print(policy, [first, *_lines_of_size(size, policy), *policy_lines(policy)], as_json)
-    return 0
+    return Output(policy, [first, *_lines_of_size(size, policy), *policy_lines(policy)])
 
 
 def _values(values: dict[str, Any], idle_seconds: int | None, never_idle: bool) -> dict[str, Any]:
@@ -133,13 +128,6 @@ def _refuse_nothing(values: Mapping[str, Any], names: tuple[str, ...] | None, ma
         raise click.UsageError(f"Nothing would change. Give at least one of {', '.join(_CHANGING)}.")
     if max_facts is not None and "facts" not in (names or ()):
         raise click.UsageError("--max-facts needs --pipelines with facts among them.")
-
-
-def _print(report: Report, lines: Iterable[str], as_json: bool) -> None:
-    if as_json:
-        print_json(report)
-    else:
-        say(*lines)
 
 
 def _lines_of_all(changes: PoliciesChanged, done: str, namespace: str) -> Iterator[str]:
@@ -179,20 +167,18 @@ def _change_session(
 
 
 def _change_all(
-    settings: Settings, namespace: str, user: str | None, change: Callable[..., SessionPolicy], dry_run: bool
+    running: Running, namespace: str, user: str | None, change: Callable[..., SessionPolicy], dry_run: bool
 ) -> PoliciesChanged:
     sessions, changed, refused = 0, [], {}
-    with servers_for_once(settings) as servers, opened_pool(servers.database_url, settings) as database:
-        url, schema = servers.database_url, settings.database_schema
-        open_memory = partial(Memory.from_defaults, namespace=namespace, database_url=url, schema=schema)
-        with closing(open_memory()):
-            for state in _sessions(database, namespace, user):
-                sessions += 1
-                try:
-                    if change(open_memory(state.session_id, user_id=state.user_id), state) != state.policy:
-                        changed.append(state.session_id)
-                except (ConfigurationError, ConflictError) as error:
-                    refused[state.session_id] = str(error)
+    open_memory = partial(Memory.from_defaults, namespace=namespace, **running.urls)
+    with closing(open_memory()):
+        for state in _sessions(running.database, namespace, user):
+            sessions += 1
+            try:
+                if change(open_memory(state.session_id, user_id=state.user_id), state) != state.policy:
+                    changed.append(state.session_id)
+            except (ConfigurationError, ConflictError) as error:
+                refused[state.session_id] = str(error)
     return PoliciesChanged(sessions=sessions, changed=tuple(changed), refused=refused, dry_run=dry_run)
 
 

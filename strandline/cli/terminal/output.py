@@ -10,7 +10,7 @@ import json
 import os
 import shutil
 import sys
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Literal
 
@@ -22,6 +22,9 @@ from rich.text import Text
 
 from strandline.schemas.display.shown_text import json_shown, shown
 from strandline.schemas.display.shown_url import shown_url
+
+# The cells of a line of a table.
+Row = tuple[str | int, ...]
 
 
 class _Console(Console):
@@ -56,13 +59,19 @@ def say(*lines: str, err: bool = False, file: IO[str] | None = None) -> None:
         click.echo("\n".join(map(shown, lines)), err=err, file=file)
 
 
-def print_table(headers: Sequence[str], rows: Sequence[Sequence[str | int]]) -> None:
-    """Rows in columns as wide as what they hold; numbers stand to the right."""
+def print_table(headers: Sequence[str], rows: Iterable[Row]) -> None:
+    """Print a ``table``."""
+    say(*table(headers, rows))
+
+
+def table(headers: Sequence[str], rows: Iterable[Row]) -> Iterator[str]:
+    """Lines of rows in columns as wide as what they hold; numbers stand to the right."""
+    rows = list(rows)
     cells = [[f"{cell:,}" if isinstance(cell, int) else shown(cell) for cell in row] for row in rows]
     widths = [max(map(cell_len, column)) for column in zip(headers, *cells, strict=True)]
     numbers = [all(isinstance(cell, int) for cell in column) for column in zip(*rows, strict=True)]
     for line in ([*headers], *cells):
-        say("  ".join(map(_aligned, line, widths, numbers or [False] * len(headers))).rstrip())
+        yield "  ".join(map(_aligned, line, widths, numbers or [False] * len(headers))).rstrip()
 
 
 def styled_text(

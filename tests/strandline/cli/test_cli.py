@@ -15,7 +15,7 @@ from typing import IO
 import click
 import pytest
 
-from strandline.cli.commands import COMMANDS
+from strandline.cli.commands import COMMANDS, load_command
 from strandline.cli.entry import cli
 from strandline.cli.terminal.output import masked_url
 from tests.conftest import MakeMemory, StartWorker, nothing_due, rows_of, wait_until
@@ -66,7 +66,7 @@ def test_help_names_every_command(run: Run) -> None:
 
 @pytest.mark.parametrize("name", COMMANDS)
 def test_a_command_is_listed_under_its_own_name(name: str) -> None:
-    command = COMMANDS[name].load()
+    command = load_command(name)
     assert command.name == name
     assert command.short_help is None, "--help shows what the list of commands says, and nothing else"
 

@@ -1,0 +1,132 @@
+"""The one way to make a command: it opens the servers that the command needs, and prints the result.
+
+A command's function gets what its opener yields, and the options that it names.  An opener is a context
+manager over the settings; it gets the options that it names, such as ``namespace``.  Errors become a sentence
+and an exit code in ``entry``.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from contextlib import AbstractContextManager
+from functools import wraps
+from inspect import Parameter, signature
+from typing import Any, Concatenate, NamedTuple, TypeVar
+
+import click
+from pydantic import BaseModel
+
+from strandline.cli.servers.options import TARGETS, settings_from
+from strandline.cli.terminal.output import print_json, print_schema, say
+from strandline.schemas.settings import Settings
+
+_TARGETS = ("database_url", "broker_url", "schema")
+Opened = TypeVar("Opened")
+Opener = Callable[Concatenate[Settings, ...], AbstractContextManager[Opened]]
+
+
+class Output(NamedTuple):
+    """The result of a command.
+
+    Attributes:
+        report: printed under ``--json``.
+        lines: printed without it, one line each.
+        code: the exit code.
+        notes: printed with ``lines``, to stderr.
+    """
+
+    report: BaseModel
+    lines: Iterable[str]
+    code: int = 0
+    notes: Iterable[str] = ()
+
+
+# A command that prints as it goes returns its exit code; None is 0.
+Result = Output | int | None
+Made = Callable[[Callable[..., Result]], click.Command]
+
+
+def cli_command(
+    name: str,
+    opener: Opener[Opened],
+    *reports: type[BaseModel],
+    short_help: str | None = None,
+) -> Callable[[Callable[Concatenate[Opened, ...], Result]], click.Command]:
+    """Make a command of a function whose first argument is what ``opener`` yields.
+
+    Args:
+        reports: what ``--json`` prints, whose schema ``--json-schema`` prints; without any, there is neither.
+        short_help: the line in the help of its group; default: the beginning of the docstring.
+    """
+
+    def make(function: Callable[Concatenate[Opened, ...], Result]) -> click.Command:
+        def run(options: dict[str, Any]) -> Result:
+            settings = settings_from(**{name: options.pop(name) for name in _TARGETS})
+            with opener(settings, **_taken(opener, options)) as opened:
+                return function(opened, **_taken(function, options, but=opener))
+
+        return _make_command(name, function, run, reports, short_help, TARGETS)
+
+    return make
+
+
+def offline_command(name: str, *reports: type[BaseModel], short_help: str | None = None) -> Made:
+    """As ``cli_command``, for one that needs no server."""
+
+    def make(function: Callable[..., Result]) -> click.Command:
+        def run(options: dict[str, Any]) -> Result:
+            return function(**_taken(function, options))
+
+        return _make_command(name, function, run, reports, short_help, ())
+
+    return make
+
+
+def _make_command(
+    name: str,
+    function: Callable[..., Result],
+    run: Callable[[dict[str, Any]], Result],
+    reports: tuple[type[BaseModel], ...],
+    short_help: str | None,
+    targets: Iterable[click.Option],
+) -> click.Command:
+    @wraps(function)
+    def call(*, json_schema: bool = False, **options: Any) -> int:
+        if json_schema:
+            print_schema(*reports)
+            return 0
+        result = run(options)
+        if isinstance(result, Output):
+            return _show(result, as_json=options["as_json"])
+        return result or 0
+
+    made = click.command(name, short_help=short_help)(call)
+    made.params += [*(_json_options(len(reports)) if reports else ()), *targets]
+    return made
+
+
+def _taken(function: Callable[..., Any], options: dict[str, Any], *, but: Any = None) -> dict[str, Any]:
+    """The options that a function names; one with ``**`` also gets those that ``but`` does not name."""
+    parameters = signature(function).parameters
+    rest: set[str] = set()
+    if any(one.kind is Parameter.VAR_KEYWORD for one in parameters.values()):
+        rest = options.keys() - {"as_json"} - (signature(but).parameters.keys() if but else set())
+    return {name: value for name, value in options.items() if name in parameters or name in rest}
+
+
+def _json_options(reports: int) -> list[click.Option]:
+    schemas = "JSON Schemas" if reports > 1 else "JSON Schema"
+    help_of_schema = f"Print the {schemas} of the --json output, and exit."
+    return [
+        click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of text."),
+        click.Option(["--json-schema"], is_flag=True, help=help_of_schema),
+    ]
+
+
+def _show(output: Output, *, as_json: bool) -> int:
+    if as_json:
+        print_json(output.report)
+    else:
+        say(*output.notes, err=True)
+        say(*output.lines)
+    return output.code
