@@ -10,7 +10,8 @@ from pydantic import BaseModel, ConfigDict
 class Report(BaseModel):
     """Base of all reports: fixed fields, no others; new ones may be added in later releases."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    # A report may hold others as the values that they are made of.
+    model_config = ConfigDict(frozen=True, extra="forbid", from_attributes=True)
 
     @classmethod
     def of(cls, source: object, /, **others: Any) -> Self:

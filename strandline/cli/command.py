@@ -43,7 +43,7 @@ class Output(NamedTuple):
 
 # A command that prints as it goes returns its exit code; None is 0.
 Result = Output | int | None
-Made = Callable[[Callable[..., Result]], click.Command]
+Maker = Callable[[Callable[..., Result]], click.Command]
 
 
 def cli_command(
@@ -51,33 +51,39 @@ def cli_command(
     opener: Opener[Opened],
     *reports: type[BaseModel],
     short_help: str | None = None,
+    has_json: bool = True,
 ) -> Callable[[Callable[Concatenate[Opened, ...], Result]], click.Command]:
     """Make a command of a function whose first argument is what ``opener`` yields.
 
     Args:
         reports: what ``--json`` prints, whose schema ``--json-schema`` prints; without any, there is neither.
         short_help: the line in the help of its group; default: the beginning of the docstring.
+        has_json: false for a command that always prints lines of JSON, and needs no ``--json``.
     """
 
     def make(function: Callable[Concatenate[Opened, ...], Result]) -> click.Command:
         def run(options: dict[str, Any]) -> Result:
             settings = settings_from(**{name: options.pop(name) for name in _TARGETS})
-            with opener(settings, **_taken(opener, options)) as opened:
-                return function(opened, **_taken(function, options, but=opener))
+            with opener(settings, **_choose(opener, options)) as opened:
+                return function(opened, **_choose(function, options, but=opener))
 
-        return _make_command(name, function, run, reports, short_help, TARGETS)
+        click_command = _make_command(name, function, run, reports, short_help)
+        click_command.params += [*_json_options(reports)[0 if has_json else 1 :], *TARGETS]
+        return click_command
 
     return make
 
 
-def offline_command(name: str, *reports: type[BaseModel], short_help: str | None = None) -> Made:
+def offline_command(name: str, *reports: type[BaseModel], short_help: str | None = None) -> Maker:
     """As ``cli_command``, for one that needs no server."""
 
     def make(function: Callable[..., Result]) -> click.Command:
         def run(options: dict[str, Any]) -> Result:
-            return function(**_taken(function, options))
+            return function(**_choose(function, options))
 
-        return _make_command(name, function, run, reports, short_help, ())
+        click_command = _make_command(name, function, run, reports, short_help)
+        click_command.params += _json_options(reports)
+        return click_command
 
     return make
 
@@ -88,7 +94,6 @@ def _make_command(
     run: Callable[[dict[str, Any]], Result],
     reports: tuple[type[BaseModel], ...],
     short_help: str | None,
-    targets: Iterable[click.Option],
 ) -> click.Command:
     @wraps(function)
     def call(*, json_schema: bool = False, **options: Any) -> int:
@@ -100,12 +105,10 @@ def _make_command(
             return _show(result, as_json=options["as_json"])
         return result or 0
 
-    made = click.command(name, short_help=short_help)(call)
-    made.params += [*(_json_options(len(reports)) if reports else ()), *targets]
-    return made
+    return click.command(name, short_help=short_help)(call)
 
 
-def _taken(function: Callable[..., Any], options: dict[str, Any], *, but: Any = None) -> dict[str, Any]:
+def _choose(function: Callable[..., Any], options: dict[str, Any], *, but: Any = None) -> dict[str, Any]:
     """The options that a function names; one with ``**`` also gets those that ``but`` does not name."""
     parameters = signature(function).parameters
     rest: set[str] = set()
@@ -114,9 +117,11 @@ def _taken(function: Callable[..., Any], options: dict[str, Any], *, but: Any = 
     return {name: value for name, value in options.items() if name in parameters or name in rest}
 
 
-def _json_options(reports: int) -> list[click.Option]:
-    schemas = "JSON Schemas" if reports > 1 else "JSON Schema"
-    help_of_schema = f"Print the {schemas} of the --json output, and exit."
+def _json_options(reports: tuple[type[BaseModel], ...]) -> list[click.Option]:
+    if not reports:
+        return []
+    schemas = "JSON Schemas" if len(reports) > 1 else "JSON Schema"
+    help_of_schema = f"Print the {schemas} of the JSON output, and exit."
     return [
         click.Option(["--json", "as_json"], is_flag=True, help="Print JSON instead of text."),
         click.Option(["--json-schema"], is_flag=True, help=help_of_schema),

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Iterator, Sequence
-from typing import Any
 
 import click
 
-from strandline.cli.servers.options import json_options, settings_from, target_options
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import namespace_option
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import show
 from strandline.pipelines.inspect.corrections import correction_line
 from strandline.pipelines.inspect.explain_message import explain
 from strandline.pipelines.inspect.policy_history import change_line
 from strandline.schemas.display.shown_text import quantity, time_text
+from strandline.schemas.postgres.database import Database
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 from strandline.schemas.wire.explanations import (
     FactEventTrace,
@@ -38,29 +38,20 @@ _PLACES = {
 _KINDS = (MessageExplanation, FactExplanation, RemovedFactExplanation)
 
 
-@click.command("explain")
+@cli_command("explain", opened_database, *_KINDS)
 @click.argument("subject", metavar="MESSAGE_ID|FACT_ID")
-@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@namespace_option
 @click.option("--session", metavar="ID", help="Its session; needed if several sessions use the same id.")
 @click.option("--user", metavar="ID", help="The user whose session or fact it is.")
-@json_options(*_KINDS)
-@target_options
 def command(
-    subject: str,
-    namespace: str,
-    session: str | None,
-    user: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+    database: Database, subject: str, namespace: str, session: str | None, user: str | None
+) -> Output:
     """Follow a message to the memory derived from it, or a fact back to its messages.
 
     The last lines name the commands to go on with.
     """
-    settings = settings_from(**target)
-    with opened_database(settings) as database:
-        explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
-    show(explanation, _lines(explanation), as_json=as_json)
+    explanation = explain(database, subject, namespace=namespace, session_id=session, user_id=user)
+    return Output(explanation, _lines(explanation))
 
 
 def _lines(explanation: MessageExplanation | FactExplanation | RemovedFactExplanation) -> Iterator[str]:

@@ -10,9 +10,9 @@ from typing import Any
 
 import click
 
+from strandline.cli.command import cli_command
 from strandline.cli.erasures.opening import check_one, opened_erasures, session_option, user_option
-from strandline.cli.servers.options import json_schema_option, namespace_option, settings_from
-from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import opened_database
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.new_file import new_file
@@ -20,9 +20,10 @@ from strandline.cli.terminal.output import say
 from strandline.pipelines.inspect.known_names import refuse_unknown_user, user_is_known
 from strandline.producers.exports.lines import ExportLine
 from strandline.schemas.display.shown_text import json_shown, quantity
+from strandline.schemas.settings import Settings
 
 
-@click.command("export")
+@cli_command("export", settings_alone, ExportLine, has_json=False)
 @user_option
 @session_option
 @namespace_option
@@ -32,9 +33,9 @@ from strandline.schemas.display.shown_text import json_shown, quantity
     metavar="FILE",
     help="Write to this file, which must not exist; default: standard output.",
 )
-@json_schema_option(ExportLine, of="a line")
-@targets
-def command(user: str | None, session: str | None, namespace: str, out: Path | None, **target: Any) -> None:
+def command(
+    settings: Settings, user: str | None, session: str | None, namespace: str, out: Path | None
+) -> None:
     """Export everything that is kept about a user, or about one session: JSON, one object a line.
 
     Messages, facts with their histories, summaries, states, candidates, answers, corrections, runs and
@@ -42,7 +43,6 @@ def command(user: str | None, session: str | None, namespace: str, out: Path | N
     FILE gets its name when it is whole, and only you can read it; after an interruption run it again.
     """
     check_one(user, session)
-    settings = settings_from(**target)
     with opened_erasures(settings, namespace) as erasures:
         if user is not None:
             with opened_database(settings) as database:

@@ -9,14 +9,13 @@ from typing import Any
 
 import click
 
+from strandline.cli.command import Output, offline_command
 from strandline.cli.doctor.command import print_report
 from strandline.cli.doctor.models import check_role
 from strandline.cli.doctor.reports import DoctorReport
-from strandline.cli.servers.options import json_options, settings_from
-from strandline.cli.terminal.output import show
 from strandline.schemas.display.shown_url import shown_url
 from strandline.schemas.model_roles import EMBEDDING_ROLES, FILE, OPENAI_URL, PREFIX, ROLES, Role, RoleName
-from strandline.schemas.settings import Settings
+from strandline.schemas.settings import Settings, load_settings
 from strandline.schemas.wire.report import Report
 
 # What is done without a setting; without any here, nothing.
@@ -56,34 +55,28 @@ class RolesReport(Report):
     roles: list[RoleReport]
 
 
-@click.group("models")
+@offline_command("show", RolesReport, short_help="Show how each model is asked, and where that is set.")
+def show_command() -> Output:
+    """Show server, model, form and limits of each role, and the variable that each comes from."""
+    settings = load_settings()
+    report = RolesReport(roles=[_role(settings, role) for role in ROLES])
+    return Output(report, _lines(report))
+
+
+@offline_command("check", DoctorReport, short_help="Send each model a real request, and show its answer.")
+def check_command(as_json: bool) -> int:
+    """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
+    settings = load_settings()
+    checks = [check_role(settings, role, role, call=True) for role in ROLES]
+    return print_report(DoctorReport.of_checks(checks), as_json=as_json)
+
+
+@click.group("models", commands=[show_command, check_command])
 def command() -> None:
     """Show how the model of each role is asked, and try it.
 
     The roles are facts, merge, summary, embedding (of messages) and query_embedding.
     """
-
-
-@command.command("show", short_help="Show how each model is asked, and where that is set.")
-@json_options(RolesReport)
-def show_command(as_json: bool) -> None:
-    """Show server, model, form and limits of each role, and the variable that each comes from."""
-    settings = _settings()
-    report = RolesReport(roles=[_role(settings, role) for role in ROLES])
-    show(report, _lines(report), as_json=as_json)
-
-
-@command.command("check", short_help="Send each model a real request, and show its answer.")
-@json_options(DoctorReport)
-def check_command(as_json: bool) -> int:
-    """Ask the model of each role as a worker or a read does; exits with 1 if there is a problem."""
-    settings = _settings()
-    checks = [check_role(settings, role, role, call=True) for role in ROLES]
-    return print_report(DoctorReport.of_checks(checks), as_json=as_json)
-
-
-def _settings() -> Settings:
-    return settings_from(database_url=None, broker_url=None, schema=None)
 
 
 def _role(settings: Settings, name: RoleName) -> RoleReport:

@@ -25,7 +25,7 @@ Scope = Literal["session", "owner"]
 
 
 @contextmanager
-def _opened(
+def _open_memory(
     settings: Settings, session: str | None, user: str | None, scope: Scope | None, namespace: str
 ) -> Iterator[Memory]:
     """A session, or all that is known of a user."""
@@ -41,7 +41,7 @@ def _opened(
             yield memory
 
 
-@cli_command("search", _opened, SearchReport)
+@cli_command("search", _open_memory, SearchReport)
 @click.argument("query")
 @namespace_option
 @click.option("--session", metavar="ID", help="Search in this session.")

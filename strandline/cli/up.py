@@ -5,15 +5,15 @@ from __future__ import annotations
 import threading
 from contextlib import nullcontext
 from dataclasses import dataclass
-from typing import Any
 
 import click
 from rich.console import Console
 from rich.table import Table
 
+from strandline.cli.command import cli_command
 from strandline.cli.servers.local_service import START_SECONDS, LocalService, local_service
 from strandline.cli.servers.models_used import models_used
-from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import Servers, opened_pool, started_servers
 from strandline.cli.servers.worker_command import await_worker, worker_command
 from strandline.cli.terminal.interrupts import Interrupts, ends_as_interrupts
@@ -32,11 +32,10 @@ WORKER_START_SECONDS = 120.0
 STOP_MARGIN_SECONDS = 10.0
 
 
-@click.command("up")
+@cli_command("up", settings_alone)
 @click.option("--workers", type=click.IntRange(1, 64), default=1, show_default=True, metavar="N")
 @click.option("--no-service", is_flag=True, help="Do not serve HTTP beside the workers.")
-@target_options
-def command(workers: int, no_service: bool, **target: Any) -> None:
+def command(settings: Settings, workers: int, no_service: bool) -> None:
     """Run everything in this terminal, until Ctrl-C; the data stays in STRANDLINE_HOME.
 
     Workers and embedded servers that end are started again.
@@ -45,7 +44,6 @@ def command(workers: int, no_service: bool, **target: Any) -> None:
     release.  The HTTP service listens on loopback, if the extra `service` is installed; its key is printed,
     and ends with this command.
     """
-    settings = settings_from(**target)
     log_to_stderr("WARNING")
     screen = console()
     with ends_as_interrupts() as interrupts:

@@ -4,57 +4,39 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from contextlib import contextmanager
-from typing import Any
 
 import click
 
-from strandline.cli.servers.options import json_options, settings_from, target_options
+from strandline.cli.command import Output, cli_command
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import console, is_rich, show
-from strandline.pipelines.inspect.verify import Progress, verify
+from strandline.cli.terminal.progress import status_line
+from strandline.pipelines.inspect.verify import verify
 from strandline.pipelines.inspect.verify_report import Report
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.postgres.database import Database
 
 SHOWN_PER_KIND = 20
 
 
-@click.command("verify")
+@cli_command("verify", opened_database, Report)
 @click.option("--namespace", metavar="NAME", help="Only the owners of this namespace.")
 @click.option("--session", metavar="ID", help="Only this session, and the facts of its owner.")
 @click.option("--deep", is_flag=True, help="Also recompute the fingerprint of each fact.")
-@json_options(Report)
-@target_options
-def command(
-    namespace: str | None,
-    session: str | None,
-    deep: bool,
-    as_json: bool,
-    **target: Any,
-) -> int:
+def command(database: Database, namespace: str | None, session: str | None, deep: bool) -> Output:
     """Check that each message is in exactly one flush, each flush applied exactly once, and each fact
     comes from messages that exist; print each violation, and exit with 1 if there is one.
 
     Reads one snapshot, so it may run while workers are at work.
     """
-    settings = settings_from(**target)
-    with (
-        opened_database(settings) as database,
-        _progress() as progress,
-    ):
-        report = verify(database, namespace=namespace, session_id=session, deep=deep, progress=progress)
-    show(report, _lines(report), as_json=as_json)
-    return 1 if report.violations else 0
-
-
-@contextmanager
-def _progress() -> Iterator[Progress]:
-    """A line on a terminal that says which check runs, gone in the end."""
-    if not is_rich(stderr=True):
-        yield lambda _name, _number, _total: None
-        return
-    with console(stderr=True).status("verifying") as status:
-        yield lambda name, number, total: status.update(f"verifying {number} of {total}: {name}")
+    with status_line("verifying") as update:
+        report = verify(
+            database,
+            namespace=namespace,
+            session_id=session,
+            deep=deep,
+            progress=lambda name, number, total: update(f"verifying {number} of {total}: {name}"),
+        )
+    return Output(report, _lines(report), code=1 if report.violations else 0)
 
 
 def _lines(report: Report) -> Iterator[str]:

@@ -6,12 +6,12 @@ import logging
 import os
 import sys
 from contextlib import suppress
-from typing import Any
 
 import click
 from celery.signals import worker_ready
 
-from strandline.cli.servers.options import settings_from, target_options
+from strandline.cli.command import cli_command
+from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import running_servers
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.logs import log_to_stderr
@@ -26,7 +26,7 @@ from strandline.wiring.worker_process import run_worker
 logger = logging.getLogger("strandline.workers")
 
 
-@click.command("worker")
+@cli_command("worker", settings_alone)
 @click.option(
     "--queues",
     metavar="LIST",
@@ -45,13 +45,8 @@ logger = logging.getLogger("strandline.workers")
     default="WARNING",
     show_default=True,
 )
-@target_options
 def command(
-    queues: str | None,
-    concurrency: int | None,
-    no_sweep: bool,
-    log_level: str,
-    **target: Any,
+    settings: Settings, queues: str | None, concurrency: int | None, no_sweep: bool, log_level: str
 ) -> int:
     """Consume flush events until Ctrl-C or SIGTERM.
 
@@ -64,7 +59,6 @@ def command(
     """
     # Before Celery, which takes it as it is: its own format prints no fields.
     log_to_stderr(log_level.upper())
-    settings = settings_from(**target)
     if unknown := list(unknown_settings(os.environ)):
         logger.warning(
             "environment variables are not settings",

@@ -2,28 +2,49 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
 from datetime import UTC, datetime
-from typing import Any
 
 import click
 
-from strandline.cli.audit.opening import opened_audit
-from strandline.cli.audit.reports import ActReport, ActsReport, report_act
-from strandline.cli.servers.options import (
-    json_options,
-    limit_option,
-    namespace_option,
-    settings_from,
-    target_options,
-)
-from strandline.cli.terminal.output import print_json, print_json_line, say, show
-from strandline.pipelines.audit.listing import AuditedAct
+from strandline.audit import Audit
+from strandline.cli.audit.reports import ActReport, ActsReport
+from strandline.cli.command import Output, cli_command
+from strandline.cli.servers.options import limit_option, namespace_option
+from strandline.cli.servers.targets import opened_servers
+from strandline.cli.terminal.output import print_json_line
+from strandline.pipelines.audit.listing import ActPage, AuditedAct
+from strandline.pipelines.inspect.known_names import check_namespace
 from strandline.schemas.display.shown_text import quantity, quote
 from strandline.schemas.errors import NotFoundError
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.acts.kinds import ACTS
 
-_TIME = click.DateTime()
 TIME_FORMATS = "In UTC: 2026-11-25, 2026-11-25T10:00:00 or '2026-11-25 10:00:00'."
+_since_option = click.option(
+    "--since", type=click.DateTime(), metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}"
+)
+_until_option = click.option(
+    "--until", type=click.DateTime(), metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}"
+)
+
+
+@contextmanager
+def opened_audit(
+    settings: Settings, namespace: str, even_if_unknown: bool = False, otherwise: str | None = None
+) -> Iterator[Audit]:
+    """The trail of a namespace, which may be empty; looking at it is recorded, so the namespace has to exist.
+
+    Raises:
+        InvalidMessageError: the namespace is not a valid name.
+        NotFoundError: there is nothing of it.
+    """
+    with opened_servers(settings) as running:
+        if not even_if_unknown:
+            check_namespace(running.database, namespace, otherwise=otherwise)
+        with closing(Audit.of_namespace(namespace, **running.urls)) as audit:
+            yield audit
 
 
 def in_utc(moment: datetime | None) -> datetime | None:
@@ -31,10 +52,10 @@ def in_utc(moment: datetime | None) -> datetime | None:
     return None if moment is None else moment.replace(tzinfo=UTC)
 
 
-@click.command("list", short_help="List acts, newest first.")
+@cli_command("list", opened_audit, ActsReport, short_help="List acts, newest first.")
 @namespace_option
-@click.option("--since", type=_TIME, metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}")
-@click.option("--until", type=_TIME, metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}")
+@_since_option
+@_until_option
 @click.option(
     "--kind", metavar="KIND", help="Only acts of a kind, such as rewind, or facts for all of these."
 )
@@ -42,9 +63,8 @@ def in_utc(moment: datetime | None) -> datetime | None:
 @click.option("--user", metavar="ID", help="Only what concerns this user; nothing after an erasure.")
 @limit_option()
 @click.option("--before", metavar="PLACE", help="The page that follows one: its `next_before`.")
-@json_options(ActsReport)
-@target_options
 def list_command(
+    audit: Audit,
     namespace: str,
     since: datetime | None,
     until: datetime | None,
@@ -53,62 +73,54 @@ def list_command(
     user: str | None,
     limit: int,
     before: str | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """List what was done in a namespace, newest first: when, what, by whom, from where and to whose memory.
 
     Users stand in the trail as pseudonyms, and are named here until they are erased. To list is an act as
     well, and recorded.
     """
-    with opened_audit(settings_from(**target), namespace) as audit:
-        page = audit.acts(
-            since=in_utc(since),
-            until=in_utc(until),
-            kind=kind,
-            actor=actor,
-            user_id=user,
-            limit=limit,
-            before=before,
-        )
-    if as_json:
-        acts = [report_act(act) for act in page.acts]
-        print_json(ActsReport(namespace=namespace, next_before=page.next_before, acts=acts))
-        return
-    say(*map(_line, page.acts))
-    if not page.acts:
-        say("no acts; `strandline audit level` shows what is recorded")
-    if page.next_before is not None:
-        say(f"more: --before {page.next_before}")
+    page = audit.acts(
+        since=in_utc(since),
+        until=in_utc(until),
+        kind=kind,
+        actor=actor,
+        user_id=user,
+        limit=limit,
+        before=before,
+    )
+    return Output(ActsReport.of(page, namespace=namespace), _lines(page))
 
 
-@click.command("show", short_help="Show one act with all that is recorded of it.")
+@cli_command("show", opened_audit, ActReport, short_help="Show one act with all that is recorded of it.")
 @click.argument("entry_id", metavar="ID")
 @namespace_option
-@json_options(ActReport)
-@target_options
-def show_command(entry_id: str, namespace: str, as_json: bool, **target: Any) -> None:
+def show_command(audit: Audit, entry_id: str, namespace: str) -> Output:
     """Show the act ID (`list --json` gives ids) with where it stands in the chain."""
-    with opened_audit(settings_from(**target), namespace) as audit:
-        act = audit.act(entry_id)
+    act = audit.act(entry_id)
     if act is None:
         raise NotFoundError(
             f"The trail of namespace {quote(namespace)} has no act {quote(entry_id)}; it may be pruned, or of"
             " another namespace."
         )
-    show(report_act(act), _details(act), as_json=as_json)
+    return Output(ActReport.of(act), _details(act))
 
 
-@click.command("export", short_help="Print all acts as JSON lines.")
+@cli_command("export", opened_audit, short_help="Print all acts as JSON lines.")
 @namespace_option
-@click.option("--since", type=_TIME, metavar="TIME", help=f"Only acts from this time on. {TIME_FORMATS}")
-@click.option("--until", type=_TIME, metavar="TIME", help=f"Only acts up to this time. {TIME_FORMATS}")
-@target_options
-def export_command(namespace: str, since: datetime | None, until: datetime | None, **target: Any) -> None:
+@_since_option
+@_until_option
+def export_command(audit: Audit, since: datetime | None, until: datetime | None) -> None:
     """Print the acts of a namespace, newest first, a line of JSON each, as `list --json` has them."""
-    with opened_audit(settings_from(**target), namespace) as audit:
-        for act in audit.each(since=in_utc(since), until=in_utc(until)):
-            print_json_line(report_act(act).model_dump_json())
+    for act in audit.each(since=in_utc(since), until=in_utc(until)):
+        print_json_line(ActReport.of(act).model_dump_json())
+
+
+def _lines(page: ActPage) -> Iterator[str]:
+    yield from map(_line, page.acts)
+    if not page.acts:
+        yield "no acts; `strandline audit level` shows what is recorded"
+    if page.next_before is not None:
+        yield f"more: --before {page.next_before}"
 
 
 def _line(act: AuditedAct) -> str:

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Annotated, Any
 
-from strandline.pipelines.audit.anchors import Anchor
-from strandline.pipelines.audit.findings import TrailVerification
-from strandline.pipelines.audit.listing import AuditedAct
+from pydantic import BeforeValidator
+
 from strandline.schemas.wire.report import Report
+
+Key = Annotated[str, BeforeValidator(str)]
+Time = Annotated[str, BeforeValidator(datetime.isoformat)]
 
 
 class ActReport(Report):
@@ -17,14 +20,14 @@ class ActReport(Report):
     an erasure; ``session`` is a pseudonym as well.  ``seal`` and ``place`` are null while no seal covers it.
     """
 
-    entry_id: str
-    at: str
+    entry_id: Key
+    at: Time
     kind: str
     actor: str | None
     origin: str | None
-    subject: str | None
+    subject: Key | None
     user_id: str | None
-    session: str | None
+    session: Key | None
     seq: int | None
     count: int | None
     detail: dict[str, Any]
@@ -64,7 +67,7 @@ class AnchorReport(Report):
     seal: int
     entries: int
     mac: str
-    sealed_at: str
+    sealed_at: Time
 
 
 class FindingReport(Report):
@@ -74,7 +77,7 @@ class FindingReport(Report):
     sentence: str
     seal: int | None
     place: int | None
-    entry_id: str | None
+    entry_id: Key | None
 
 
 class TrailReport(Report):
@@ -89,8 +92,8 @@ class TrailReport(Report):
     unkeyed_seals: int
     anchors: int
     pruned_anchors: int
-    first_seal_at: str | None
-    last_seal_at: str | None
+    first_seal_at: Time | None
+    last_seal_at: Time | None
     findings: list[FindingReport]
 
 
@@ -107,41 +110,3 @@ class PruningReport(Report):
     entries: int
     through_seal: int
     dry_run: bool
-
-
-def report_act(act: AuditedAct) -> ActReport:
-    """An act as it is printed."""
-    return ActReport.of(
-        act,
-        entry_id=str(act.entry_id),
-        at=act.at.isoformat(),
-        subject=None if act.subject is None else str(act.subject),
-        session=None if act.session is None else str(act.session),
-        detail=dict(act.detail),
-        flags=list(act.flags),
-    )
-
-
-def report_anchor(anchor: Anchor) -> AnchorReport:
-    """An anchor as it is printed."""
-    return AnchorReport(
-        namespace=anchor.namespace,
-        seal=anchor.seal,
-        entries=anchor.entries,
-        mac=anchor.mac,
-        sealed_at=anchor.sealed_at.isoformat(),
-    )
-
-
-def report_trail(result: TrailVerification) -> TrailReport:
-    """A verification as it is printed."""
-    first, last = result.first_seal_at, result.last_seal_at
-    return TrailReport.of(
-        result,
-        first_seal_at=None if first is None else first.isoformat(),
-        last_seal_at=None if last is None else last.isoformat(),
-        findings=[
-            FindingReport.of(one, entry_id=None if one.entry_id is None else str(one.entry_id))
-            for one in result.findings
-        ],
-    )

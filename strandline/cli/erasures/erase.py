@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.erasures.keeping import receipt_option, receipts_kept
 from strandline.cli.erasures.opening import (
     actor_option,
@@ -18,15 +18,15 @@ from strandline.cli.erasures.opening import (
     shown_steps,
     user_option,
 )
-from strandline.cli.erasures.reports import EraseReport, receipt_report
+from strandline.cli.erasures.reports import EraseReport
 from strandline.cli.servers.names import even_if_unknown_option
-from strandline.cli.servers.options import json_options, namespace_option, settings_from
-from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, say, show
+from strandline.cli.terminal.output import say
 from strandline.erasure import ErasureReceipt, Erasures, PlannedErasure
 from strandline.pipelines.inspect.known_names import refuse_unknown_user
 from strandline.schemas.display.shown_text import quantity
+from strandline.schemas.settings import Settings
 
 _ANYWAY = "To keep away who never wrote, add --even-if-unknown."
 _UNSIGNED = (
@@ -35,7 +35,7 @@ _UNSIGNED = (
 )
 
 
-@click.command("erase", short_help="Erase a user, or one session, for good.")
+@cli_command("erase", settings_alone, EraseReport, short_help="Erase a user, or one session, for good.")
 @user_option
 @session_option
 @namespace_option
@@ -51,9 +51,8 @@ _UNSIGNED = (
 )
 @click.option("--vacuum", is_flag=True, help="Then vacuum the tables, which may take long.")
 @even_if_unknown_option
-@json_options(EraseReport)
-@targets
 def erase_command(
+    settings: Settings,
     user: str | None,
     session: str | None,
     namespace: str,
@@ -64,9 +63,7 @@ def erase_command(
     items_below: tuple[str, ...],
     vacuum: bool,
     even_if_unknown: bool,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Erase everything of a user, or of one session, and keep it away.
 
     From its first moment nothing can be written for the user any more. It may be interrupted at any time:
@@ -75,7 +72,6 @@ def erase_command(
     check_one(user, session)
     if items_below and user is None:
         raise click.UsageError("--items-below goes with --user: items belong to no session.")
-    settings = settings_from(**target)
     with opened_erasures(settings, namespace, key) as erasures:
         planned = erasures.plan_user(user) if user is not None else erasures.plan_session(session or "")
         if user is not None and planned.is_of_nobody and not items_below and not even_if_unknown:
@@ -84,8 +80,8 @@ def erase_command(
         if not erasures.has_key:
             say(_UNSIGNED, err=True)
         if not yes:
-            _show_plan(planned, as_json=as_json)
-            return
+            plan = EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by)
+            return Output(plan, _plan_lines(planned))
         with receipts_kept(receipt_file) as keep:
             receipt = _erase(erasures, user, session, actor, items_below)
             keep(receipt)
@@ -93,43 +89,34 @@ def erase_command(
             with shown_steps() as show_step:
                 show_step("vacuum", "all tables", 0)
                 erasures.vacuum()
-    show(
-        EraseReport(
-            dry_run=False,
-            rows=dict(planned.rows),
-            erased_by=receipt.number,
-            receipt=receipt_report(receipt),
-        ),
-        receipt_lines(receipt),
-        as_json=as_json,
+    report = EraseReport.of(
+        None, dry_run=False, rows=dict(planned.rows), erased_by=receipt.number, receipt=receipt
     )
+    return Output(report, receipt_lines(receipt))
 
 
-@click.command("readmit", short_help="Accept an erased user, or session, again.")
+@cli_command("readmit", settings_alone, EraseReport, short_help="Accept an erased user, or session, again.")
 @user_option
 @session_option
 @namespace_option
 @actor_option
 @key_option
 @receipt_option
-@json_options(EraseReport)
-@targets
 def readmit_command(
+    settings: Settings,
     user: str | None,
     session: str | None,
     namespace: str,
     actor: str | None,
     key: Path | None,
     receipt_file: Path | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Lift the fence of a user, or of one session. Puts are accepted again, and memory begins empty.
 
     Keep the receipt with those of erasures (--receipt): without it `reapply` would keep the user away.
     """
     check_one(user, session)
-    with opened_erasures(settings_from(**target), namespace, key) as erasures:
+    with opened_erasures(settings, namespace, key) as erasures:
         if not erasures.has_key:
             say(_UNSIGNED, err=True)
         with receipts_kept(receipt_file) as keep:
@@ -138,11 +125,8 @@ def readmit_command(
             else:
                 receipt = erasures.readmit_user(user or "", actor=actor)
             keep(receipt)
-    show(
-        EraseReport(dry_run=False, rows={}, receipt=receipt_report(receipt)),
-        [f"readmitted (number {receipt.number}); puts are accepted again"],
-        as_json=as_json,
-    )
+    report = EraseReport.of(None, dry_run=False, rows={}, receipt=receipt)
+    return Output(report, [f"readmitted (number {receipt.number}); puts are accepted again"])
 
 
 def receipt_lines(receipt: ErasureReceipt) -> Iterator[str]:
@@ -176,15 +160,12 @@ def _erase(
         return erasures.erase_session(session or "", actor=actor, on_progress=show)
 
 
-def _show_plan(planned: PlannedErasure, *, as_json: bool) -> None:
-    if as_json:
-        print_json(EraseReport(dry_run=True, rows=dict(planned.rows), erased_by=planned.erased_by))
-        return
+def _plan_lines(planned: PlannedErasure) -> Iterator[str]:
     for table, number in sorted(planned.rows.items()):
-        say(f"  {table}: {number:,}")
+        yield f"  {table}: {number:,}"
     if planned.erased_by is not None and not planned.total:
-        say(f"erased already (erasure {planned.erased_by})")
+        yield f"erased already (erasure {planned.erased_by})"
     elif planned.erased_by is not None:
-        say(f"erasure {planned.erased_by} is not finished: add --yes to go on with it")
+        yield f"erasure {planned.erased_by} is not finished: add --yes to go on with it"
     else:
-        say(f"would erase {quantity(planned.total, 'row')}, and keep away what comes: add --yes to do it")
+        yield f"would erase {quantity(planned.total, 'row')}, and keep away what comes: add --yes to do it"

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from strandline.cli.servers.targets import servers_for_once
+from strandline.cli.servers.targets import opened_servers
 from strandline.cli.terminal.output import console, is_rich, say
 from strandline.erasure import Erasures
 from strandline.schemas.display.shown_text import quantity
@@ -32,15 +32,12 @@ Show = Callable[[str, str, int], None]
 @contextmanager
 def opened_erasures(settings: Settings, namespace: str, key: Path | None = None) -> Iterator[Erasures]:
     """The erasures of a namespace, on the servers of the settings."""
-    with servers_for_once(settings) as servers:
-        erasures = Erasures.of_namespace(
-            namespace,
-            key_file=key if key is not None else settings.receipt_key_file,
-            database_url=servers.database_url,
-            schema=settings.database_schema,
-        )
-        with closing(erasures):
-            yield erasures
+    key_file = key if key is not None else settings.receipt_key_file
+    with (
+        opened_servers(settings) as running,
+        closing(Erasures.of_namespace(namespace, key_file=key_file, **running.urls)) as erasures,
+    ):
+        yield erasures
 
 
 def check_one(user: str | None, session: str | None) -> None:

@@ -4,26 +4,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
+from strandline.cli.command import Output, cli_command, offline_command
 from strandline.cli.erasures.opening import actor_option, key_option, opened_erasures, shown_steps
 from strandline.cli.erasures.reports import (
-    FindingReport,
     ReappliedReport,
     ReapplyReport,
     ReceiptKeyReport,
     VerdictReport,
     VerifyReceiptsReport,
-    verdict_report,
 )
-from strandline.cli.servers.options import json_options, settings_from
-from strandline.cli.servers.options import target_options as targets
+from strandline.cli.servers.options import settings_alone
 from strandline.cli.servers.targets import opened_database
-from strandline.cli.terminal.output import print_json, say, show
 from strandline.erasure import (
     ErasureReceipt,
+    ReceiptVerdict,
     Verifier,
     make_receipt_key,
     read_receipts,
@@ -32,26 +29,26 @@ from strandline.erasure import (
 from strandline.producers.erasing.erase import find_unsettled, judge, refuse_forged
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
 from strandline.schemas.values.identity import DEFAULT_NAMESPACE
 
 _file = click.Path(exists=True, dir_okay=False, path_type=Path)
 
 
-@click.command("verify", short_help="Verify receipts, and that nothing of them is there.")
+@cli_command(
+    "verify",
+    settings_alone,
+    VerifyReceiptsReport,
+    short_help="Verify receipts, and that nothing of them is there.",
+)
 @click.argument("receipts", type=_file, nargs=-1)
 @click.option(
     "--public-key", type=_file, metavar="FILE", help="The public key, to verify the signatures with."
 )
 @click.option("--offline", is_flag=True, help="Verify the signatures alone; needs no database.")
-@json_options(VerifyReceiptsReport)
-@targets
 def verify_command(
-    receipts: tuple[Path, ...],
-    public_key: Path | None,
-    offline: bool,
-    as_json: bool,
-    **target: Any,
-) -> int:
+    settings: Settings, receipts: tuple[Path, ...], public_key: Path | None, offline: bool
+) -> Output:
     """Verify the receipts in the files RECEIPTS, and look for rows of anything that was erased.
 
     Ends with 1 if a receipt was changed or is not signed by this key, if anything erased is there again or
@@ -61,20 +58,21 @@ def verify_command(
         raise click.UsageError("--offline needs --public-key FILE, and at least one file of receipts.")
     verifier = None if public_key is None else verifier_of(public_key)
     read = _read_files(receipts)
-    report = _judge(read, verifier, offline=offline, target=target)
-    if as_json:
-        print_json(report)
-    else:
-        say(*map(_verdict_line, report.receipts))
-        say(*_database_lines(report))
+    report = _judge(read, verifier, None if offline else settings)
     is_bad = any(
         one.signature in ("changed", "other_key", "unsigned") or one.rows or one.is_unfenced
         for one in report.receipts
     )
-    return 1 if is_bad or report.erased_rows or report.findings else 0
+    lines = [*map(_verdict_line, report.receipts), *_database_lines(report)]
+    return Output(report, lines, code=1 if is_bad or report.erased_rows or report.findings else 0)
 
 
-@click.command("reapply", short_help="Repeat erasures after a restore, by their receipts.")
+@cli_command(
+    "reapply",
+    settings_alone,
+    ReapplyReport,
+    short_help="Repeat erasures after a restore, by their receipts.",
+)
 @click.option(
     "--from", "files", type=_file, metavar="FILE", multiple=True, required=True, help="Receipts; repeatable."
 )
@@ -90,25 +88,21 @@ def verify_command(
 @click.option("--unverified", is_flag=True, help="Repeat also receipts that no key vouches for.")
 @actor_option
 @key_option
-@json_options(ReapplyReport)
-@targets
 def reapply_command(
+    settings: Settings,
     files: tuple[Path, ...],
     yes: bool,
     public_keys: tuple[Path, ...],
     unverified: bool,
     actor: str | None,
     key: Path | None,
-    as_json: bool,
-    **target: Any,
-) -> None:
+) -> Output:
     """Repeat the erasures of the receipts after an older backup was restored.
 
     Run it before producers write. Erasures that the database knows are left; it may be run again.
     A receipt that none of the keys signed is refused, and nothing is done.
     """
     receipts = _read_files(files)
-    settings = settings_from(**target)
     own = key if key is not None else settings.receipt_key_file
     verifiers = [verifier_of(path) for path in (*public_keys, *([] if own is None else [own]))]
     refuse_forged(receipts, verifiers, unverified=unverified)
@@ -121,39 +115,26 @@ def reapply_command(
             for one in erasures.reapply(
                 receipts, verifiers=verifiers, unverified=unverified, actor=actor, on_progress=show
             ):
-                outcomes.append(
-                    ReappliedReport(
-                        number=one.receipt.number,
-                        kind=one.receipt.kind,
-                        owner_key=one.receipt.owner_key,
-                        outcome=one.outcome,
-                        rows=sum(one.receipt.counts.values()),
-                    )
-                )
+                rows = sum(one.receipt.counts.values())
+                outcomes.append(ReappliedReport.of(one.receipt, outcome=one.outcome, rows=rows))
     report = ReapplyReport(dry_run=not yes, in_file=len(receipts), receipts=outcomes)
-    if as_json:
-        print_json(report)
-    elif not yes:
-        say(f"would reapply {quantity(len(receipts), 'receipt')}: add --yes to do it")
-    else:
-        for outcome in outcomes:
-            say(f"{outcome.kind} {outcome.number} of owner {outcome.owner_key}: {outcome.outcome}")
+    if not yes:
+        return Output(report, [f"would reapply {quantity(len(receipts), 'receipt')}: add --yes to do it"])
+    return Output(
+        report, [f"{one.kind} {one.number} of owner {one.owner_key}: {one.outcome}" for one in outcomes]
+    )
 
 
-@click.command("key", short_help="Make the key that signs receipts.")
+@offline_command("key", ReceiptKeyReport, short_help="Make the key that signs receipts.")
 @click.argument("file", type=click.Path(dir_okay=False, path_type=Path))
-@json_options(ReceiptKeyReport)
-def key_command(file: Path, as_json: bool) -> None:
+def key_command(file: Path) -> Output:
     """Write a new private key to FILE, readable for its owner alone, and the public key to FILE.pub."""
     report = ReceiptKeyReport(key_id=make_receipt_key(file), private_key=str(file), public_key=f"{file}.pub")
-    show(
-        report,
-        [
-            f"key {report.key_id}: {report.private_key} signs, {report.public_key} verifies",
-            f"set STRANDLINE_RECEIPT_KEY_FILE={report.private_key}",
-        ],
-        as_json=as_json,
-    )
+    lines = [
+        f"key {report.key_id}: {report.private_key} signs, {report.public_key} verifies",
+        f"set STRANDLINE_RECEIPT_KEY_FILE={report.private_key}",
+    ]
+    return Output(report, lines)
 
 
 def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:
@@ -172,18 +153,23 @@ def _read_files(paths: Sequence[Path]) -> list[ErasureReceipt]:
 
 
 def _judge(
-    receipts: list[ErasureReceipt], verifier: Verifier | None, *, offline: bool, target: dict[str, Any]
+    receipts: list[ErasureReceipt], verifier: Verifier | None, settings: Settings | None
 ) -> VerifyReceiptsReport:
-    if offline:
-        verdicts = [verdict_report(receipt, judge(receipt, verifier)) for receipt in receipts]
+    """The verdict on each receipt, and on the database of the settings, if any are given."""
+    if settings is None:
+        verdicts = [_verdict(receipt, judge(receipt, verifier)) for receipt in receipts]
         return VerifyReceiptsReport(receipts=verdicts, erased_rows=None)
-    settings = settings_from(**target)
     with opened_erasures(settings, DEFAULT_NAMESPACE) as erasures, opened_database(settings) as database:
-        return VerifyReceiptsReport(
-            receipts=[verdict_report(one, erasures.verify(one, verifier)) for one in receipts],
+        return VerifyReceiptsReport.of(
+            None,
+            receipts=[_verdict(one, erasures.verify(one, verifier)) for one in receipts],
             erased_rows=erasures.find_erased_rows(),
-            findings=[FindingReport(**row._asdict()) for row in database.run(find_unsettled())],
+            findings=database.run(find_unsettled()),
         )
+
+
+def _verdict(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> VerdictReport:
+    return VerdictReport.of(verdict, number=receipt.number, kind=receipt.kind, owner_key=receipt.owner_key)
 
 
 _SIGNATURES = {

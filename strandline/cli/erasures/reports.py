@@ -6,8 +6,7 @@ from uuid import UUID
 
 from pydantic import Field
 
-from strandline.erasure import ErasureReceipt, ErasureRecord, ErasureSummary, ReceiptVerdict
-from strandline.schemas.wire.erasures import ErasureDetailsReport, ErasureReport, ReceiptReport
+from strandline.schemas.wire.erasures import ErasureReport, ReceiptReport
 from strandline.schemas.wire.report import Report
 
 
@@ -88,19 +87,3 @@ class ReceiptKeyReport(Report):
     key_id: str
     private_key: str
     public_key: str
-
-
-def verdict_report(receipt: ErasureReceipt, verdict: ReceiptVerdict) -> VerdictReport:
-    return VerdictReport.of(verdict, number=receipt.number, kind=receipt.kind, owner_key=receipt.owner_key)
-
-
-def receipt_report(receipt: ErasureReceipt) -> ReceiptReport:
-    return ReceiptReport.model_validate(receipt, from_attributes=True)
-
-
-def summary_report(one: ErasureSummary) -> ErasureReport:
-    return ErasureReport.model_validate(one, from_attributes=True)
-
-
-def details_report(one: ErasureRecord) -> ErasureDetailsReport:
-    return ErasureDetailsReport.model_validate(one, from_attributes=True)

@@ -7,24 +7,25 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from statistics import fmean
-from typing import Any
 
 import click
 from pydantic import SecretStr, ValidationError
 
+from strandline.cli.command import Output, cli_command
 from strandline.cli.evaluation.questions import LineProblem, Question, read_lines
 from strandline.cli.evaluation.subjects import Embeddings, Subjects, vectors_of
-from strandline.cli.imports.progress import shown_progress
-from strandline.cli.servers.options import json_options, namespace_option, settings_from, target_options
+from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import servers_for_once
 from strandline.cli.terminal.interrupts import Stop, stops_at_signals
 from strandline.cli.terminal.numbers import percentile
-from strandline.cli.terminal.output import print_json, print_table, say
+from strandline.cli.terminal.output import table
+from strandline.cli.terminal.progress import shown_progress
 from strandline.producers.evaluation.asking import Measured, measure
 from strandline.producers.search.ranking import Vectors
 from strandline.producers.search.search import MAX_LIMIT
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
+from strandline.schemas.settings import Settings
 from strandline.schemas.wire.report import Report
 from strandline.wiring.runtime import runtime_for
 
@@ -84,7 +85,7 @@ class EvalReport(Report):
     problems: list[LineProblem]
 
 
-@click.command("eval")
+@cli_command("eval", settings_alone, EvalReport)
 @click.argument("questions", type=_FILE)
 @namespace_option
 @click.option("--session", metavar="ID", help="The session of questions that name none.")
@@ -97,9 +98,8 @@ class EvalReport(Report):
 )
 @click.option("--generation", "numbers", type=int, multiple=True, help="Search this one; repeat to compare.")
 @click.option("--against", type=_FILE, help="Compare with an earlier result, saved from --json.")
-@json_options(EvalReport)
-@target_options
 def command(
+    settings: Settings,
     questions: Path,
     namespace: str,
     session: str | None,
@@ -108,15 +108,12 @@ def command(
     token_limit: int | None,
     numbers: tuple[int, ...],
     against: Path | None,
-    as_json: bool,
-    **target: Any,
-) -> int:
+) -> Output:
     """Measure what searches and reads give for the questions in the file QUESTIONS.
 
     It has a JSON object per line: "question", and "evidence" (ids of messages) or "expected" (words); perhaps
     "session_id", "user_id" and "namespace". The only model calls embed the questions; nothing is written.
     """
-    settings = settings_from(**target)
     earlier = None if against is None else _read_earlier(against, k)
     lines = dict(read_lines(questions, Question))
     problems = [problem for one in lines.values() if isinstance(one, list) for problem in one]
@@ -145,8 +142,7 @@ def command(
         questions=[one.model_copy(update={"before": known.get(_key(one))}) for one in measured],
         problems=sorted(problems, key=lambda one: one.line),
     )
-    print_json(report) if as_json else _print(report)
-    return stop.exit_code or (1 if problems else 0)
+    return Output(report, _lines(report), stop.exit_code or (1 if problems else 0), _notes(report))
 
 
 def _ask(
@@ -221,7 +217,7 @@ def _read_earlier(path: Path, k: int) -> EvalReport:
     return earlier
 
 
-def _print(report: EvalReport) -> None:
+def _lines(report: EvalReport) -> Iterator[str]:
     before = [] if report.before is None else [("before", report.before)]
     columns = [*before, *((_title(one.generation), one) for one in report.figures)]
     if report.figures:
@@ -229,14 +225,19 @@ def _print(report: EvalReport) -> None:
             (title.format(k=report.k), *(text.format(one).replace("None", "unknown") for _, one in columns))
             for title, text in _ROWS
         ]
-        print_table([quantity(len(report.questions), "question"), *(title for title, _ in columns)], rows)
+        yield from table(
+            [quantity(len(report.questions), "question"), *(title for title, _ in columns)], rows
+        )
     for asked in report.questions:
-        say(*_changes(asked))
+        yield from _changes(asked)
+
+
+def _notes(report: EvalReport) -> Iterator[str]:
     reasons = {one.problem for asked in report.questions for one in asked.measured if one.problem}
-    say(*(f"compared by words alone: {reason}" for reason in sorted(reasons)), err=True)
-    say(*(f"not measured: {problem}" for problem in report.problems), err=True)
+    yield from (f"compared by words alone: {reason}" for reason in sorted(reasons))
+    yield from (f"not measured: {problem}" for problem in report.problems)
     if report.interrupted:
-        say("interrupted; the figures are of the questions asked until then", err=True)
+        yield "interrupted; the figures are of the questions asked until then"
 
 
 def _title(generation: int | None) -> str:

@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-
 import click
 
 from strandline.cli.command import Output, cli_command
@@ -13,7 +10,7 @@ from strandline.cli.facts.figures import figures_command, users_command
 from strandline.cli.facts.listing import history_command, list_command
 from strandline.cli.servers.memories import opened_namespace
 from strandline.cli.servers.options import actor_option
-from strandline.cli.terminal.output import console, is_rich
+from strandline.cli.terminal.progress import status_line
 from strandline.producers.namespace_facts import Clearing, NamespaceFacts
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.wire.work import ClearFactsReport
@@ -45,21 +42,11 @@ def clear_command(facts: NamespaceFacts, namespace: str, yes: bool, actor: str |
 
 def _clear_facts(facts: NamespaceFacts, actor: str | None) -> Clearing:
     done = Clearing()
-    with _progress() as say:
+    with status_line("clearing") as update:
         for cleared in facts.clear_each(actor=actor):
             done += cleared
-            say(done)
+            update(f"clearing: {quantity(done.owners, 'owner')} done")
     return done
-
-
-@contextmanager
-def _progress() -> Iterator[Callable[[Clearing], None]]:
-    """A line on a terminal that counts, gone in the end."""
-    if not is_rich(stderr=True):
-        yield lambda _done: None
-        return
-    with console(stderr=True).status("clearing") as status:
-        yield lambda done: status.update(f"clearing: {quantity(done.owners, 'owner')} done")
 
 
 @click.group(

@@ -13,16 +13,16 @@ from click.core import ParameterSource
 from strandline.chat_import.history_import import Target
 from strandline.chat_import.lines_import import Whose, check_readable
 from strandline.chat_import.sources import SourceName, open_source
-from strandline.cli.imports.chat_lines import import_lines
-from strandline.cli.imports.history import EXPORTS, MAX_PRINTED_OMISSIONS, import_history
-from strandline.cli.servers.options import as_json, settings_from, target_options
+from strandline.cli.command import Output, cli_command
+from strandline.cli.imports.history import EXPORTS, MAX_PRINTED_OMISSIONS, import_history, import_lines
+from strandline.cli.servers.options import namespace_option, settings_alone
 from strandline.cli.servers.targets import NOTHING_DERIVES, Servers, servers_for_once
-from strandline.cli.terminal.output import say, show
+from strandline.cli.terminal.output import say
 from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import InvalidMessageError
 from strandline.schemas.settings import Settings
-from strandline.schemas.values.identity import DEFAULT_NAMESPACE, check_name
+from strandline.schemas.values.identity import check_name
 from strandline.schemas.values.policy import DEFAULT_FLUSH_SIZE, DEFAULT_TOKEN_LIMIT, MAX_INTEGER
 from strandline.schemas.wire.work import ImportReport
 
@@ -33,7 +33,7 @@ _SOURCES = (_LINES, *_TABLES, *EXPORTS)
 _OF_LINES = ("session", "session_field", "user_field")
 
 
-@click.command("import")
+@cli_command("import", settings_alone, ImportReport)
 @click.argument("source")
 @click.option(
     "--from",
@@ -67,7 +67,7 @@ _OF_LINES = ("session", "session_field", "user_field")
     show_default=True,
     help="Or the field that has each line's user, if any.",
 )
-@click.option("--namespace", default=DEFAULT_NAMESPACE, show_default=True)
+@namespace_option
 @click.option("--token-limit", type=_TOKENS, default=DEFAULT_TOKEN_LIMIT, show_default=True, metavar="N")
 @click.option("--token-flush-size", type=_TOKENS, default=DEFAULT_FLUSH_SIZE, show_default=True, metavar="N")
 @click.option(
@@ -82,9 +82,8 @@ _OF_LINES = ("session", "session_field", "user_field")
     metavar="FILE",
     help="Write what cannot be taken to this file, as JSON Lines with the reason.",
 )
-@as_json
-@target_options
 def command(
+    settings: Settings,
     source: str,
     kind: str,
     tables: tuple[str, ...],
@@ -99,9 +98,7 @@ def command(
     source_name: str | None,
     is_dry: bool,
     left_out: Path | None,
-    as_json: bool,
-    **target: Any,
-) -> int:
+) -> Output:
     """Import the chats of SOURCE.
 
     Of JSONL that is a file with one message per line, as a JSON object with "role" and "content"; lines may
@@ -115,7 +112,6 @@ def command(
     _refuse_both("user", "user_field")
     _refuse_unused(kind)
     users = _read_mapped(mapped_users)
-    settings = settings_from(**target)
     # Before the servers, so that a wrong name or number does not make a database.
     _check_names(
         {"--session": session, "--user": user, "--namespace": namespace, "--source-name": source_name}
@@ -134,10 +130,10 @@ def command(
             options = limits | _urls(servers, settings)
             into = Target(put_limits, namespace, user, users, options, source_name or "")
             report = import_history(history, kind, into, is_dry=is_dry, omissions_file=left_out)
-    show(report, _summary(report, source), as_json=as_json)
     if report.events and servers is not None and servers.alone:
         say(NOTHING_DERIVES, err=True)
-    return 1 if report.left_out and not _has_taken(report) else 0
+    failed = report.left_out > 0 and not _has_taken(report)
+    return Output(report, _summary(report, source), code=int(failed))
 
 
 @contextmanager

@@ -1,21 +1,26 @@
-"""Imports the tables of other libraries and exported chats, and writes what could not be taken to a file."""
+"""Imports chat JSONL, tables of other libraries and exported chats, and writes omissions to a file."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
-from strandline.chat_import.history_import import HistoryImport, HistoryProgress, Target
+from strandline.chat_import.file_lines import longest_line
+from strandline.chat_import.history_import import HistoryImport, Target
+from strandline.chat_import.lines_import import ChatImport, Whose
 from strandline.chat_import.records import HistorySource, Omission
-from strandline.cli.imports.progress import LINE_EVERY_BYTES, LINE_EVERY_ROWS, shown_progress
 from strandline.cli.terminal.interrupts import ends_as_interrupts
 from strandline.cli.terminal.output import say
+from strandline.cli.terminal.progress import LINE_EVERY_BYTES, LINE_EVERY_ROWS, shown_progress
+from strandline.producers.writing.validate import PutLimits
 from strandline.schemas.display.shown_text import quantity
 from strandline.schemas.errors import ConfigurationError
 from strandline.schemas.private_files import open_private
+from strandline.schemas.settings import Settings
 from strandline.schemas.wire.work import ImportReport
 
 # Of what could not be taken, so much is printed.
@@ -51,7 +56,13 @@ def import_history(
         except KeyboardInterrupt:
             say(f"interrupted: {chats.describe_stored()}", err=True)
             raise
-    return _report(done, chats, name, target.namespace, is_dry=is_dry)
+    return ImportReport.of(
+        done,
+        source=name,
+        dry_run=is_dry,
+        namespace=target.namespace,
+        reasons=dict(chats.reasons.most_common()),
+    )
 
 
 @contextmanager
@@ -97,9 +108,29 @@ def _sentence(omission: Omission) -> str:
     return f"{place.table}, row {place.row}{part}: {omission.reason}"
 
 
-def _report(
-    done: HistoryProgress, chats: HistoryImport, name: str, namespace: str, *, is_dry: bool
+def import_lines(
+    file: Path, whose: Whose, settings: Settings, options: Mapping[str, Any], *, is_dry: bool
 ) -> ImportReport:
-    return ImportReport.of(
-        done, source=name, dry_run=is_dry, namespace=namespace, reasons=dict(chats.reasons.most_common())
-    )
+    """Import the file, or only check it.
+
+    Raises: as ``ChatImport.run``.
+    """
+    limits = PutLimits(settings.max_content_bytes, settings.max_metadata_bytes)
+    with shown_progress(LINE_EVERY_BYTES) as show, ends_as_interrupts() as interrupts:
+        chats = ChatImport(
+            file,
+            whose,
+            max_line_bytes=longest_line(settings),
+            options=options,
+            report=lambda done: show(
+                done.bytes_read, done.bytes_in_all, quantity(done.added + done.known, "message")
+            ),
+            check=interrupts.check,
+            dry_limits=limits if is_dry else None,
+        )
+        try:
+            done = chats.run()
+        except KeyboardInterrupt:
+            say(f"interrupted: {chats.describe_stored(perhaps_more=True)}", err=True)
+            raise
+    return ImportReport.of(done, source="jsonl", dry_run=is_dry, namespace=whose.namespace)

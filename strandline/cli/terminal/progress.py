@@ -1,4 +1,4 @@
-"""The progress of an import: a bar on a terminal; a line now and then elsewhere."""
+"""The progress of a command, on stderr."""
 
 from __future__ import annotations
 
@@ -16,8 +16,18 @@ Show = Callable[[int, int, str], None]
 
 
 @contextmanager
+def status_line(title: str) -> Iterator[Callable[[str], None]]:
+    """Yield a function that shows a text in a line on a terminal, gone in the end; elsewhere nothing."""
+    if not is_rich(stderr=True):
+        yield lambda _text: None
+        return
+    with console(stderr=True).status(title) as status:
+        yield status.update
+
+
+@contextmanager
 def shown_progress(line_every: int) -> Iterator[Show]:
-    """What shows the progress until the end of the block."""
+    """Yield a function that shows a bar on a terminal, and prints a line now and then elsewhere."""
     if not is_rich(stderr=True):
         yield _lines(line_every)
         return
